@@ -216,8 +216,9 @@ struct StreamShape {
   int32_t max_d_ff = 0;  // widest inner width of any FFN
   int32_t max_experts = 0;
   int32_t max_subheads = 1;
-  int32_t max_routed = 0;  // largest router_max_k (run-time overrides included: n_experts)
-  int32_t max_d_e = 0;     // cosine routers
+  int32_t max_routed = 0;      // largest router_max_k (run-time overrides included: n_experts)
+  int32_t max_own_routed = 0;  // largest router_max_k without overrides
+  int32_t max_d_e = 0;         // cosine routers
   int32_t max_heads = 0;
   int32_t max_head_dim = 0;
   int32_t max_context = 0;

@@ -5,17 +5,39 @@
 
 #include "kernels/cuda/attention/kv_layout.h"
 #include "kernels/cuda/device_cuda_impl.h"
+#include "src/base/format.h"
 
 namespace moe::cuda {
 namespace {
 
 CudaStream& own(Stream& s) { return static_cast<CudaStream&>(s); }
 
-}  // namespace
-
-Status CudaDevice::select() const {
-  return cuda_status(cudaSetDevice(index_), "choosing the GPU, or earlier work");
+// An error if the module has no code for the GPU.
+Status check_code(int32_t index, const cudaDeviceProp& gpu) {
+  const cudaError_t error = load_code();
+  switch (error) {
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorUnsupportedPtxVersion:
+      break;
+    default:
+      return cuda_status(error, "loading a kernel");
+  }
+  (void)cudaGetLastError();
+  char list[128] = "";
+  int used = 0;
+  for (const int capability : built_for()) {
+    used += format(list + used, sizeof list - static_cast<size_t>(used), "%s%d.%d",
+                   used == 0 ? "" : ", ", capability / 100, capability / 10 % 10);
+    used = std::clamp(used, 0, static_cast<int>(sizeof list) - 1);
+  }
+  return Status::error(MOE_ERR_DEVICE,
+                       "GPU %d (%s): libmoe_cuda has no code for compute capability %d.%d, it is "
+                       "built for %s: %s",
+                       index, gpu.name, gpu.major, gpu.minor, list, cudaGetErrorName(error));
 }
+
+}  // namespace
 
 Status CudaDevice::open(uint64_t memory_limit) {
   int32_t n = 0;
@@ -23,7 +45,13 @@ Status CudaDevice::open(uint64_t memory_limit) {
   if (index_ < 0 || index_ >= n) {
     return Status::error(MOE_ERR_DEVICE, "no GPU %d: expected 0..%d", index_, n - 1);
   }
-  MOE_TRY(select());
+  MOE_TRY(context_.open(index_));
+  const InContext here(context_);
+  MOE_TRY(here.status());
+  return open_here(memory_limit);
+}
+
+Status CudaDevice::open_here(uint64_t memory_limit) {
   cudaDeviceProp properties;
   MOE_TRY(cuda_status(cudaGetDeviceProperties(&properties, index_), "asking what the GPU is"));
   if (properties.major < 8) {
@@ -31,22 +59,29 @@ Status CudaDevice::open(uint64_t memory_limit) {
                          "GPU %d (%s): expected compute capability 8.0 or newer, found %d.%d",
                          index_, properties.name, properties.major, properties.minor);
   }
+  MOE_TRY(check_code(index_, properties));
   size_t free = 0;
   size_t total = 0;
   MOE_TRY(cuda_status(cudaMemGetInfo(&free, &total), "asking for the GPU's free memory"));
+  shared_ = properties.sharedMemPerBlockOptin;
   MOE_TRY(copies_.open());
+  std::snprintf(name_, sizeof name_, "cuda:%d (%.60s)", index_, properties.name);
   // Code, graphs and block rounding take memory too.
   memory_.set_limit(memory_limit == 0 ? free - free / 16 : std::min<uint64_t>(memory_limit, free));
-  std::snprintf(name_, sizeof name_, "cuda:%d (%.60s)", index_, properties.name);
   return {};
 }
 
 Status CudaDevice::alloc(size_t bytes, void** out) {
-  MOE_TRY(select());
+  const InContext here(context_);
+  MOE_TRY(here.status());
   return memory_.alloc(bytes, out);
 }
 
-void CudaDevice::free(void* memory, size_t bytes) { memory_.free(memory, bytes); }
+void CudaDevice::free(void* memory, size_t bytes) {
+  if (memory == nullptr) return;
+  const InContext here(context_);
+  memory_.free(memory, bytes);
+}
 
 int64_t CudaDevice::key_place(KvType type, int32_t head_dim, int32_t position, int32_t dim) const {
   return cuda::key_place(type, head_dim, position, dim);
@@ -54,7 +89,8 @@ int64_t CudaDevice::key_place(KvType type, int32_t head_dim, int32_t position, i
 
 Status CudaDevice::upload(void* device, const void* host, size_t bytes) {
   if (bytes == 0) return {};
-  MOE_TRY(select());
+  const InContext here(context_);
+  MOE_TRY(here.status());
   // From pageable memory cudaMemcpy may return before the last bytes have arrived, and non-blocking
   // streams (all of ours) do not wait for them.
   MOE_TRY(
@@ -64,13 +100,15 @@ Status CudaDevice::upload(void* device, const void* host, size_t bytes) {
 
 Status CudaDevice::download(void* host, const void* device, size_t bytes) {
   if (bytes == 0) return {};
-  MOE_TRY(select());
+  const InContext here(context_);
+  MOE_TRY(here.status());
   return cuda_status(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost),
                      "copying from the GPU");
 }
 
 Status CudaDevice::load(void* device, const HostFill& fill, Arrival* arrival) {
-  MOE_TRY(select());
+  const InContext here(context_);
+  MOE_TRY(here.status());
   bool done = false;
   MOE_TRY(copies_.load(device, fill, arrival, &done));
   if (done) return {};
@@ -85,7 +123,10 @@ Status CudaDevice::load(void* device, const HostFill& fill, Arrival* arrival) {
   return status;
 }
 
-void CudaDevice::wait_for(Arrival arrival) { (void)copies_.wait_for(arrival); }
+void CudaDevice::wait_for(Arrival arrival) {
+  const InContext here(context_);
+  (void)copies_.wait_for(arrival);
+}
 
 void CudaDevice::forget(const ExpertSource& source) { tables_.forget(source); }
 
@@ -100,8 +141,28 @@ size_t CudaDevice::host_stream_bytes(const StreamShape& shape) const {
          (computes ? CpuExperts::bytes(*cpu_, shape) : 0);
 }
 
+Status CudaDevice::check_routed(int32_t max_k) const {
+  const int32_t most = most_combined(shared_);
+  if (max_k <= most) return {};
+  return Status::error(MOE_ERR_UNSUPPORTED,
+                       "%s: experts per token: at most %d in %zu bytes of shared memory, found %d",
+                       name_, most, shared_, max_k);
+}
+
+Status CudaDevice::check_shape(const StreamShape& shape) const {
+  const int32_t most = most_cosine_inputs(shared_);
+  if (shape.max_d_e > most) {
+    return Status::error(
+        MOE_ERR_UNSUPPORTED,
+        "%s: cosine router: d_e: at most %d in %zu bytes of shared memory, found %d", name_, most,
+        shared_, shape.max_d_e);
+  }
+  return check_routed(shape.max_own_routed);  // overrides are checked when they are used
+}
+
 Status CudaDevice::open_parts(CudaStream& s) {
-  MOE_TRY(select());
+  const InContext here(context_);
+  MOE_TRY(here.status());
   MOE_TRY(cuda_status(cudaStreamCreateWithFlags(&s.stream, cudaStreamNonBlocking),
                       "making a CUDA stream"));
   s.bytes = scratch_bytes(s.shape);
@@ -126,8 +187,10 @@ Status CudaDevice::open_parts(CudaStream& s) {
 
 Result<Stream*> CudaDevice::open_stream(const StreamShape& shape) {
   MOE_ASSIGN(Box<CudaStream> s, make_box<CudaStream>(allocator_, allocator_));
+  MOE_TRY(check_shape(shape));
   s->shape = shape;
   s->library = &library_;
+  s->context = &context_;
   const Status status = open_parts(*s);
   Stream* opened = s.release();
   if (status.ok()) return opened;
@@ -137,7 +200,7 @@ Result<Stream*> CudaDevice::open_stream(const StreamShape& shape) {
 
 void CudaDevice::close_stream(Stream* stream) {
   if (stream == nullptr) return;
-  (void)select();
+  const InContext here(context_);
   Box<CudaStream> s(static_cast<CudaStream*>(stream), allocator_);
   if (s->stream != nullptr) {
     (void)cudaStreamSynchronize(s->stream);  // its memory may be in use
@@ -152,7 +215,7 @@ void CudaDevice::close_stream(Stream* stream) {
 
 Status CudaDevice::sync(Stream& stream) {
   CudaStream& s = own(stream);
-  s.latch(select());
+  s.enter();
   wait(s);
   if (s.words->fault != 0) {
     s.latch(Status::error(MOE_ERR_NON_FINITE, "router: a score of token %d is NaN or infinite",
@@ -161,6 +224,7 @@ Status CudaDevice::sync(Stream& stream) {
   }
   Status status = s.latched;
   s.latched = {};
+  s.leave();
   if (status.ok() && s.cancelled.load()) status = Status::error(MOE_ERR_CANCELLED, "cancelled");
   return status;
 }
@@ -168,7 +232,6 @@ Status CudaDevice::sync(Stream& stream) {
 bool CudaDevice::begin_step(Stream& stream, const BatchRow* rows, int32_t n_rows,
                             const StepKey& key) {
   CudaStream& s = own(stream);
-  s.latch(select());
   if (!begin_op(s)) return true;
   const auto n = static_cast<size_t>(n_rows);
   const void* staged = place(s, rows, n * sizeof(BatchRow));
@@ -227,14 +290,18 @@ bool CudaDevice::end_step(Stream& stream) {
 
 Result<Device*> open_cuda_device(const CudaOptions& options, const Allocator& allocator) {
   MOE_ASSIGN(Box<CudaDevice> device, make_box<CudaDevice>(allocator, allocator, options));
-  MOE_TRY(device->open(options.memory_limit));
-  return static_cast<Device*>(device.release());
+  const Status status = device->open(options.memory_limit);
+  Device* opened = device.release();
+  if (status.ok()) return opened;
+  close_cuda_device(opened);
+  return status;
 }
 
 void close_cuda_device(Device* device) {
   if (device == nullptr) return;
   auto* own_device = static_cast<CudaDevice*>(device);
-  (void)own_device->select();  // its parts free their memory there
+  const GpuContext context = own_device->context();
+  const InContext here(context);  // for its parts, which free what they have
   const Box<CudaDevice> owner(own_device, own_device->allocator());
 }
 

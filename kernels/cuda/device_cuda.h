@@ -22,8 +22,10 @@ struct CudaOptions {
   MissingExperts missing = MissingExperts::kMeasured;
 };
 
-/// MOE_ERR_DEVICE if there is no such GPU, its driver is too old, or its compute capability is
-/// below 8.0. The allocator must outlive the device. Any thread may use the device.
+/// MOE_ERR_DEVICE if there is no such GPU, its driver is too old, its compute capability is below
+/// 8.0, or the module has no code for it. The allocator must outlive the device. Any thread may use
+/// the device; the thread's own CUDA context is current again after each call, of a step after its
+/// sync().
 Result<Device*> open_cuda_device(const CudaOptions& options, const Allocator& allocator);
 /// All its streams must be closed. Null is allowed.
 void close_cuda_device(Device* device);

@@ -4,6 +4,7 @@
 #include "kernels/cuda/device_cuda.h"
 #include "kernels/cuda/experts/expert_copies.h"
 #include "kernels/cuda/experts/expert_table.h"
+#include "kernels/cuda/gpu_context.h"
 #include "kernels/cuda/matmul/cublas_lt.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
@@ -67,15 +68,20 @@ class CudaDevice final : public Device, public ExpertMemory {
   ExpertRates& rates() { return rates_; }
   /// Null: the CPU computes no experts.
   Device* cpu() { return rates_.ever_on_cpu() ? cpu_ : nullptr; }
-  /// Selects this GPU in the calling thread.
-  Status select() const;
+  const GpuContext& context() const { return context_; }
+  /// MOE_ERR_UNSUPPORTED if a token cannot have as many experts on this GPU.
+  Status check_routed(int32_t max_k) const;
 
  private:
+  Status open_here(uint64_t memory_limit);
+  Status check_shape(const StreamShape& shape) const;
   Status open_parts(CudaStream& s);
 
   const Allocator& allocator_;
   int32_t index_;
+  GpuContext context_;
   char name_[96] = "cuda";
+  size_t shared_ = 0;  // bytes that a block can have
   GpuMemory memory_;
   CublasLt library_;
   Device* cpu_;

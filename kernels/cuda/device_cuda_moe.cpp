@@ -289,6 +289,10 @@ WantedInputs wanted_of_layer(const MoeOp& op, const LayerTable* table) {
 }
 
 void cuda_moe(CudaDevice& device, CudaStream& s, const MoeOp& op) {
+  if (op.n_experts > 0) {
+    const Status status = device.check_routed(router_max_k(op.router, op.n_experts));
+    if (!status.ok()) return s.latch(status);
+  }
   MoeCall call{device, s, op};
   call.x = op.x;
   call.rows = device_rows(s, op.rows, op.n_rows);

@@ -12,7 +12,6 @@ CudaStream& own(Stream& s) { return static_cast<CudaStream&>(s); }
 void CudaDevice::sample(Stream& stream, const SampleOp& op) {
   CudaStream& s = own(stream);
   if (op.n_rows == 0) return;
-  s.latch(select());
   if (!begin_op(s)) return;
   const auto n = static_cast<size_t>(op.n_rows);
   DeviceSampleOp on_device = s.scratch.sample;

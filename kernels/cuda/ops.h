@@ -7,11 +7,19 @@
 // perform the operations of kernels/README.md in the CPU's order and are bit-identical; float
 // weights and attention sum in another order.
 
+#include <span>
+
 #include "kernels/cuda/launch.h"
 #include "kernels/device.h"
 #include "src/base/inline.h"
 
 namespace moe::cuda {
+
+/// Loads a kernel: cudaErrorNoKernelImageForDevice or a similar error if this module has no code
+/// for the current GPU.
+cudaError_t load_code();
+/// The compute capabilities of the module's code, as 100 times 8.6.
+std::span<const int> built_for();
 
 /// A number of rows: fixed, or counted on the device (then `n` is the maximum).
 struct RowCount {
@@ -171,6 +179,8 @@ struct CosineOp {
   float* scores = nullptr;  // (n_tokens, n_experts)
 };
 cudaError_t cosine_scores(cudaStream_t stream, const CosineOp& op);
+/// The largest d_e where a block has `shared` bytes of shared memory.
+int32_t most_cosine_inputs(size_t shared);
 
 /// The active pairs of a layer, sorted by expert and then by token: a pair is a slot of a token.
 struct PairLists {
@@ -225,6 +235,8 @@ struct CombineOp {
   float scale = 1;
 };
 cudaError_t combine(cudaStream_t stream, const CombineOp& op);
+/// The largest routing.max_k where a block has `shared` bytes of shared memory.
+int32_t most_combined(size_t shared);
 
 /// y (+)= scale * (sum + gate * shared), gate sigmoid(gate[row]) or 1. y may be sum.
 struct MergeOp {

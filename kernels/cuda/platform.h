@@ -20,6 +20,16 @@ inline constexpr int kWarp = 32;
 #define MOE_CUDA_NO_UNROLL
 #endif
 
+/// A variable of the block in static shared memory: MOE_CUDA_SHARED(float, sums, [32]);
+#if defined(MOE_CUDA_EMULATOR)
+#define MOE_CUDA_SHARED(Type, name, ...)                                     \
+  static Type name __VA_ARGS__;                                              \
+  static ::emulator::SharedVariable name##_in_block{&name, sizeof(name), 0}; \
+  ::emulator::use_shared(&name##_in_block)
+#else
+#define MOE_CUDA_SHARED(Type, name, ...) __shared__ Type name __VA_ARGS__
+#endif
+
 #if defined(MOE_CUDA_EMULATOR)
 
 using emulator::cp_async_16;
@@ -34,18 +44,22 @@ using emulator::half_bits;
 using emulator::half_value;
 using emulator::ldmatrix_x4;
 using emulator::ldmatrix_x4_turned;
-using emulator::load_once;
 using emulator::mma_f16;
 using emulator::mma_s8s8;
 using emulator::mma_u8s8;
 using emulator::two_halves;
 
 inline int32_t forgotten(int32_t v) { return v; }
+inline uint4 load_once(const void* p) {
+  return emulator::load_vector<uint4>("16 bytes that are not aligned", p);
+}
+inline uint2 load_once_8(const void* p) {
+  return emulator::load_vector<uint2>("8 bytes that are not aligned", p);
+}
 inline uint4 load_in_turn(const void* p) { return load_once(p); }
-inline uint2 load_in_turn_8(const void* p) { return *static_cast<const uint2*>(p); }
-inline uint2 load_once_8(const void* p) { return *static_cast<const uint2*>(p); }
+inline uint2 load_in_turn_8(const void* p) { return load_once_8(p); }
 inline uint4 load_shared_in_turn(const void* p) { return load_once(p); }
-inline uint2 load_shared_in_turn_8(const void* p) { return *static_cast<const uint2*>(p); }
+inline uint2 load_shared_in_turn_8(const void* p) { return load_once_8(p); }
 
 #elif defined(__CUDACC__)
 

@@ -120,9 +120,9 @@ __device__ inline Norm norm_of(const RowNorms& norms, int64_t row) {
 }
 
 __global__ void __launch_bounds__(kMaxThreads) prepare_kernel(PrepareOp op, Shape shape) {
-  __shared__ RowStats stats_of[kMaxThreads / kWarp];
-  __shared__ int32_t largest_of[kMaxThreads / kWarp];
-  __shared__ int32_t sum_of[kMaxThreads / kWarp];
+  MOE_CUDA_SHARED(RowStats, stats_of, [kMaxThreads / kWarp]);
+  MOE_CUDA_SHARED(int32_t, largest_of, [kMaxThreads / kWarp]);
+  MOE_CUDA_SHARED(int32_t, sum_of, [kMaxThreads / kWarp]);
   const int n_rows = op.rows.counted != nullptr ? *op.rows.counted : op.rows.n;
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (int64_t{blockIdx.x} * blockDim.y >= n_rows) return;

@@ -29,8 +29,8 @@ __device__ inline uint64_t key_of(float logit, int token) {
 
 /// Reduces over all threads, with the result in all. Call once per block.
 __device__ inline void reduce_best(uint64_t* key, int* bad) {
-  __shared__ uint64_t keys[kWarps];
-  __shared__ int bads[kWarps];
+  MOE_CUDA_SHARED(uint64_t, keys, [kWarps]);
+  MOE_CUDA_SHARED(int, bads, [kWarps]);
   for (int half = kWarp / 2; half > 0; half /= 2) {
     const uint64_t other = __shfl_xor_sync(kAllLanes, *key, half);
     *key = other > *key ? other : *key;
@@ -51,7 +51,7 @@ __device__ inline void reduce_best(uint64_t* key, int* bad) {
 /// Inclusive prefix sum over the threads, and the total. Call once per block and T.
 template <class T>
 __device__ inline T prefix_sum(T v, T* total) {
-  __shared__ T sums[kWarps];
+  MOE_CUDA_SHARED(T, sums, [kWarps]);
   const int lane = lane_id();
   for (int step = 1; step < kWarp; step *= 2) {
     const T other = __shfl_sync(kAllLanes, v, lane >= step ? lane - step : lane);
@@ -152,7 +152,7 @@ struct Classes {
 };
 
 __global__ void __launch_bounds__(kThreads) sums_kernel(DeviceSampleOp op) {
-  __shared__ Classes classes;
+  MOE_CUDA_SHARED(Classes, classes);
   const Row r = row_of(op);
   if (!wants_anything(r.spec)) return;
   const int thread = static_cast<int>(threadIdx.x);
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kThreads) sums_kernel(DeviceSampleOp op) {
     Sum sum;
     Sum weights;
   };
-  __shared__ Both parts[kWarps];
+  MOE_CUDA_SHARED(Both, parts, [kWarps]);
   for (int half = kWarp / 2; half > 0; half /= 2) {
     sum += __shfl_xor_sync(kAllLanes, sum, half);
     weights += __shfl_xor_sync(kAllLanes, weights, half);
@@ -214,7 +214,7 @@ struct Wanted {
 };
 
 __device__ inline Wanted wanted_classes(const DeviceSampleOp& op, const Row& r) {
-  __shared__ Wanted wanted;
+  MOE_CUDA_SHARED(Wanted, wanted);
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) wanted = {0, 0};
   uint32_t counts[kClassesPer];
@@ -248,8 +248,8 @@ __device__ inline Wanted wanted_classes(const DeviceSampleOp& op, const Row& r) 
 }
 
 __global__ void __launch_bounds__(kThreads) collect_kernel(DeviceSampleOp op) {
-  __shared__ int first;
-  __shared__ int n_here;
+  MOE_CUDA_SHARED(int, first);
+  MOE_CUDA_SHARED(int, n_here);
   const Row r = row_of(op);
   if (!wants_candidates(r.spec)) return;
   const int thread = static_cast<int>(threadIdx.x);

@@ -13,6 +13,7 @@ set(cuda_host_sources
   experts/expert_table.cpp
   experts/expert_waves.cpp
   experts/held_experts.cpp
+  gpu_context.cpp
   memory.cpp
   moe_network.cpp
   moe_statistics.cpp
@@ -26,6 +27,7 @@ set(cuda_kernel_sources
   attention/attention_prepare.cu
   attention/attention_split.cu
   cap.cu
+  code.cu
   sample.cu
   routing/combine.cu
   routing/cosine.cu

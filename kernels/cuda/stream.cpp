@@ -201,6 +201,7 @@ void wait(CudaStream& s) {
 }
 
 bool begin_op(CudaStream& s) {
+  s.enter();
   if (s.capturing == nullptr && s.arena.used > s.arena.capacity / 2) wait(s);
   return s.live();
 }

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/experts/cpu_experts.h"
 #include "kernels/cuda/experts/held_experts.h"
+#include "kernels/cuda/gpu_context.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/step.h"
 
@@ -65,6 +66,17 @@ struct CudaStream final : Stream {
     if (error != cudaSuccess) latch(cuda_status(error, what));
     return error == cudaSuccess;
   }
+  /// Makes the GPU's context current, from a call's first operation to its sync().
+  void enter() {
+    if (entered) return;
+    const Status status = context->enter();
+    entered = status.ok();
+    latch(status);
+  }
+  void leave() {
+    if (entered) context->leave();
+    entered = false;
+  }
 
   StreamShape shape;
   cudaStream_t stream = nullptr;
@@ -83,6 +95,8 @@ struct CudaStream final : Stream {
   const BatchRow* step_rows = nullptr;  // host rows of the current step, null outside
   int32_t n_step_rows = 0;
   StepGraph* capturing = nullptr;
+  const GpuContext* context = nullptr;
+  bool entered = false;
   ProductLibrary* library = nullptr;  // the GPU's
   /// None in a captured step: its scratch is shared and may be freed.
   ProductLibrary* library_now() const { return capturing == nullptr ? library : nullptr; }

@@ -17,7 +17,7 @@ StreamShape stream_shape(const LayerSpec& spec) {
   s.max_d_in = std::max(spec.d_model, s.max_d_ff);
   s.max_experts = spec.n_experts;
   s.max_subheads = spec.n_subheads;
-  s.max_routed = router_max_k(spec.router, spec.n_experts);
+  s.max_routed = s.max_own_routed = router_max_k(spec.router, spec.n_experts);
   s.max_d_e = router_info(spec.router).scores == RouterScores::kCosine ? spec.d_e : 0;
   s.max_d_in = std::max(s.max_d_in, s.max_d_e);
   return s;

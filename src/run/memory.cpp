@@ -281,10 +281,10 @@ StreamShape stream_shape(const Model& model, const SessionOptions& options) {
     s.max_d_in = std::max(s.max_d_in, moe.shared.d_ff);
     s.max_experts = std::max(s.max_experts, moe.n_experts);
     s.max_subheads = std::max(s.max_subheads, moe.n_subheads);
+    const int32_t own = router_max_k(moe.router, moe.n_experts);
+    s.max_own_routed = std::max(s.max_own_routed, own);
     // A later override may select every expert.
-    s.max_routed =
-        std::max(s.max_routed,
-                 has_softmax(moe.router) ? moe.n_experts : router_max_k(moe.router, moe.n_experts));
+    s.max_routed = std::max(s.max_routed, has_softmax(moe.router) ? moe.n_experts : own);
     s.max_d_e = std::max(s.max_d_e, model.layer(l).d_e);
     s.max_d_in = std::max(s.max_d_in, s.max_d_e);
   }

@@ -437,6 +437,19 @@ TEST(CudaAttention, PartsOfSeveralBlocks) {
   }
 }
 
+// The launches with the most shared memory: norms over rows that a block just holds.
+TEST(CudaAttention, WholeRowsInSharedMemory) {
+  const auto whole = [](int32_t n_heads, int32_t n_kv_heads) {
+    Shape s{"whole rows", n_heads, n_kv_heads, 128, 0, RopeKind::kHalf, 16};
+    s.qk_norm = QkNorm::kWhole;
+    return s;
+  };
+  Problem decoded(whole(96, 12));
+  decoded.run({{0, 0, 1}}, kExact, 0);
+  Problem prompt(whole(160, 32));
+  prompt.run({{0, 0, 2}}, kHalves, 0);
+}
+
 // Very small and very large queries and values.
 TEST(CudaAttention, Extremes) {
   for (const KvType type : {KvType::kF16, KvType::kInt8}) {

@@ -25,14 +25,14 @@ def setUpModule():
     shutil.copy(MODULE, os.path.join(PLACE.name, "lib"))
 
 
-def run(*arguments, module=True):
+def run(*arguments, module=True, gpu=""):
     command = os.path.join(PLACE.name if module else BUILD, "bin/moe")
-    return subprocess.run([command, *arguments], capture_output=True, text=True)
+    return subprocess.run([command, *arguments], capture_output=True, text=True,
+                          env={**os.environ, "MOE_EMULATED_GPU": gpu})
 
 
-def generate(prompt, *options, module=True):
-    return run("generate", MODEL, "-p", prompt, "-n", "12", "--context", "64", *options,
-               module=module)
+def generate(prompt, *options, **how):
+    return run("generate", MODEL, "-p", prompt, "-n", "12", "--context", "64", *options, **how)
 
 
 class Cuda(unittest.TestCase):
@@ -60,6 +60,15 @@ class Cuda(unittest.TestCase):
         quiet = generate(PROMPTS[0], module=False)
         self.assertEqual(quiet.returncode, 0)
         self.assertNotIn("CUDA", quiet.stderr)
+
+    def test_a_gpu_without_code(self):
+        asked = generate(PROMPTS[0], "--device", "cuda", gpu="no_code")
+        self.assertEqual(asked.returncode, 1)
+        self.assertRegex(asked.stderr, r"no code for compute capability 9\.0, it is built for 8\.0")
+        automatic = generate(PROMPTS[0], "--device", "auto", gpu="no_code")
+        self.assertEqual(automatic.returncode, 0, automatic.stderr)
+        self.assertIn("on the CPU: GPU 0 (emulated): libmoe_cuda has no code", automatic.stderr)
+        self.assertEqual(automatic.stdout, generate(PROMPTS[0], "--device", "cpu").stdout)
 
     def test_limits(self):
         refused = generate(PROMPTS[0], "--device", "cuda", "--gpu-memory", "3M")

@@ -169,5 +169,21 @@ TEST(CudaCosine, BitsOfTheCpu) {
   }
 }
 
+TEST(CudaCosine, AsManyInputsAsItSays) {
+  int shared = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0),
+            cudaSuccess);
+  const int32_t most = most_cosine_inputs(static_cast<size_t>(shared));
+  EXPECT_GT(most, 16384);
+  RouterConfig config;
+  config.kind = RouterKind::kCosine;
+  const PackedMatrix embedding = random_matrix(kTableKinds[0], 3, most, 9);
+  const std::vector<float> z = random_floats(static_cast<size_t>(most), 8);
+  const DeviceMatrix device_embedding(embedding);
+  const OnDevice<float> device_z(z), scores(3);
+  ASSERT_EQ(cosine_scores(nullptr, {config, device_z, device_embedding, 1, scores}), cudaSuccess);
+  EXPECT_SAME_BITS(scores.values(), host_cosines(config, embedding, z, 1));
+}
+
 }  // namespace
 }  // namespace moe::cuda

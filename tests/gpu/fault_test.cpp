@@ -1,9 +1,21 @@
 // Failures of a GPU, on the emulator.
 
+#include <string>
+#include <vector>
+
 #include "tests/gpu/gpu_machine.h"
 
 namespace moe {
 namespace {
+
+// A limit of GPU memory under which experts are offloaded.
+uint64_t room_for_few_experts(const MemorySink& bytes) {
+  GpuMachine roomy(bytes);
+  EXPECT_TRUE(roomy.status().ok()) << roomy.status().text();
+  MemoryAccount account;
+  EXPECT_TRUE(account_memory(roomy.model(), {}, &account).ok());
+  return roomy.model().weight_bytes() + account.device_bytes - roomy.model().largest_expert_bytes();
+}
 
 // Each CUDA call fails in turn, once or permanently. The result is a status, and everything can be
 // freed.
@@ -65,8 +77,123 @@ TEST(GpuFaults, AnEarlierErrorIsNamed) {
   emulator::clear_failure();
 }
 
+TEST(GpuFaults, AFaultInAGraphIsFinal) {
+  const auto bytes = build_tiny_kind(plain_kind());
+  {
+    GpuMachine gpu(*bytes);
+    const Box<Session> session = gpu.session();
+    for (int step = 0; step < 3; ++step) {
+      ASSERT_TRUE(session->eval(span({3}), LogitRows::kNone, nullptr).ok());
+    }
+    emulator::fail_after(2, cudaErrorIllegalAddress, true);
+    const Status status = session->eval(span({3}), LogitRows::kNone, nullptr);
+    EXPECT_EQ(status.code(), MOE_ERR_DEVICE) << status.text();
+    EXPECT_EQ(session->eval(span({3}), LogitRows::kNone, nullptr).code(), MOE_ERR_STATE);
+  }
+  emulator::clear_failure();
+}
+
+TEST(GpuFaults, AGpuWithoutCodeIsNamed) {
+  const size_t before = emulator::bytes_in_use();
+  emulator::Machine machine = emulator::default_machine();
+  machine.code = cudaErrorNoKernelImageForDevice;
+  machine.major = 12;
+  emulator::set_machine(machine);
+  const Status status = cuda::open_cuda_device({}, system_allocator()).status();
+  emulator::set_machine(emulator::default_machine());
+  emulator::clear_failure();
+  EXPECT_EQ(status.code(), MOE_ERR_DEVICE);
+  const std::string text = status.text();
+  EXPECT_NE(text.find("no code for compute capability 12.0, it is built for 8.0, 9.0"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(emulator::bytes_in_use(), before);
+}
+
+// A thread finds its own CUDA context after every call, and none is made on other GPUs.
+TEST(GpuFaults, TheCallersContextStays) {
+  const auto bytes = build_tiny_kind(plain_kind());
+  const uint64_t few = room_for_few_experts(*bytes);
+  emulator::Machine machine = emulator::default_machine();
+  machine.devices = 2;
+  for (const int own : {-1, 0}) {
+    emulator::set_machine(machine);
+    emulator::set_current_context(own);
+    cuda::CudaOptions options;
+    options.index = 1;
+    for (const uint64_t limit : {uint64_t{0}, few}) {
+      options.memory_limit = limit;
+      {
+        GpuMachine gpu(*bytes, options);
+        ASSERT_TRUE(gpu.status().ok()) << gpu.status().text();
+        EXPECT_EQ(emulator::current_context(), own);
+        Box<Session> session = gpu.session();
+        ASSERT_TRUE(session);
+        EXPECT_EQ(emulator::current_context(), own);
+        const auto vocab = static_cast<size_t>(gpu.vocab_size());
+        for (const size_t n : {1, 1, 1, 7}) {
+          Floats logits(vocab);
+          ASSERT_TRUE(
+              session->eval(random_tokens(n, gpu.vocab_size()), LogitRows::kLast, logits.data())
+                  .ok());
+          EXPECT_EQ(emulator::current_context(), own);
+        }
+        EXPECT_EQ(gpu.model().experts_stay(), limit == 0);
+        session = {};
+        EXPECT_EQ(emulator::current_context(), own);
+      }
+      EXPECT_EQ(emulator::current_context(), own);
+    }
+    EXPECT_EQ(emulator::contexts(), own < 0 ? 2u : 3u);
+  }
+  emulator::set_current_context(-1);
+  emulator::set_machine(emulator::default_machine());
+}
+
+// More shared memory than the GPU has is refused before a kernel is launched.
+TEST(GpuFaults, WhatSharedMemoryCannotHoldIsNamed) {
+  const Result<Device*> opened = cuda::open_cuda_device({}, system_allocator());
+  ASSERT_TRUE(opened.ok()) << opened.status().text();
+  Device& device = *opened.value();
+  const auto refused = [&](const StreamShape& shape) {
+    const Result<Stream*> stream = device.open_stream(shape);
+    if (stream.ok()) device.close_stream(stream.value());
+    return stream.status();
+  };
+  const auto shared = static_cast<int32_t>(emulator::default_machine().shared);
+  StreamShape shape;
+  shape.max_rows = 1;
+  shape.d_model = 32;
+  shape.max_d_in = shape.max_d_e = shared / 4;
+  EXPECT_TRUE(refused(shape).ok());
+  ++shape.max_d_e;
+  EXPECT_EQ(refused(shape).code(), MOE_ERR_UNSUPPORTED);
+  EXPECT_NE(std::string(refused(shape).text()).find("d_e: at most"), std::string::npos);
+
+  const int32_t most = (shared - 128) / 12;
+  shape.max_d_in = 32;
+  shape.max_d_e = 0;
+  shape.max_experts = shape.max_routed = most + 1;
+  shape.max_own_routed = most;
+  const Result<Stream*> stream = device.open_stream(shape);
+  ASSERT_TRUE(stream.ok()) << stream.status().text();
+  MoeOp op;  // an override that selects more
+  op.n_rows = 1;
+  op.n_experts = most + 1;
+  op.router.k = most + 1;
+  device.moe(*stream.value(), op);
+  const Status status = device.sync(*stream.value());
+  EXPECT_EQ(status.code(), MOE_ERR_UNSUPPORTED);
+  EXPECT_NE(std::string(status.text()).find("experts per token: at most"), std::string::npos)
+      << status.text();
+  device.close_stream(stream.value());
+  ++shape.max_own_routed;
+  EXPECT_EQ(refused(shape).code(), MOE_ERR_UNSUPPORTED);
+  cuda::close_cuda_device(opened.value());
+}
+
 TEST(GpuFaults, MachinesThatCannotRun) {
-  emulator::Machine machine;
+  emulator::Machine machine = emulator::default_machine();
   machine.devices = 0;
   emulator::set_machine(machine);
   const Result<Device*> device = cuda::open_cuda_device({}, system_allocator());
@@ -76,7 +203,7 @@ TEST(GpuFaults, MachinesThatCannotRun) {
   const Result<Device*> old = cuda::open_cuda_device({}, system_allocator());
   EXPECT_EQ(old.status().code(), MOE_ERR_DEVICE);
   EXPECT_NE(std::string(old.status().text()).find("driver"), std::string::npos);
-  emulator::set_machine({});
+  emulator::set_machine(emulator::default_machine());
   EXPECT_EQ(cuda::open_cuda_device({3, 0}, system_allocator()).status().code(), MOE_ERR_DEVICE);
 }
 

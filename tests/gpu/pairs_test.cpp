@@ -218,6 +218,36 @@ TEST(CudaCombine, AscendingExpertsWithOneRoundingEach) {
   }
 }
 
+TEST(CudaCombine, AsManyExpertsAsItSays) {
+  int shared = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0),
+            cudaSuccess);
+  const int32_t most = most_combined(static_cast<size_t>(shared));
+  EXPECT_GT(most, 8192);
+  const Choices c(1, most, most, 3, true);
+  const Lists lists = host_lists(c);
+  const std::vector<float> outputs = random_floats(lists.token.size(), 5);
+  std::vector<float> weight(outputs.size());
+  for (size_t j = 0; j < weight.size(); ++j) {
+    weight[static_cast<size_t>(lists.place[j])] = c.weight[j];
+  }
+  float expected = 0;
+  for (size_t p = 0; p < weight.size(); ++p) {
+    expected = __builtin_fmaf(weight[p], outputs[p], expected);
+  }
+  const DeviceChoices choices(c);
+  const OnDevice<int32_t> place(lists.place);
+  const OnDevice<float> device_outputs(outputs), sum(1);
+  CombineOp op;
+  op.routing = choices.routing;
+  op.place = place;
+  op.outputs = device_outputs;
+  op.d = 1;
+  op.sum = sum;
+  ASSERT_EQ(combine(nullptr, op), cudaSuccess);
+  EXPECT_SAME_BITS(sum.values(), std::vector<float>{expected});
+}
+
 TEST(CudaMerge, EveryCombination) {
   constexpr int32_t kRows = 3;
   for (const int32_t d : {5, 132, 600}) {
@@ -255,7 +285,8 @@ TEST(CudaMerge, EveryCombination) {
 }
 
 TEST(CudaCount, AddsToWhatIsThere) {
-  for (const Choices& c : {Choices(600, 3, 10, 1), Choices(5, 2, 5000, 2)}) {
+  for (const Choices& c :
+       {Choices(600, 3, 10, 1), Choices(5, 2, 4096, 3), Choices(5, 2, 5000, 2)}) {
     const DeviceChoices choices(c);
     std::vector<uint64_t> tokens(static_cast<size_t>(c.n_experts), 1);
     std::vector<uint64_t> experts(static_cast<size_t>(c.n_experts) + 1, 2);

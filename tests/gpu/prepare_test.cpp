@@ -167,6 +167,7 @@ TEST(CudaPrepare, RowsThatOnlyTheDeviceCounts) {
 
 TEST(CudaPrepare, InPlaceAndTooLongForSharedMemory) {
   run_case({7, 100, 100, NormKind::kRms, true, false}, -1, true);
+  run_case({2, 24576, 24576, NormKind::kLayer, true, true}, -1, true);  // the longest that fits
   run_case({2, 24580, 24580, NormKind::kLayer, true, true}, -1, true);
   run_case({2, 24581, 24590, NormKind::kRms, true, true}, -1, false);
 }

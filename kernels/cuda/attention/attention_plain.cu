@@ -14,7 +14,7 @@ constexpr int kWarps = kThreads / kWarp;
 
 /// The maximum and the sum over the block's values, returned in every thread.
 __device__ inline float block_max(float v) {
-  __shared__ float of_warp[kWarps];
+  MOE_CUDA_SHARED(float, of_warp, [kWarps]);
   v = warp_max(v);
   __syncthreads();
   if (lane_id() == 0) of_warp[threadIdx.x / kWarp] = v;
@@ -23,7 +23,7 @@ __device__ inline float block_max(float v) {
   return v;
 }
 __device__ inline float block_sum(float v) {
-  __shared__ float of_warp[kWarps];
+  MOE_CUDA_SHARED(float, of_warp, [kWarps]);
   for (int half = kWarp / 2; half > 0; half /= 2) v += __shfl_xor_sync(kAllLanes, v, half);
   __syncthreads();
   if (lane_id() == 0) of_warp[threadIdx.x / kWarp] = v;
@@ -47,7 +47,7 @@ __device__ inline Seen seen_of(const AttentionOp& op, int64_t row) {
 }
 
 __global__ void __launch_bounds__(kThreads) plain_kernel(AttentionOp op) {
-  __shared__ float weight[kThreads];
+  MOE_CUDA_SHARED(float, weight, [kThreads]);
   auto* sum = reinterpret_cast<float*>(dynamic_shared());  // (head_dim)
   const int thread = static_cast<int>(threadIdx.x);
   const int head = static_cast<int>(blockIdx.y);
@@ -107,6 +107,7 @@ cudaError_t attend_plain(cudaStream_t stream, const AttentionOp& op) {
   Grid grid;
   grid.blocks = dim3(static_cast<unsigned>(op.n_rows), static_cast<unsigned>(op.n_heads));
   grid.threads = kThreads;
+  // Fits everywhere: src/model/config.cpp allows 1024 dimensions.
   grid.shared_bytes = sizeof(float) * static_cast<size_t>(op.head_dim);
   return launch(plain_kernel, grid, stream, op);
 }

@@ -300,7 +300,7 @@ __device__ inline void unpack_codes(const Segment& segment, int base, float v_fa
 
 /// A power of two that scales the largest value scale to [1, 2). All threads.
 __device__ inline float value_factor(const Segment& segment) {
-  __shared__ float of_warp[kWarps];
+  MOE_CUDA_SHARED(float, of_warp, [kWarps]);
   float largest = 0;
   for (int key = segment.first + static_cast<int>(threadIdx.x); key < segment.last;
        key += kThreads) {
@@ -389,7 +389,7 @@ __device__ inline void run_segment(const AttentionOp& op, const Segment& segment
 
 template <int kD>
 __global__ void __launch_bounds__(kThreads, 1) prefill_kernel(AttentionOp op, int32_t tile_rows) {
-  __shared__ Scales scales;
+  MOE_CUDA_SHARED(Scales, scales);
   const int group = op.n_heads / op.n_kv_heads;
   const int kv_head = static_cast<int>(blockIdx.y);
   // The last rows have the most keys: start with them.

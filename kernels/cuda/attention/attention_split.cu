@@ -56,7 +56,7 @@ __device__ inline RowStats whole_stats(const Norm& norm, const float* x, int n, 
 /// whole_stats().
 __device__ inline void read_queries(const AttentionOp& op, int64_t row, int32_t position, int head,
                                     int n, int n_padded, float* q, float* memory) {
-  __shared__ RowStats shared;
+  MOE_CUDA_SHARED(RowStats, shared);
   const int d = op.head_dim;
   const float* from = op.q + row * op.n_heads * d;
   RowStats stats = {0, 1};
@@ -79,7 +79,7 @@ __device__ inline void read_queries(const AttentionOp& op, int64_t row, int32_t 
 /// Caches the row's key and value of one KV head. `memory`: n_kv_heads d floats.
 __device__ inline void cache_row(const AttentionOp& op, int64_t row, int32_t position,
                                  const KvCacheView& cache, int kv_head, float* memory) {
-  __shared__ RowStats shared;
+  MOE_CUDA_SHARED(RowStats, shared);
   const int d = op.head_dim;
   const float* from = op.k + row * op.n_kv_heads * d;
   RowStats stats = {0, 1};
@@ -218,7 +218,7 @@ __device__ inline void run_part(const SplitOp& split, const Part& part, const He
 
 /// Merges the parts of one query in order.
 __device__ inline void merge_parts(const SplitOp& split, const Plan& plan, int64_t row, int head) {
-  __shared__ float weight[kMaxSplits];
+  MOE_CUDA_SHARED(float, weight, [kMaxSplits]);
   const AttentionOp& op = split.op.op;
   const int d = op.head_dim;
   const int thread = static_cast<int>(threadIdx.x);
@@ -250,7 +250,7 @@ __device__ inline void merge_parts(const SplitOp& split, const Plan& plan, int64
 
 /// True in the last block to finish its heads. Resets `arrived`.
 __device__ inline bool last_to_arrive(const SplitOp& split, const Heads& heads, int n_splits) {
-  __shared__ bool last;
+  MOE_CUDA_SHARED(bool, last);
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -268,7 +268,7 @@ template <int kHeads>
 __global__ void __launch_bounds__(kThreads, kHeads == 8   ? 2
                                             : kHeads == 4 ? 3
                                                           : 4) split_kernel(SplitOp split) {
-  __shared__ Memory<kHeads> memory;
+  MOE_CUDA_SHARED(Memory<kHeads>, memory);
   const AttentionOp& a = split.op.op;
   const int group = a.n_heads / a.n_kv_heads;
   const int tiles = (group + kHeads - 1) / kHeads;

@@ -345,7 +345,7 @@ __device__ __forceinline__ float product(const Problem<kT>& p,
 
 template <class Kernel, int kT>
 __global__ void __launch_bounds__(kThreads, 2) any_rows(const ProductArgs a) {
-  __shared__ uint32_t partial[kRound][kT][kTileRows];
+  MOE_CUDA_SHARED(uint32_t, partial, [kRound][kT][kTileRows]);
   RowChunk chunk;
   if (!find_chunk<kT>(a.rows, static_cast<int32_t>(blockIdx.x), &chunk)) return;
   int32_t tile;

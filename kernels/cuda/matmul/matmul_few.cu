@@ -160,9 +160,9 @@ struct WarpPair {
 
 template <class Format, int kN, bool kGated>
 __global__ void __launch_bounds__(kThreads, 2) few_rows(const ProductArgs a) {
-  alignas(16) __shared__ int32_t results[kWarps][8 * kN][kResultStride];
-  __shared__ float scales[8 * kN];
-  __shared__ int32_t offsets[8 * kN];
+  alignas(16) MOE_CUDA_SHARED(int32_t, results, [kWarps][8 * kN][kResultStride]);
+  MOE_CUDA_SHARED(float, scales, [8 * kN]);
+  MOE_CUDA_SHARED(int32_t, offsets, [8 * kN]);
   RowChunk chunk;
   if (!find_chunk<8 * kN>(a.rows, static_cast<int32_t>(blockIdx.x), &chunk)) return;
   const int32_t count = chunk.end - chunk.begin;
@@ -252,7 +252,7 @@ struct ScaledChain {
 
 template <class Format, bool kGated>
 __global__ void __launch_bounds__(kThreads, 2) few_rows_scaled(const ProductArgs a) {
-  alignas(16) __shared__ int32_t results[kRoundBlocks][8][kResultStride];
+  alignas(16) MOE_CUDA_SHARED(int32_t, results, [kRoundBlocks][8][kResultStride]);
   RowChunk chunk;
   if (!find_chunk<8>(a.rows, static_cast<int32_t>(blockIdx.x), &chunk)) return;
   const int32_t count = chunk.end - chunk.begin;

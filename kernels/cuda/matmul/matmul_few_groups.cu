@@ -94,7 +94,7 @@ __device__ __forceinline__ float add_round(const Round<Layout>& round, int32_t n
 template <class Format, bool kGated>
 __global__ void __launch_bounds__(kThreads, 2) few_rows_grouped(const ProductArgs a) {
   using Layout = typename Format::Layout;
-  __shared__ Round<Layout> round;
+  MOE_CUDA_SHARED(Round<Layout>, round);
   static_assert(sizeof(Round<Layout>) <= 47 * 1024, "48 KiB need a permission");
   RowChunk chunk;
   if (!find_chunk<kTokens>(a.rows, static_cast<int32_t>(blockIdx.x), &chunk)) return;

@@ -143,7 +143,7 @@ __device__ __forceinline__ void add_segment(const Segment& s, int32_t row, int32
 
 template <class Weights>
 __global__ void __launch_bounds__(kThreads, 2) float_rows(const ProductArgs a) {
-  __shared__ Segment segments[2];
+  MOE_CUDA_SHARED(Segment, segments, [2]);
   RowChunk chunk;
   if (!find_chunk<kTokens>(a.rows, static_cast<int32_t>(blockIdx.x), &chunk)) return;
   int32_t y;

@@ -143,8 +143,8 @@ template <int kN, bool kScaled>
 template <class Format, int kN, bool kScaled, bool kGated>
 __global__ void __launch_bounds__(kThreads, (kBlocks<kN, kScaled>)) many_rows(const ProductArgs a) {
   constexpr int kTokens = kTokensOf<kN>;
-  __shared__ int32_t inputs[kTokens];
-  __shared__ RowChunk kept;
+  MOE_CUDA_SHARED(int32_t, inputs, [kTokens]);
+  MOE_CUDA_SHARED(RowChunk, kept);
   uint8_t* shared = dynamic_shared();
   RowChunk chunk;
   if (!find_chunk<kTokens>(a.rows, static_cast<int32_t>(blockIdx.x), &chunk)) return;

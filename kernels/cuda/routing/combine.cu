@@ -15,11 +15,13 @@ struct Served {
   int32_t place;
   float weight;
 };
+constexpr size_t kPairBytes = sizeof(Served) + sizeof(int32_t);
+constexpr size_t kStaticBytes = 128;  // at most, with alignment
 
 /// Sorts the token's active pairs by ascending expert to `served`; returns their number.
 __device__ inline int sort_pairs(const CombineOp& op, int64_t token, int32_t* experts,
                                  Served* served) {
-  __shared__ int32_t n_served;
+  MOE_CUDA_SHARED(int32_t, n_served);
   const int k = op.routing.max_k;
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) n_served = 0;
@@ -87,10 +89,14 @@ cudaError_t combine(cudaStream_t stream, const CombineOp& op) {
   grid.blocks = dim3(static_cast<unsigned>(op.routing.n_tokens),
                      static_cast<unsigned>((op.d + kSpan - 1) / kSpan));
   grid.threads = kThreads;
-  grid.shared_bytes = static_cast<size_t>(op.routing.max_k) * (sizeof(Served) + sizeof(int32_t));
+  grid.shared_bytes = static_cast<size_t>(op.routing.max_k) * kPairBytes;
   const bool aligned = rows_aligned(op.outputs, op.d) && rows_aligned(op.sum, op.d) &&
                        rows_aligned(op.subtract, op.d) && rows_aligned(op.y, op.d);
   return launch(combine_kernel, grid, stream, op, aligned);
+}
+
+int32_t most_combined(size_t shared) {
+  return static_cast<int32_t>((shared - kStaticBytes) / kPairBytes);
 }
 
 }  // namespace moe::cuda

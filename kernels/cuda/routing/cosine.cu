@@ -91,4 +91,6 @@ cudaError_t cosine_scores(cudaStream_t stream, const CosineOp& op) {
   return launch(cosine_kernel, grid, stream, op);
 }
 
+int32_t most_cosine_inputs(size_t shared) { return static_cast<int32_t>(shared / sizeof(float)); }
+
 }  // namespace moe::cuda

@@ -9,18 +9,18 @@ namespace {
 using namespace pairs;
 
 __global__ void __launch_bounds__(kThreads) count_kernel(GroupOp op) {
-  __shared__ int4 experts[kBatch / 4];
+  MOE_CUDA_SHARED(int4, experts, [kBatch / 4]);
   clear_places(op, static_cast<int>(blockIdx.x));
   count_chunk(op, static_cast<int>(blockIdx.x), reinterpret_cast<int32_t*>(experts));
 }
 __global__ void __launch_bounds__(kThreads) scan_kernel(GroupOp op) { scan_chunks(op); }
 __global__ void __launch_bounds__(kThreads) place_kernel(GroupOp op) {
-  __shared__ int4 experts[kBatch / 4];
+  MOE_CUDA_SHARED(int4, experts, [kBatch / 4]);
   place_chunk(op, static_cast<int>(blockIdx.x), reinterpret_cast<int32_t*>(experts));
 }
 
 __global__ void __launch_bounds__(kThreads) group_kernel(GroupOp op) {
-  __shared__ int4 experts[kBatch / 4];
+  MOE_CUDA_SHARED(int4, experts, [kBatch / 4]);
   group_block(op, reinterpret_cast<int32_t*>(experts));
 }
 

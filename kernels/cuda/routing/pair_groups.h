@@ -81,7 +81,7 @@ __device__ inline void count_chunk(const GroupOp& op, int chunk, int32_t* expert
 
 /// Exclusive prefix sum of `v` over the threads, plus `carry`, which grows by the total.
 __device__ inline int32_t scan_block(int32_t v, int32_t* carry) {
-  __shared__ int32_t of_warp[kWarps];
+  MOE_CUDA_SHARED(int32_t, of_warp, [kWarps]);
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int32_t upto = warp_prefix_sum(v);
   __syncthreads();

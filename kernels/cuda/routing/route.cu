@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads) route_warps(DeviceRouteOp op, int32_
 template <int kPer>
 __global__ void __launch_bounds__(pairs::kThreads, 1)
     route_and_group_kernel(DeviceRouteOp op, pairs::GroupOp group, int32_t floats) {
-  __shared__ int4 experts[pairs::kBatch / 4];
+  MOE_CUDA_SHARED(int4, experts, [pairs::kBatch / 4]);
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   float* memory = reinterpret_cast<float*>(dynamic_shared()) + warp * floats;
   for (int64_t token = warp; token < op.out.n_tokens; token += pairs::kWarps) {

@@ -94,6 +94,7 @@ void mma_f16(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, 
 }
 
 void ldmatrix_x4(uint32_t (&out)[4], const void* row) {
+  check_aligned("a matrix row that is not aligned", row, 16);
   const Exchange& e = exchange("ldmatrix", ~0u, &row, sizeof row);
   for (int m = 0; m < 4; ++m) {
     const auto* source = static_cast<const uint8_t*>(value_of<const void*>(e, 8 * m + lane() / 4));
@@ -102,6 +103,7 @@ void ldmatrix_x4(uint32_t (&out)[4], const void* row) {
 }
 
 void ldmatrix_x4_turned(uint32_t (&out)[4], const void* row) {
+  check_aligned("a matrix row that is not aligned", row, 16);
   const Exchange& e = exchange("ldmatrix.trans", ~0u, &row, sizeof row);
   for (int m = 0; m < 4; ++m) {
     uint16_t halves[2];

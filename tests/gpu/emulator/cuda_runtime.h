@@ -12,8 +12,12 @@ enum cudaError_t : int {
   cudaErrorInitializationError = 3,
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInsufficientDriver = 35,
+  cudaErrorInvalidDeviceFunction = 98,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorUnsupportedPtxVersion = 222,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorIllegalAddress = 700,
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
@@ -40,6 +44,9 @@ enum {
   cudaHostRegisterReadOnly = 8
 };
 
+struct cudaFuncAttributes {
+  int binaryVersion;
+};
 struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem;
@@ -104,6 +111,21 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function);
+
+// The driver's contexts: one per GPU, and a stack of them per thread. The top is the current one.
+#define CUDART_VERSION 13000
+enum CUresult : int { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_CONTEXT = 201 };
+using CUdevice = int;
+struct EmulatedContext {
+  int device;
+};
+using CUcontext = EmulatedContext*;
+enum { cudaEnableDefault = 0 };
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0 };
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** out, unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* result = nullptr);
 
 namespace emulator {
 
@@ -119,16 +141,34 @@ struct Machine {
   cudaError_t driver = cudaSuccess;  // the result of every call, e.g. cudaErrorInsufficientDriver
   size_t memory = size_t{1} << 30;
   size_t pinned = size_t{1} << 40;  // available pinned host memory
+  int major = 9;                    // compute capability
+  int minor = 0;
+  size_t shared = 227 * 1024;      // largest shared memory of a block
+  cudaError_t code = cudaSuccess;  // the result of loading a kernel
 };
+/// What a program starts with: MOE_EMULATED_GPU is empty, "sm_86", or "no_code" (a GPU for which
+/// the module has no code).
+Machine default_machine();
 void set_machine(const Machine& machine);
 /// Of the calls that can fail, the one after the next `calls` returns `error`; sticky: so do all
 /// later ones.
 void fail_after(int calls, cudaError_t error, bool sticky);
+/// The next call of this function returns `error`.
+void fail_next(const char* function, cudaError_t error);
+/// As fail_after() of the calls that are made while a stream is captured.
+void fail_in_capture(int calls, cudaError_t error);
 void clear_failure();
-/// Whether the failure of fail_after() is still to come.
+/// Whether the failure is still to come.
 bool failure_ahead();
 /// The number of calls that can fail, since the start.
 int calls_made();
+/// The contexts that exist, as bits. A call that needs one and finds none current makes that of
+/// GPU 0.
+uint32_t contexts();
+/// The GPU of the calling thread's current context; -1: none.
+int current_context();
+/// Makes the context of a GPU current, as a program that uses CUDA itself does; -1: none.
+void set_current_context(int device);
 /// Bytes of device memory in use.
 size_t bytes_in_use();
 size_t pinned_bytes();

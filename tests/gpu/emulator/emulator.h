@@ -3,7 +3,8 @@
 // use, in ordinary C++. A launch runs its blocks one after the other. The threads of a block are
 // fibers, which switch at barriers, shuffles and matrix instructions, in an order that tests can
 // change. What CUDA leaves undefined is an error here: threads of a warp at different collectives,
-// a barrier that a thread of the block never reaches, an asynchronous copy used before its wait.
+// a barrier that a thread of the block never reaches, an asynchronous copy used before its wait,
+// a vector that is not aligned, more shared memory than a block has.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -61,6 +62,27 @@ struct Position {
 const Position& here();
 uint8_t* dynamic_shared();
 
+/// A variable in static shared memory. Each block finds it filled with 0xff bytes.
+struct SharedVariable {
+  void* memory;
+  size_t bytes;
+  uint64_t block;  // the latest that used it
+};
+uint64_t block_number();
+void first_use(SharedVariable* variable);
+inline void use_shared(SharedVariable* variable) {
+  if (variable->block != block_number()) first_use(variable);
+}
+/// Ends the block with an error if p is not a multiple of `bytes`.
+void check_aligned(const char* what, const void* p, size_t bytes);
+template <class T>
+T load_vector(const char* what, const void* p) {
+  check_aligned(what, p, sizeof(T));
+  T value;
+  memcpy(&value, p, sizeof value);
+  return value;
+}
+
 /// The values that the lanes of a warp exchange in one collective operation.
 struct Exchange {
   struct alignas(16) Value {
@@ -94,7 +116,6 @@ inline uint32_t two_halves(float low, float high) {
   return half_bits(low) | static_cast<uint32_t>(half_bits(high)) << 16;
 }
 inline float fast_exp2(float x) { return __builtin_exp2f(x); }
-inline uint4 load_once(const void* p) { return *static_cast<const uint4*>(p); }
 int32_t dp4a_u8(uint32_t a, uint32_t b, int32_t c);
 int32_t dp4a_s8(uint32_t a, uint32_t b, int32_t c);
 void mma_u8s8(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
@@ -122,7 +143,8 @@ int launch_kernel(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_
                   std::function<void()> thread);
 
 /// The order of the threads of a block: 0 ascending, 1 descending, else a shuffle with this seed.
-void set_thread_order(uint32_t order);
+/// MOE_EMULATED_ORDER is the one that a program starts with. Returns the previous one.
+uint32_t set_thread_order(uint32_t order);
 
 }  // namespace emulator
 

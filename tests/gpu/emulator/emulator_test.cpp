@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda_runtime.h"
+#include "kernels/cuda/platform.h"
 
 namespace {
 
@@ -35,11 +36,12 @@ cudaError_t run(unsigned blocks, unsigned threads, F f, size_t shared = 0) {
 
 class Emulator : public testing::TestWithParam<uint32_t> {
  protected:
-  void SetUp() override { emulator::set_thread_order(GetParam()); }
+  void SetUp() override { before_ = emulator::set_thread_order(GetParam()); }
   void TearDown() override {
-    emulator::set_thread_order(0);
+    emulator::set_thread_order(before_);
     emulator::clear_failure();
   }
+  uint32_t before_ = 0;
 };
 INSTANTIATE_TEST_SUITE_P(Orders, Emulator, testing::Values(0, 1, 7));
 
@@ -48,7 +50,7 @@ TEST_P(Emulator, BarriersOrderSharedMemory) {
   int* y = out.data;
   ASSERT_EQ(run(2, 96,
                 [=] {
-                  __shared__ int turned[96];
+                  MOE_CUDA_SHARED(int, turned, [96]);
                   turned[95 - threadIdx.x] = static_cast<int>(100 * blockIdx.x + threadIdx.x);
                   __syncthreads();
                   y[96 * blockIdx.x + threadIdx.x] = turned[threadIdx.x];
@@ -182,6 +184,112 @@ TEST_P(Emulator, FindsWhatAGpuWouldHangOn) {
             cudaErrorLaunchFailure);
   emulator::clear_failure();
   EXPECT_EQ(run(1, 2000, [] {}), cudaErrorInvalidConfiguration);
+}
+
+TEST_P(Emulator, ABlockFindsNothingOfTheOneBefore) {
+  const OnDevice<int> out(3);
+  ASSERT_EQ(run(3, 32,
+                [y = out.data] {
+                  MOE_CUDA_SHARED(int, kept);
+                  if (threadIdx.x == 5) y[blockIdx.x] = kept;
+                  __syncthreads();
+                  if (threadIdx.x == 6) kept = 1000;
+                }),
+            cudaSuccess);
+  EXPECT_EQ(out.values(), (std::vector<int>{-1, -1, -1}));
+}
+
+TEST_P(Emulator, VectorsMustBeAligned) {
+  const OnDevice<uint8_t> in(std::vector<uint8_t>(64, 1));
+  const auto with = [&](size_t in_global, size_t in_shared, auto f) {
+    const cudaError_t error = run(
+        1, 32, [=, x = in.data] { f(x + in_global, emulator::dynamic_shared() + in_shared); },
+        1024);
+    emulator::clear_failure();
+    return error;
+  };
+  const auto copy = [](const uint8_t* global, uint8_t* shared) {
+    emulator::cp_async_16(shared, global, true);
+    emulator::cp_async_commit();
+    emulator::cp_async_wait<0>();
+  };
+  const auto rows = [](const uint8_t*, uint8_t* shared) {
+    uint32_t out[4];
+    emulator::ldmatrix_x4(out, shared + 16 * (threadIdx.x % 32));
+  };
+  const auto turned = [](const uint8_t*, uint8_t* shared) {
+    uint32_t out[4];
+    emulator::ldmatrix_x4_turned(out, shared + 16 * (threadIdx.x % 32));
+  };
+  const auto sixteen = [](const uint8_t* global, uint8_t* shared) {
+    *shared = static_cast<uint8_t>(moe::cuda::load_in_turn(global).x);
+  };
+  const auto eight = [](const uint8_t* global, uint8_t* shared) {
+    *shared = static_cast<uint8_t>(moe::cuda::load_shared_in_turn_8(shared + *global).x);
+  };
+  EXPECT_EQ(with(16, 32, copy), cudaSuccess);
+  EXPECT_EQ(with(8, 32, copy), cudaErrorLaunchFailure);
+  EXPECT_EQ(with(16, 40, copy), cudaErrorLaunchFailure);
+  EXPECT_EQ(with(0, 0, rows), cudaSuccess);
+  EXPECT_EQ(with(0, 4, rows), cudaErrorLaunchFailure);
+  EXPECT_EQ(with(0, 0, turned), cudaSuccess);
+  EXPECT_EQ(with(0, 8, turned), cudaErrorLaunchFailure);
+  EXPECT_EQ(with(16, 0, sixteen), cudaSuccess);
+  EXPECT_EQ(with(8, 0, sixteen), cudaErrorLaunchFailure);
+  EXPECT_EQ(with(0, 7, eight), cudaSuccess);
+  EXPECT_EQ(with(0, 3, eight), cudaErrorLaunchFailure);
+}
+
+TEST(EmulatedRuntime, ABlockHasTheSharedMemoryOfTheMachine) {
+  constexpr size_t kKiB = 1024;
+  const auto small = [] { MOE_CUDA_SHARED(uint8_t, eight, [8 * kKiB]); };
+  const auto large = [] { MOE_CUDA_SHARED(uint8_t, forty, [40 * kKiB]); };
+  const auto with = [&](const auto& f, size_t dynamic) {
+    const cudaError_t error = run(1, 32, f, dynamic);
+    emulator::clear_failure();
+    return error;
+  };
+  emulator::Machine machine;
+  machine.shared = 99 * kKiB;
+  emulator::set_machine(machine);
+  EXPECT_EQ(with(small, 91 * kKiB), cudaSuccess);
+  EXPECT_EQ(with(small, 92 * kKiB), cudaErrorLaunchFailure);
+  EXPECT_EQ(with(small, 100 * kKiB), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(with(large, 8 * kKiB), cudaSuccess);
+  EXPECT_EQ(with(large, 9 * kKiB), cudaErrorLaunchFailure);  // the kernel's limit is not raised
+  EXPECT_EQ(with(large, 17 * kKiB), cudaSuccess);
+  emulator::set_machine(emulator::default_machine());
+}
+
+TEST(EmulatedRuntime, TheEnvironmentGivesTheOrder) {
+  const char* order = getenv("MOE_EMULATED_ORDER");
+  const OnDevice<int> first(std::vector<int>{-1});
+  ASSERT_EQ(run(1, 32,
+                [y = first.data] {
+                  if (*y < 0) *y = static_cast<int>(threadIdx.x);
+                }),
+            cudaSuccess);
+  EXPECT_EQ(first.values()[0], order != nullptr && order[0] == '1' ? 31 : 0);
+}
+
+TEST(EmulatedRuntime, AStreamBelongsToAGpu) {
+  emulator::Machine machine = emulator::default_machine();
+  machine.devices = 2;
+  emulator::set_machine(machine);
+  emulator::set_current_context(1);
+  cudaStream_t stream;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  EXPECT_EQ(emulator::launch(stream, 1, 1, 0, [] {}), cudaSuccess);
+  EXPECT_EQ(emulator::contexts(), 2u);
+  emulator::set_current_context(-1);
+  EXPECT_EQ(emulator::launch(stream, 1, 1, 0, [] {}), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(emulator::contexts(), 3u);
+  EXPECT_EQ(emulator::current_context(), 0);
+  emulator::set_current_context(1);
+  cudaStreamDestroy(stream);
+  emulator::set_current_context(-1);
+  emulator::clear_failure();
+  emulator::set_machine(emulator::default_machine());
 }
 
 TEST(EmulatedRuntime, StreamsAreLazyAndGraphsReplay) {

@@ -2,10 +2,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <random>
+#include <utility>
 #include <vector>
 
 #if defined(MOE_SANITIZE_ADDRESS)
@@ -122,8 +124,16 @@ struct Block {
   char error[256] = "";
 };
 
+// The order that the environment asks for, or 0.
+uint32_t default_order() {
+  const char* order = getenv("MOE_EMULATED_ORDER");
+  return order != nullptr ? static_cast<uint32_t>(strtoul(order, nullptr, 10)) : 0;
+}
+
 Block g_block;
-uint32_t g_order = 0;
+uint32_t g_order = default_order();
+uint64_t g_block_number = 0;
+size_t g_static_shared = 0;  // bytes that the current block has used
 
 Fiber& self() { return g_block.fibers[g_block.current]; }
 State& my_state() { return g_block.states[g_block.current]; }
@@ -244,7 +254,20 @@ void set_order(unsigned n) {
 const Position& here() { return self().at; }
 uint8_t* dynamic_shared() { return g_block.shared; }
 int lane() { return static_cast<int>(g_block.current & 31); }
-void set_thread_order(uint32_t order) { g_order = order; }
+uint32_t set_thread_order(uint32_t order) { return std::exchange(g_order, order); }
+
+uint64_t block_number() { return g_block_number; }
+size_t static_shared() { return g_static_shared; }
+void first_use(SharedVariable* variable) {
+  variable->block = g_block_number;
+  g_static_shared += variable->bytes;
+  memset(variable->memory, 0xff, variable->bytes);
+}
+void check_aligned(const char* what, const void* p, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(p) % bytes == 0) return;
+  fail(what, g_block.current);
+  to_scheduler(false);  // for good: the block has failed
+}
 
 const Exchange& exchange(const char* what, uint32_t mask, const void* value, size_t n) {
   const unsigned index = g_block.current;
@@ -292,6 +315,8 @@ void block_barrier() {
 }
 
 void cp_async_16(void* shared, const void* global, bool valid) {
+  check_aligned("a copy to shared memory that is not aligned", shared, 16);
+  check_aligned("a copy from global memory that is not aligned", global, 16);
   self().copies.back().push_back({shared, global, valid});
 }
 void cp_async_commit() { self().copies.emplace_back(); }
@@ -324,6 +349,8 @@ const char* run_block(const Position& at, uint8_t* shared, const std::function<v
   g_block.body = &thread;
   g_block.shared = shared;
   g_block.error[0] = 0;
+  ++g_block_number;
+  g_static_shared = 0;
   set_order(n);
   for (unsigned i = 0; i < n; ++i) start_fiber(i, at);
   g_block.at_barrier = 0;

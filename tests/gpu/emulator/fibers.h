@@ -12,5 +12,7 @@ namespace emulator {
 
 /// Runs one block; returns an empty string, or an error (a deadlock, a diverged collective).
 const char* run_block(const Position& at, uint8_t* shared, const std::function<void()>& thread);
+/// Static shared memory of the latest block, in bytes.
+size_t static_shared();
 
 }  // namespace emulator

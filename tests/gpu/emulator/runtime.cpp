@@ -17,13 +17,16 @@ cudaError_t remember(cudaError_t error) {
   return error;
 }
 
-cudaError_t begin_call() {
+cudaError_t begin_call(const char* function) {
   Runtime& r = runtime();
   ++r.calls;
   if (r.machine.driver != cudaSuccess) return r.machine.driver;
   if (r.machine.devices == 0) return cudaErrorNoDevice;
   if (r.sticky != cudaSuccess) return r.sticky;
-  if (r.countdown >= 0 && r.countdown-- == 0) {
+  const bool counts =
+      (r.planned_function == nullptr || strcmp(r.planned_function, function) == 0) &&
+      (!r.planned_in_capture || r.captures > 0);
+  if (r.countdown >= 0 && counts && r.countdown-- == 0) {
     if (r.planned_sticky) r.sticky = r.planned;
     return r.planned;
   }
@@ -74,6 +77,19 @@ cudaError_t drain_until(EmulatedStream* stream, uint64_t upto) {
 
 namespace {
 
+// Launches with at most kNoLimitRaised dynamic bytes are made without raising the kernel's limit of
+// kUsual bytes (kernels/cuda/launch.h).
+const char* check_shared(size_t of_kernel, size_t dynamic) {
+  constexpr size_t kUsual = 48 * 1024;
+  constexpr size_t kNoLimitRaised = 16 * 1024;
+  static char text[128];
+  const size_t most = dynamic <= kNoLimitRaised ? kUsual : runtime().machine.shared;
+  if (of_kernel <= kUsual && of_kernel + dynamic <= most) return "";
+  snprintf(text, sizeof text, "a block has %zu bytes of shared memory, %zu static and %zu dynamic",
+           most, of_kernel, dynamic);
+  return text;
+}
+
 cudaError_t run_grid(dim3 blocks, dim3 threads, size_t shared_bytes,
                      const std::function<void()>& thread) {
   ++runtime().launches;
@@ -90,6 +106,7 @@ cudaError_t run_grid(dim3 blocks, dim3 threads, size_t shared_bytes,
         at.block = dim3(x, y, z);
         memset(aligned, 0xff, shared_bytes);
         const char* error = run_block(at, aligned, thread);
+        if (error[0] == 0) error = check_shared(static_shared(), shared_bytes);
         if (error[0] == 0) continue;
         fprintf(stderr, "CUDA emulator: %s\n", error);
         return cudaErrorLaunchFailure;
@@ -105,10 +122,13 @@ int launch_kernel(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_
                   std::function<void()> thread) {
   BEGIN_CALL();
   const uint64_t n = uint64_t{threads.x} * threads.y * threads.z;
-  if (n == 0 || n > 1024 || shared_bytes > 227 * 1024 || blocks.y > 65535 || blocks.z > 65535 ||
-      blocks.x > 0x7fffffffu) {
+  if (n == 0 || n > 1024 || shared_bytes > runtime().machine.shared || blocks.y > 65535 ||
+      blocks.z > 65535 || blocks.x > 0x7fffffffu) {
     return remember(cudaErrorInvalidConfiguration);
   }
+  const int device = stream == nullptr ? use_context() : stream->device;
+  if (use_context() != device) return remember(cudaErrorInvalidResourceHandle);
+  if (runtime().machine.code != cudaSuccess) return remember(runtime().machine.code);
   return enqueue(stream, [=, body = std::move(thread)] {
     return run_grid(blocks, threads, shared_bytes, body);
   });
@@ -117,12 +137,25 @@ int launch_kernel(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_
 void set_machine(const Machine& machine) {
   const Lock lock(runtime().mutex);
   runtime().machine = machine;
+  runtime().contexts = 0;
 }
 void fail_after(int calls, cudaError_t error, bool sticky) {
   const Lock lock(runtime().mutex);
   runtime().countdown = calls;
   runtime().planned = error;
   runtime().planned_sticky = sticky;
+  runtime().planned_function = nullptr;
+  runtime().planned_in_capture = false;
+}
+void fail_next(const char* function, cudaError_t error) {
+  const Lock lock(runtime().mutex);
+  fail_after(0, error, false);
+  runtime().planned_function = function;
+}
+void fail_in_capture(int calls, cudaError_t error) {
+  const Lock lock(runtime().mutex);
+  fail_after(calls, error, false);
+  runtime().planned_in_capture = true;
 }
 void clear_failure() {
   const Lock lock(runtime().mutex);

@@ -18,6 +18,7 @@ struct EmulatedGraph {
   std::vector<Task> tasks;
 };
 struct EmulatedStream {
+  int device = 0;
   std::deque<Task> queue;
   uint64_t enqueued = 0;  // tasks since the start, and how many of them ran
   uint64_t ran = 0;
@@ -35,7 +36,8 @@ namespace emulator {
 struct Runtime {
   std::recursive_mutex mutex;
   Arena arena;
-  Machine machine;
+  Machine machine = default_machine();
+  uint32_t contexts = 0;  // bit d: that of GPU d exists
   std::set<EmulatedStream*> streams;
   std::map<const uint8_t*, size_t> pinned;
   EmulatedStream default_stream;
@@ -44,6 +46,9 @@ struct Runtime {
   int countdown = -1;
   cudaError_t planned = cudaSuccess;
   bool planned_sticky = false;
+  const char* planned_function = nullptr;  // null: any
+  bool planned_in_capture = false;
+  int captures = 0;  // streams that are captured
   int calls = 0;
   int64_t launches = 0;
   size_t sent = 0;
@@ -58,15 +63,18 @@ struct Opened {
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
+/// The GPU that calls of this thread use: makes a context, and makes it current, if none is.
+int use_context();
+
 /// Stores an error for cudaGetLastError() and returns it.
 cudaError_t remember(cudaError_t error);
 /// The first step of every call that can fail: returns the failure of fail_after() if it is due.
-cudaError_t begin_call();
+cudaError_t begin_call(const char* function);
 
-#define BEGIN_CALL()                                                              \
-  const emulator::Lock lock(emulator::runtime().mutex);                           \
-  if (const cudaError_t begin_error = emulator::remember(emulator::begin_call()); \
-      begin_error != cudaSuccess)                                                 \
+#define BEGIN_CALL()                                                                      \
+  const emulator::Lock lock(emulator::runtime().mutex);                                   \
+  if (const cudaError_t begin_error = emulator::remember(emulator::begin_call(__func__)); \
+      begin_error != cudaSuccess)                                                         \
   return begin_error
 
 cudaError_t enqueue(EmulatedStream* stream, Task task);

@@ -23,6 +23,7 @@ bool is_pinned(const void* p) {
 
 cudaError_t cudaMalloc(void** out, size_t bytes) {
   BEGIN_CALL();
+  use_context();
   Runtime& r = runtime();
   *out = nullptr;
   if (bytes == 0) return cudaSuccess;
@@ -35,11 +36,13 @@ cudaError_t cudaMalloc(void** out, size_t bytes) {
 cudaError_t cudaFree(void* memory) {
   const Lock lock(runtime().mutex);
   if (memory == nullptr) return cudaSuccess;
+  use_context();
   if (runtime().sticky == cudaSuccess) remember(drain_all());
   return runtime().arena.give_back(memory) ? runtime().sticky : remember(cudaErrorInvalidValue);
 }
 cudaError_t cudaMallocHost(void** out, size_t bytes) {
   BEGIN_CALL();
+  use_context();
   if (emulator::pinned_bytes() + bytes > runtime().machine.pinned) {
     return remember(cudaErrorMemoryAllocation);
   }
@@ -51,6 +54,7 @@ cudaError_t cudaMallocHost(void** out, size_t bytes) {
 cudaError_t cudaFreeHost(void* memory) {
   const Lock lock(runtime().mutex);
   if (memory == nullptr) return cudaSuccess;
+  use_context();
   if (runtime().sticky == cudaSuccess) remember(drain_all());
   if (runtime().pinned.erase(static_cast<const uint8_t*>(memory)) == 0) {
     return remember(cudaErrorInvalidValue);
@@ -60,6 +64,7 @@ cudaError_t cudaFreeHost(void* memory) {
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
   BEGIN_CALL();
+  use_context();
   if (const cudaError_t e = drain(&runtime().default_stream); e != cudaSuccess) return remember(e);
   const Opened opened;
   memcpy(to, from, bytes);
@@ -67,6 +72,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
 }
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
   BEGIN_CALL();
+  use_context();
   const Opened opened;
   memset(to, value, bytes);
   return cudaSuccess;
@@ -74,6 +80,7 @@ cudaError_t cudaMemset(void* to, int value, size_t bytes) {
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   BEGIN_CALL();
+  use_context();
   if (kind == cudaMemcpyHostToDevice) runtime().sent += bytes;
   if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {  // pageable memory is copied at once
     std::vector<uint8_t> staged(static_cast<const uint8_t*>(from),
@@ -90,6 +97,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   BEGIN_CALL();
+  use_context();
   return enqueue(stream, [=] {
     memset(to, value, bytes);
     return cudaSuccess;
