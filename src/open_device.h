@@ -29,7 +29,7 @@ class OpenDevice {
   Device* get() const { return device_; }
 
  private:
-  Status open_cuda(int32_t index, uint64_t limit, const Allocator& allocator);
+  Status open_cuda(int32_t index, uint64_t limit, const Logger& logger, const Allocator& allocator);
 
   Device* device_ = nullptr;  // cpu_ or the module's
   Device* cpu_ = nullptr;     // for work not worth copying to the module's device
