@@ -10,7 +10,7 @@ namespace moe {
 struct DeviceChoice {
   const char* name = nullptr;  // null or "auto", "cpu", "cuda", "cuda:N"
   const char* isa = nullptr;   // of the CPU device; null: the best
-  uint64_t gpu_memory = 0;     // limit; 0: 15/16 of the free memory
+  uint64_t gpu_memory = 0;     // limit; 0, or above: 15/16 of the free memory
 };
 
 /// Owns an open device.

@@ -68,7 +68,13 @@ Status CudaDevice::open_here(uint64_t memory_limit) {
   MOE_TRY(copies_.open());
   std::snprintf(name_, sizeof name_, "cuda:%d (%.60s)", index_, properties.name);
   // Code, graphs and block rounding take memory too.
-  memory_.set_limit(memory_limit == 0 ? free - free / 16 : std::min<uint64_t>(memory_limit, free));
+  const uint64_t most = free - free / 16;
+  if (memory_limit > most) {
+    logger_.log(LogLevel::kWarning,
+                "%s: the limit of %.3f MB is lowered to %.3f MB, 15/16 of the free memory", name_,
+                static_cast<double>(memory_limit) * 1e-6, static_cast<double>(most) * 1e-6);
+  }
+  memory_.set_limit(memory_limit == 0 ? most : std::min<uint64_t>(memory_limit, most));
   return {};
 }
 
