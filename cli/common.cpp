@@ -92,8 +92,9 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
       ->check(suggest("auto, cpu, cuda"))
       ->capture_default_str()
       ->each([&o](const std::string&) { o.device_named = true; });
-  machine(app.add_option("--gpu-memory", o.gpu_memory,
-                         "Limit on GPU memory, such as 4G (default 15/16 of the free memory)"),
+  machine(app.add_option(
+              "--gpu-memory", o.gpu_memory,
+              "Limit on GPU memory, such as 4G (default and most: 15/16 of the free memory)"),
           "SIZE");
   machine(app.add_option(
               "--memory", o.memory,

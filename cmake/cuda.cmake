@@ -1,6 +1,7 @@
 # libmoe and libmoe_cuda share C++ types. What names the build is the text of these headers.
 set(shared_headers kernels/device.h kernels/sample.h kernels/kinds.h kernels/router/router.h kernels/router/list.h
-    quant/format.h quant/list.h src/base/status.h src/base/allocator.h include/moe_c.h)
+    kernels/cuda/module.h quant/format.h quant/list.h src/base/status.h src/base/allocator.h src/base/log.h
+    include/moe_c.h)
 set(all_text)
 foreach(header IN LISTS shared_headers)
   file(SHA256 ${PROJECT_SOURCE_DIR}/${header} hash)

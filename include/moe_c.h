@@ -150,8 +150,8 @@ typedef struct moe_env_params {
   const moe_allocator* allocator; /* NULL: malloc; copied */
   moe_log_fn log;                 /* NULL: silent */
   void* log_user;
-  /* upper limit of GPU allocations; 0: 15/16 of the free memory. Experts that do not fit are
-   * offloaded. */
+  /* upper limit of GPU allocations; 0, or above it: 15/16 of the free memory. Experts that do not
+   * fit are offloaded. */
   uint64_t gpu_memory_bytes;
 } moe_env_params;
 

@@ -65,7 +65,8 @@ OpenDevice::~OpenDevice() {
 }
 
 #if MOE_LOADS_CUDA
-Status OpenDevice::open_cuda(int32_t index, uint64_t limit, const Allocator& allocator) {
+Status OpenDevice::open_cuda(int32_t index, uint64_t limit, const Logger& logger,
+                             const Allocator& allocator) {
   MOE_ASSIGN(void* handle, load_module());
   using Entry = const CudaModule* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(handle, kModuleSymbol));
@@ -74,12 +75,12 @@ Status OpenDevice::open_cuda(int32_t index, uint64_t limit, const Allocator& all
     return Status::error(MOE_ERR_DEVICE, "%s: expected build %s, found %s", kModuleFile,
                          kModuleBuild, module != nullptr ? module->build : "none");
   }
-  MOE_TRY(module->open(index, limit, *cpu_, allocator, &device_));
+  MOE_TRY(module->open(index, limit, *cpu_, logger, allocator, &device_));
   close_module_ = module->close;
   return {};
 }
 #else
-Status OpenDevice::open_cuda(int32_t, uint64_t, const Allocator&) {
+Status OpenDevice::open_cuda(int32_t, uint64_t, const Logger&, const Allocator&) {
   return Status::error(MOE_ERR_DEVICE, "%s: this build loads none", kCannot);
 }
 #endif
@@ -96,7 +97,7 @@ Status OpenDevice::open(const DeviceChoice& choice, ThreadPool& pool, const Logg
   }
   MOE_ASSIGN(cpu_, open_cpu_device(choice.isa, pool, allocator));
   if (automatic || cuda) {
-    const Status status = open_cuda(index, choice.gpu_memory, allocator);
+    const Status status = open_cuda(index, choice.gpu_memory, logger, allocator);
     if (status.ok()) return {};
     if (cuda) return status.with_context("device %s", name);
     logger.log(LogLevel::kInfo, "on the CPU: %s", status.text());

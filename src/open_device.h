@@ -10,7 +10,7 @@ namespace moe {
 struct DeviceChoice {
   const char* name = nullptr;  // null or "auto", "cpu", "cuda", "cuda:N"
   const char* isa = nullptr;   // of the CPU device; null: the best
-  uint64_t gpu_memory = 0;     // limit; 0: 15/16 of the free memory
+  uint64_t gpu_memory = 0;     // limit; 0, or above: 15/16 of the free memory
 };
 
 /// Owns an open device.
@@ -29,7 +29,7 @@ class OpenDevice {
   Device* get() const { return device_; }
 
  private:
-  Status open_cuda(int32_t index, uint64_t limit, const Allocator& allocator);
+  Status open_cuda(int32_t index, uint64_t limit, const Logger& logger, const Allocator& allocator);
 
   Device* device_ = nullptr;  // cpu_ or the module's
   Device* cpu_ = nullptr;     // for work not worth copying to the module's device

@@ -26,7 +26,7 @@ type EnvOptions struct {
 	Threads        int    // that compute, the caller's included; 0: what the machine allows
 	ISA            string // one of ISAs; "": the best this CPU has. Results are the same bits.
 	Device         string // "auto", "cpu", "cuda" or "cuda:N"; "": "auto"
-	GPUMemoryBytes uint64 // most that is allocated on the GPU; 0: 15/16 of what is free
+	GPUMemoryBytes uint64 // most that is allocated on the GPU; 0, or above: 15/16 of what is free
 	// Log gets each message, possibly from several threads. It must not call this package: the model
 	// may be locked. A panic in it ends there.
 	Log func(level LogLevel, text string)

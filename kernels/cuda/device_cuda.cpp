@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "kernels/cuda/attention/kv_layout.h"
 #include "kernels/cuda/device_cuda_impl.h"
@@ -67,7 +68,13 @@ Status CudaDevice::open_here(uint64_t memory_limit) {
   MOE_TRY(copies_.open());
   std::snprintf(name_, sizeof name_, "cuda:%d (%.60s)", index_, properties.name);
   // Code, graphs and block rounding take memory too.
-  memory_.set_limit(memory_limit == 0 ? free - free / 16 : std::min<uint64_t>(memory_limit, free));
+  const uint64_t most = free - free / 16;
+  if (memory_limit > most) {
+    logger_.log(LogLevel::kWarning,
+                "%s: the limit of %.3f MB is lowered to %.3f MB, 15/16 of the free memory", name_,
+                static_cast<double>(memory_limit) * 1e-6, static_cast<double>(most) * 1e-6);
+  }
+  memory_.set_limit(memory_limit == 0 ? most : std::min<uint64_t>(memory_limit, most));
   return {};
 }
 
@@ -241,28 +248,39 @@ bool CudaDevice::begin_step(Stream& stream, const BatchRow* rows, int32_t n_rows
           "copying a step's rows");
   s.step_rows = rows;
   s.n_step_rows = n_rows;
-  if (key.n == 0 || !s.live()) return true;
+  if (key.n == 0 || s.graphs_off || !s.live()) return true;
   StepGraph& graph = s.graphs.find(key);
   if (graph.exec != nullptr) {
-    s.check(cudaGraphLaunch(graph.exec, s.stream), "starting a step");
-    s.step_rows = nullptr;
-    return false;
+    const cudaError_t error = cudaGraphLaunch(graph.exec, s.stream);
+    s.step_rows = error == cudaSuccess ? nullptr : rows;
+    if (error == cudaSuccess) return false;
+    give_up_graphs(s, cuda_status(error, "starting a step"));
+    return true;
   }
   // A step refused because experts were offloaded may be possible now.
   const uint64_t n_ready = tables_.n_ready();
   const bool ready = graph.seen && (!graph.refused || graph.n_ready != n_ready);
   graph.seen = true;
   graph.n_ready = n_ready;
-  if (!ready) return true;
-  const Status status = open_arena(memory_, kGraphArenaBytes, &graph.arena);
-  graph.refused =
-      !status.ok() || cudaStreamBeginCapture(s.stream, cudaStreamCaptureModeRelaxed) != cudaSuccess;
-  if (graph.refused) {
-    close_arena(&graph.arena);
-  } else {
-    s.capturing = &graph;
-  }
+  if (ready && begin_capture(s, graph)) s.capturing = &graph;
   return true;
+}
+
+bool CudaDevice::begin_capture(CudaStream& s, StepGraph& graph) {
+  graph.refused = true;
+  if (!open_arena(memory_, kGraphArenaBytes, &graph.arena).ok()) return false;
+  const cudaError_t error = cudaStreamBeginCapture(s.stream, cudaStreamCaptureModeRelaxed);
+  graph.refused = error != cudaSuccess;
+  if (!graph.refused) return true;
+  close_arena(&graph.arena);
+  give_up_graphs(s, cuda_status(error, "beginning a capture"));
+  return false;
+}
+
+void CudaDevice::give_up_graphs(CudaStream& s, const Status& why) {
+  s.graphs_off = true;
+  (void)cudaGetLastError();
+  logger_.log(LogLevel::kWarning, "%s: steps run without CUDA graphs: %s", name_, why.text());
 }
 
 bool CudaDevice::end_step(Stream& stream) {
@@ -270,22 +288,22 @@ bool CudaDevice::end_step(Stream& stream) {
   s.step_rows = nullptr;
   StepGraph* graph = s.capturing;
   if (graph == nullptr) return true;
-  s.capturing = nullptr;
   cudaGraph_t captured = nullptr;
-  const bool ended = s.check(cudaStreamEndCapture(s.stream, &captured), "ending a capture");
-  const bool refused = graph->refused;
-  const bool ran = ended && s.live() && !refused &&
+  (void)s.check(cudaStreamEndCapture(s.stream, &captured), "ending a capture");
+  const bool ran = s.live() &&
                    s.check(cudaGraphInstantiate(&graph->exec, captured, 0), "preparing a step") &&
                    s.check(cudaMemcpyAsync(graph->arena.device, graph->arena.host,
                                            graph->arena.used, cudaMemcpyHostToDevice, s.stream),
                            "copying a step's data") &&
                    s.check(cudaGraphLaunch(graph->exec, s.stream), "starting a step");
+  s.capturing = nullptr;
   if (captured != nullptr) cudaGraphDestroy(captured);
   if (ran) return true;
   if (graph->exec != nullptr) cudaGraphExecDestroy(graph->exec);
   graph->exec = nullptr;
   close_arena(&graph->arena);
-  return !refused || !s.live();  // errors are latched; a refused step is repeated
+  if (!s.capture_error.ok()) give_up_graphs(s, std::exchange(s.capture_error, Status()));
+  return !graph->refused || !s.live();  // what is latched is final; else the step is repeated
 }
 
 Result<Device*> open_cuda_device(const CudaOptions& options, const Allocator& allocator) {

@@ -18,6 +18,7 @@ class CudaDevice final : public Device, public ExpertMemory {
   CudaDevice(const Allocator& allocator, const CudaOptions& options)
       : allocator_(allocator),
         index_(options.index),
+        logger_(options.logger),
         library_(memory_, options.library),
         cpu_(options.cpu),
         rates_(options.missing),
@@ -76,9 +77,13 @@ class CudaDevice final : public Device, public ExpertMemory {
   Status open_here(uint64_t memory_limit);
   Status check_shape(const StreamShape& shape) const;
   Status open_parts(CudaStream& s);
+  bool begin_capture(CudaStream& s, StepGraph& graph);
+  /// Steps of the stream run without graphs from now on.
+  void give_up_graphs(CudaStream& s, const Status& why);
 
   const Allocator& allocator_;
   int32_t index_;
+  Logger logger_;
   GpuContext context_;
   char name_[96] = "cuda";
   size_t shared_ = 0;  // bytes that a block can have

@@ -5,12 +5,13 @@
 namespace moe {
 namespace {
 
-Status open(int32_t index, uint64_t memory_limit, Device& cpu, const Allocator& allocator,
-            Device** out) {
+Status open(int32_t index, uint64_t memory_limit, Device& cpu, const Logger& logger,
+            const Allocator& allocator, Device** out) {
   cuda::CudaOptions options;
   options.index = index;
   options.memory_limit = memory_limit;
   options.cpu = &cpu;
+  options.logger = logger;
   MOE_ASSIGN(*out, cuda::open_cuda_device(options, allocator));
   return {};
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "kernels/device.h"
+#include "src/base/log.h"
 
 namespace moe {
 
@@ -12,8 +13,8 @@ struct CudaModule {
   const char* build;  // kModuleBuild of the module
   /// As cuda::open_cuda_device and close_cuda_device. `cpu` computes work not worth uploading; it
   /// must outlive the device.
-  Status (*open)(int32_t index, uint64_t memory_limit, Device& cpu, const Allocator& allocator,
-                 Device** out);
+  Status (*open)(int32_t index, uint64_t memory_limit, Device& cpu, const Logger& logger,
+                 const Allocator& allocator, Device** out);
   void (*close)(Device* device);
 };
 

@@ -61,10 +61,18 @@ struct CudaStream final : Stream {
   void latch(const Status& status) {
     if (latched.ok()) latched = status;
   }
-  /// Latches a CUDA error; true if there is none.
+  /// Latches a CUDA error; true if there is none. While a step is captured nothing runs: an error
+  /// ends the capture, and is latched if it recurs without one.
   bool check(cudaError_t error, const char* what) {
-    if (error != cudaSuccess) latch(cuda_status(error, what));
-    return error == cudaSuccess;
+    if (error == cudaSuccess) return true;
+    const Status status = cuda_status(error, what);
+    if (capturing == nullptr) {
+      latch(status);
+    } else {
+      if (capture_error.ok()) capture_error = status;
+      capturing->refused = true;
+    }
+    return false;
   }
   /// Makes the GPU's context current, from a call's first operation to its sync().
   void enter() {
@@ -95,6 +103,8 @@ struct CudaStream final : Stream {
   const BatchRow* step_rows = nullptr;  // host rows of the current step, null outside
   int32_t n_step_rows = 0;
   StepGraph* capturing = nullptr;
+  Status capture_error;     // of the current capture
+  bool graphs_off = false;  // after an error of a graph
   const GpuContext* context = nullptr;
   bool entered = false;
   ProductLibrary* library = nullptr;  // the GPU's

@@ -1,5 +1,6 @@
 // Failures of a GPU, on the emulator.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,75 @@ TEST(GpuFaults, AnEarlierErrorIsNamed) {
         << status.text();
   }
   emulator::clear_failure();
+}
+
+// Collects the log.
+struct Log {
+  std::vector<std::string> lines;
+  Logger logger() {
+    return {[](void* user, int, const char* text) {
+              static_cast<Log*>(user)->lines.emplace_back(text);
+            },
+            this};
+  }
+};
+
+struct StepsWithFailure {
+  std::vector<Floats> logits;
+  std::vector<int> calls;  // of each step
+  std::vector<std::string> log;
+};
+
+// Decode steps of one session. The failure is planned after the first step; the second is the one
+// that is captured.
+StepsWithFailure run_steps(const MemorySink& bytes, const std::function<void()>& plan) {
+  StepsWithFailure out;
+  Log log;
+  cuda::CudaOptions options;
+  options.logger = log.logger();
+  {
+    GpuMachine gpu(bytes, options);
+    const Box<Session> session = gpu.session();
+    for (int step = 0; step < 5; ++step) {
+      Floats logits(static_cast<size_t>(gpu.vocab_size()));
+      const int before = emulator::calls_made();
+      const Status status = session->eval(span({3 + step}), LogitRows::kLast, logits.data());
+      EXPECT_TRUE(status.ok()) << "step " << step << ": " << status.text();
+      out.calls.push_back(emulator::calls_made() - before);
+      out.logits.push_back(logits);
+      if (step == 0) plan();
+    }
+  }
+  emulator::clear_failure();
+  out.log = log.lines;
+  return out;
+}
+
+TEST(GpuFaults, AGraphThatFailsIsDoneWithout) {
+  const auto bytes = build_tiny_kind(plain_kind());
+  const StepsWithFailure good = run_steps(*bytes, [] {});
+  EXPECT_TRUE(good.log.empty());
+  EXPECT_LT(good.calls[4], good.calls[0] / 2);  // replays a graph
+  const auto check = [&](const char* what, const StepsWithFailure& run) {
+    EXPECT_EQ(run.logits, good.logits) << what;
+    ASSERT_EQ(run.log.size(), 1u) << what;
+    EXPECT_NE(run.log[0].find("without CUDA graphs"), std::string::npos) << run.log[0];
+    EXPECT_NE(run.log[0].find("cudaErrorStreamCaptureInvalidated"), std::string::npos)
+        << run.log[0];
+    EXPECT_GT(run.calls[4], 2 * good.calls[4]) << what;
+  };
+  const cudaError_t error = cudaErrorStreamCaptureInvalidated;
+  for (const char* call : {"cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate",
+                           "cudaGraphLaunch"}) {
+    check(call, run_steps(*bytes, [&] { emulator::fail_next(call, error); }));
+  }
+  int n = 0;
+  for (bool ahead = false; !ahead; n += 7) {
+    const StepsWithFailure run = run_steps(*bytes, [&] { emulator::fail_in_capture(n, error); });
+    ahead = run.log.empty();
+    if (!ahead) check("a call in the capture", run);
+  }
+  EXPECT_GT(n, 21);
 }
 
 TEST(GpuFaults, AFaultInAGraphIsFinal) {

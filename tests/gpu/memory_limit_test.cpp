@@ -55,6 +55,39 @@ TEST(GpuMemoryLimit, LargeBlocksTakeWholePages) {
   EXPECT_EQ(memory.free_bytes(), 6 * kMiB);
 }
 
+// CUDA itself needs the rest.
+TEST(GpuMemoryLimit, AGivenLimitLeavesAReserve) {
+  size_t free = 0;
+  size_t total = 0;
+  ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  const uint64_t most = free - free / 16;
+  const auto limit_of = [](uint64_t given, int* n_lines) {
+    cuda::CudaOptions options;
+    options.memory_limit = given;
+    options.logger = {[](void* user, int, const char* text) {
+                        ++*static_cast<int*>(user);
+                        EXPECT_NE(std::string(text).find("is lowered to"), std::string::npos);
+                      },
+                      n_lines};
+    const Result<Device*> device = cuda::open_cuda_device(options, system_allocator());
+    EXPECT_TRUE(device.ok()) << device.status().text();
+    const uint64_t limit = device.ok() ? device.value()->memory_limit() : 0;
+    if (device.ok()) cuda::close_cuda_device(device.value());
+    return limit;
+  };
+  int n_lines = 0;
+  // A context may have taken memory since: the bound is below, by less than a half.
+  const uint64_t unlimited = limit_of(0, &n_lines);
+  EXPECT_LE(unlimited, most);
+  EXPECT_GT(unlimited, most / 2);
+  EXPECT_EQ(limit_of(most / 4, &n_lines), most / 4);
+  EXPECT_EQ(n_lines, 0);
+  EXPECT_LE(limit_of(free, &n_lines), most);
+  EXPECT_EQ(n_lines, 1);
+  EXPECT_LE(limit_of(uint64_t{1} << 50, &n_lines), most);
+  EXPECT_EQ(n_lines, 2);
+}
+
 TEST(GpuMemoryLimit, LargeExpertsTakeWholePages) {
   const auto bytes = build_tiny_kind({"large experts", [](ModelConfig& c, TinyOptions& o) {
                                         c.layers[1].ffn.d_ff = 12'000;

@@ -29,7 +29,7 @@ pub struct EnvOptions<'a> {
     pub isa: Option<&'a str>,
     /// "auto", "cpu", "cuda" or "cuda:N"; `None`: "auto".
     pub device: Option<&'a str>,
-    /// Limit on GPU memory in bytes; 0: 15/16 of the free memory.
+    /// Limit on GPU memory in bytes; 0, or above: 15/16 of the free memory.
     pub gpu_memory_bytes: u64,
     pub log: Option<Log>,
 }
