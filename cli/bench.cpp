@@ -80,9 +80,9 @@ void check_file(const BenchOptions& o, moe_env* env) {
   const Model model = open_model_for_text(any_context, env);
   check_decoder(o.model, model.get(), "bench");
   if (o.positions() <= model_context(model.get())) return;
-  throw CallError(MOE_ERR_RANGE, "-p, -d and -n need " + std::to_string(o.positions()) +
-                                     " positions, this model's context has " +
-                                     std::to_string(model_context(model.get())));
+  throw UsageError("-p, -d and -n need " + std::to_string(o.positions()) +
+                   " positions, this model's context has " +
+                   std::to_string(model_context(model.get())));
 }
 
 void run_bench(BenchOptions& o) {

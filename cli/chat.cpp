@@ -426,6 +426,7 @@ void add_chat(CLI::App& app) {
   c->add_flag("--no-think", o->no_think, "Let it answer without thinking")->excludes(think);
   c->add_option("--set", o->variables,
                 "NAME=VALUE: a variable of the template; may be given several times")
+      ->check(with_equals("NAME=VALUE"))
       ->allow_extra_args(false);
   c->add_option("--user-prefix", o->user_prefix,
                 "With --template plain: text before each of your lines");

@@ -50,6 +50,18 @@ const KvName& kv_of(const ModelOptions& o) {
   return kv == std::end(kKvNames) ? kKvNames[0] : *kv;  // the command line was checked
 }
 
+CLI::Validator device_name() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        const std::string gpu = "cuda:";
+        const bool number = text.starts_with(gpu) && text.size() > gpu.size() &&
+                            text.find_first_not_of("0123456789", gpu.size()) == text.npos;
+        if (number || text == "auto" || text == "cpu" || text == "cuda") return "";
+        return "expected auto, cpu, cuda or cuda:N, found '" + text + "'";
+      },
+      "");
+}
+
 // "a,b" as "a, b".
 std::string spaced(const char* names) {
   std::string text;
@@ -64,6 +76,11 @@ std::string spaced(const char* names) {
 
 void check(moe_status status, const moe_error& error) {
   if (status != MOE_OK) throw CallError(status, error.text);
+}
+
+void check_option(moe_status status, const moe_error& error, const std::string& option) {
+  if (status != MOE_ERR_ARGUMENT && status != MOE_ERR_RANGE) return check(status, error);
+  throw UsageError(option + ": " + error.text);
 }
 
 CallError write_error(const std::string& path) {
@@ -85,11 +102,12 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
                          "Instruction set: " + spaced(moe_env_isas()) +
                              " (default the best that this CPU supports)"),
           "NAME")
-      ->check(suggest(moe_env_isas()));
+      ->check(listed("auto, " + std::string(moe_env_isas())));
   machine(app.add_option("--device", o.device,
                          "auto (a GPU if one is usable, otherwise the CPU), cpu, cuda or cuda:N"),
           "NAME")
       ->check(suggest("auto, cpu, cuda"))
+      ->check(device_name())
       ->capture_default_str()
       ->each([&o](const std::string&) { o.device_named = true; });
   machine(app.add_option("--gpu-memory", o.gpu_memory,
@@ -183,6 +201,13 @@ Env open_env(const ModelOptions& o) {
   return Env(env);
 }
 
+void check_context(const ModelOptions& o, const moe_model* model) {
+  const int32_t most = model_info(model).context_length;
+  if (o.context <= most) return;
+  throw UsageError("--context " + std::to_string(o.context) + ": expected 1.." +
+                   std::to_string(most) + ", the context of this model");
+}
+
 // With a capacity a call must fit in one chunk. A chunk that grows only when the router is set
 // needs memory for both sizes.
 bool needs_whole_calls(const ModelOptions& o) {
@@ -208,10 +233,19 @@ Model open_model(const ModelOptions& o, moe_env* env) {
   p.io = o.io == "direct" ? MOE_IO_DIRECT : o.io == "buffered" ? MOE_IO_BUFFERED : MOE_IO_AUTO;
   p.memory_bytes = memory_cap(o);
   p.session = &session;
-  moe_model* model = nullptr;
+  moe_model* raw = nullptr;
   moe_error error;
-  check(moe_model_open(env, o.path.c_str(), &p, &model, &error), error);
-  return Model(model);
+  const moe_status status = moe_model_open(env, o.path.c_str(), &p, &raw, &error);
+  Model model(raw);
+  if (status == MOE_ERR_RANGE && o.context != 0) {  // the session of a cap is checked on opening
+    ModelOptions alone = o;
+    alone.context = 0;
+    alone.memory.clear();
+    check_context(o, open_model(alone, env).get());
+  }
+  check(status, error);
+  check_context(o, model.get());
+  return model;
 }
 
 moe_model_info model_info(const moe_model* model) {
@@ -252,9 +286,19 @@ Session open_session(const ModelOptions& o, moe_model* model) {
   check(moe_session_create(model, &p, &raw, &error), error);
   Session session(raw);
   if (o.router.empty()) return session;
-  check(moe_session_set_router(raw, o.router.c_str(), &error), error);
+  check_option(moe_session_set_router(raw, o.router.c_str(), &error), error,
+               "--router " + o.router);
   if (may_skip(o)) check(moe_session_count_routing(raw, true, &error), error);
   return session;
+}
+
+void check_ids(const std::vector<int32_t>& ids, const moe_model* model) {
+  const int32_t vocab_size = model_info(model).vocab_size;
+  for (const int32_t id : ids) {
+    if (id >= 0 && id < vocab_size) continue;
+    throw UsageError("token " + std::to_string(id) + ": expected an id in 0.." +
+                     std::to_string(vocab_size - 1));
+  }
 }
 
 void add_no_bos(CLI::App& app, bool& no_bos) {

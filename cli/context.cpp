@@ -30,10 +30,6 @@ void choose_context(ModelOptions& o, const moe_model* model, size_t n_text, int 
                                           " is smaller; this model takes up to " +
                                           std::to_string(most));
   }
-  if (o.context != 0 && static_cast<size_t>(o.context) > most) {
-    throw CallError(MOE_ERR_RANGE, "--context " + std::to_string(o.context) +
-                                       ": this model's context is " + std::to_string(most));
-  }
   if (o.context != 0) return;
   const auto more = static_cast<size_t>(n_generate == 0 ? kOpenEnd : n_generate);
   o.context = static_cast<int>(std::min(n_text + more, most));

@@ -209,8 +209,28 @@ std::vector<const char*> pointers(const std::vector<std::string>& texts) {
 
 std::string read_calibration(const std::string& path) {
   std::string text = read_file(path, kMostTextBytes);
-  if (text.empty()) throw UsageError(path + " contains no text to calibrate with");
+  if (text.empty()) {
+    throw CallError(MOE_ERR_ARGUMENT,
+                    (path == "-" ? "stdin" : path) + ": holds no text to calibrate with");
+  }
   return text;
+}
+
+// Of --set, before the checkpoint is read.
+CLI::Validator override_format() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        std::string error = with_equals("PATTERN=FORMAT or PATTERN=FORMAT:ACTIVATIONS")(text);
+        if (!error.empty()) return error;
+        const std::string wish = text.substr(text.rfind('=') + 1);
+        const size_t colon = wish.find(':');
+        const std::string format = wish.substr(0, colon);
+        if (colon != wish.npos)
+          error = listed("f32, a8, a8_block, a8_group")(wish.substr(colon + 1));
+        if (!error.empty() || (format.empty() && colon != wish.npos)) return error;
+        return listed("auto, " + std::string(moe_weight_formats()))(format);
+      },
+      "");
 }
 
 // What is written replaces a file of that name.
@@ -291,12 +311,13 @@ void add_convert(CLI::App& app) {
       ->check(no_stdout());
   c->add_option("--weights", o->weights,
                 "Format of linear weights: auto, " + std::string(moe_weight_formats()))
-      ->check(suggest("auto, " + std::string(moe_weight_formats())))
+      ->check(listed("auto, " + std::string(moe_weight_formats())))
       ->option_text("FORMAT")
       ->capture_default_str();
   c->add_option("--set", o->overrides,
                 "Format of the tensors whose name matches; * matches anything; the last match wins")
       ->option_text("PATTERN=FORMAT")
+      ->check(override_format())
       ->allow_extra_args(false);
   CLI::Option* calibrate =
       c->add_option("--calibrate", o->calibrate,

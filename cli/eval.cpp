@@ -32,6 +32,7 @@ void run_eval(EvalOptions& o) {
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
   check_decoder(o.model, model.get(), "eval");
+  check_ids(ids, model.get());
   const auto tokens = o.input.given() ? encode(model.get(), text, encode_flags(o.no_bos)) : ids;
   prepare_session(o.model, env.get(), model, tokens.size(), 1);
   const Session session = open_session(o.model, model.get());

@@ -119,6 +119,7 @@ void run_generate(GenerateOptions& o) {
   Model model = open_model_for_text(o.model, env.get());
   check_decoder(o.model, model.get(), "generate");
   check_sampling(o.sampling, model.get());
+  check_ids(ids, model.get());
   const auto tokens =
       o.input.given() ? encode(model.get(), prompt, encode_flags(o.no_bos, o.special)) : ids;
   prepare_session(o.model, env.get(), model, tokens.size(), o.sampling.max_tokens);

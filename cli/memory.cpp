@@ -98,9 +98,9 @@ uint64_t memory_cap(const ModelOptions& o) {
   const uint64_t bytes = parse_bytes("--memory", o.memory);
   const moe_memory_info machine = machine_memory();
   if (o.planning || bytes <= machine.total_bytes) return bytes;
-  throw UsageError("--memory " + o.memory + " is " + format_bytes(bytes) +
-                   "; this machine, or its memory cgroup, has " +
-                   format_bytes(machine.total_bytes));
+  throw CallError(MOE_ERR_BUDGET, "--memory " + o.memory + " is " + format_bytes(bytes) +
+                                      "; this machine, or its memory cgroup, has " +
+                                      format_bytes(machine.total_bytes));
 }
 
 void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_sessions) {

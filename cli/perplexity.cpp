@@ -79,7 +79,8 @@ void report(const PerplexityOptions& o, const Measured& m, size_t n_tokens, int 
 
 void set_router(moe_session* session, const std::string& router) {
   moe_error error;
-  check(moe_session_set_router(session, router.c_str(), &error), error);
+  check_option(moe_session_set_router(session, router.c_str(), &error), error,
+               "--router " + router);
 }
 
 void run_sweep(const PerplexityOptions& o, const Sweep& sweep, const moe_model* model,

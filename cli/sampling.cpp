@@ -74,7 +74,7 @@ moe_logit_bias parse_bias(const std::string& text) {
 
 void check_sampling(const SamplingOptions& o, const moe_model* model) {
   if (!o.stop.empty() && moe_model_tokenizer(model) == nullptr) {
-    throw UsageError("--stop: the model has no tokenizer");
+    throw CallError(MOE_ERR_UNSUPPORTED, "--stop: the model has no tokenizer");
   }
   const int32_t vocab_size = model_info(model).vocab_size;
   for (const std::string& text : o.bias) {

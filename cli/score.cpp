@@ -31,7 +31,11 @@ struct ScoredLine {
 
 std::vector<ScoredLine> read_scored(const ScoreOptions& o, const std::string& text,
                                     const moe_model* model) {
-  if (!o.input.given()) return {{"", parse_ids(o.tokens)}};
+  if (!o.input.given()) {
+    auto ids = parse_ids(o.tokens);
+    check_ids(ids, model);
+    return {{"", std::move(ids)}};
+  }
   std::vector<ScoredLine> lines;
   for (std::string& line : lines_of(text)) {
     auto tokens = encode(model, line, encode_flags(o.no_bos));

@@ -20,8 +20,8 @@ bool next_line(std::istream& in, std::string* line);
 /// Without their line ends, of either kind.
 std::vector<std::string> lines_of(const std::string& text);
 
-/// "1,2,3". Throws UsageError.
-std::vector<int32_t> parse_ids(const std::string& text);
+/// "1,2,3". Throws UsageError, or CallError if the text is that of a `file`.
+std::vector<int32_t> parse_ids(const std::string& text, const std::string& file = "");
 
 class TextInput {
  public:
@@ -34,8 +34,10 @@ class TextInput {
   /// Preserves trailing line ends of a file, and allows larger files.
   void take_whole_files() { whole_ = true; }
   bool given() const { return has_text_ || has_file_; }
-  /// Throws UsageError if the text is missing or empty.
+  /// Throws UsageError if the text is missing or empty, CallError for a file without text.
   std::string read() const;
+  /// The file's name, "stdin" for standard input; empty for a text of the command line.
+  std::string source() const;
 
   /// Excludes all of these options, for example for eval's --tokens.
   void exclude(CLI::Option* other) const;

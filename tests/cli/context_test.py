@@ -51,7 +51,7 @@ class Context(Cli):
             self.fails(1, command, MODEL, "-f", "-", text=text, contains=["--context", "512", "tokens"])
             self.fails(1, command, MODEL, "-p", "Once upon a time", "--context", "2", contains=["--context 2", "up to 512"])
         self.fails(1, "eval", MODEL, "--tokens", ",".join(["1"] * 513), contains=["513 tokens", "--context", "512"])
-        self.fails(1, "generate", MODEL, "-p", "x", "--context", "513", contains=["--context 513", "512"])
+        self.fails(2, "generate", MODEL, "-p", "x", "--context", "513", contains=["--context 513", "512"])
         self.assertIn("the text plus -n", " ".join(self.ok("generate", "--help").stdout.split()))
         self.assertIn("at most 4096", " ".join(self.ok("perplexity", "--help").stdout.split()))
 

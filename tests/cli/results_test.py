@@ -54,8 +54,8 @@ class Results(Cli):
             self.fails(2, *command, "--bias", "1536:1", text="", contains=["--bias '1536:1'", "0..1535"])
         self.assertEqual(os.listdir(self.folder.name), [])
         ids = ("generate", self.without_ffn(), "--tokens")
-        self.fails(1, *ids, "1,2,99", contains=["0..36", "99"])
-        self.fails(2, *ids, "1,2", "--stop", "x", contains=["--stop: the model has no tokenizer"])
+        self.fails(2, *ids, "1,2,99", contains=["0..36", "99"])
+        self.fails(1, *ids, "1,2", "--stop", "x", contains=["--stop: the model has no tokenizer"])
         self.assertRegex(self.ok(*ids, "1,2", "-n", "2").stdout, r"^1,2,\d+,\d+$")
         whole = ["1"] * 64  # of a context of 64: nothing can be generated
         self.assertEqual(self.ok(*ids, ",".join(whole)).stdout, ",".join(whole) + "\n")

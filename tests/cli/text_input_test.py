@@ -74,7 +74,7 @@ class TextInput(Cli):
         self.fails(2, "generate", MODEL, "-p", "x", "--tokens", "1", contains=["cannot be combined"])
         self.fails(2, "generate", MODEL, "--tokens", "1,x", contains=["'x'", "token id"])
         self.fails(2, "generate", MODEL, "--tokens", "1", "--special", contains=["--special"])
-        self.fails(1, "generate", MODEL, "--tokens", "1,1536", "--no-echo", "--json", contains=["0..1535", "1536"])
+        self.fails(2, "generate", MODEL, "--tokens", "1,1536", "--no-echo", "--json", contains=["0..1535", "1536"])
 
     def test_a_model_without_a_tokenizer_speaks_ids(self):
         model = self.path("ids.moe")
@@ -96,8 +96,10 @@ class TextInput(Cli):
 
     def test_no_text_says_what_to_do(self):
         for command in ("generate", "eval", "tokenize", "perplexity", "score"):
-            for args in ([], ["-p", ""], ["-f", "/dev/null"], ["-f", "-"]):
-                self.fails(2, command, MODEL, *args, text="", contains=["-p TEXT", "-f FILE"])
+            for args in ([], ["-p", ""]):
+                self.fails(2, command, MODEL, *args, contains=["-p TEXT", "-f FILE"])
+            for file, name in (("/dev/null", "/dev/null"), ("-", "stdin")):
+                self.fails(1, command, MODEL, "-f", file, text="", contains=[f"{name}: holds no text", "-p TEXT", "-f FILE"])
             self.fails(2, command, MODEL, "-p", "x", "-f", "y", contains=["cannot be combined"])
             self.fails(1, command, MODEL, "-f", self.path("none.txt"), contains=["none.txt: No such file"])
             self.fails(1, command, MODEL, "-f", self.folder.name, contains=["Is a directory"])
