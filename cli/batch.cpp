@@ -23,11 +23,13 @@ namespace {
 struct BatchOptions {
   ModelOptions model;
   SamplingOptions sampling;
-  std::string chat_template;
+  TemplateOptions chat_template;
   std::string in;
   std::string out;
   int n_sessions = 8;
 };
+
+constexpr const char* kNoTemplate = "the model has no chat template; --template gives one";
 
 /// A session and the text it generates.
 struct Slot {
@@ -48,7 +50,7 @@ class Batch {
         model_(model),
         info_(model_info(model)),
         sampling_(sampling),
-        template_(o.chat_template.empty() ? "" : read_template(o.chat_template)),
+        template_(o.chat_template.name.empty() ? "" : read_template(o.chat_template.name)),
         in_(files.in),
         out_(files.out),
         progress_(true),
@@ -58,7 +60,9 @@ class Batch {
       slots_.emplace_back();
       slots_.back().session = open_session(o.model, model);
     }
-    if (!template_.empty()) (void)open_chat(slots_[0].session.get());  // reports its errors
+    if (!o.chat_template.given()) return;
+    if (!has_template()) throw CallError(MOE_ERR_UNSUPPORTED, kNoTemplate);
+    (void)open_chat(slots_[0].session.get());  // reports its errors
   }
   void run();
 
@@ -66,7 +70,10 @@ class Batch {
   bool fill_free_slots();
   bool fill(Slot& slot, bool wait);
   void begin(Slot& slot, const std::string& line, bool whole);
-  Chat open_chat(moe_session* session) const;
+  Chat open_chat(moe_session* session, const Json& messages = Json::array()) const;
+  bool has_template() const {
+    return !template_.empty() || moe_model_chat_template(model_) != nullptr;
+  }
   void reply(Slot& slot, const Json& messages);
   static Json begin_result(const Slot& slot) {
     Json result = {{"line", slot.line}};
@@ -131,25 +138,21 @@ struct Answer {
   }
 };
 
-Chat Batch::open_chat(moe_session* session) const {
-  const std::string date = today();
-  moe_chat_params p{};
-  p.struct_size = sizeof p;
-  p.chat_template = template_.empty() ? nullptr : template_.c_str();
-  p.date = date.c_str();
-  moe_chat* chat = nullptr;
+// --system is for conversations that do not begin with a system prompt.
+Chat Batch::open_chat(moe_session* session, const Json& messages) const {
+  TemplateOptions options = options_.chat_template;
+  if (begins_with_system(messages)) options.system.clear();
+  Chat chat;
   moe_error error;
-  check_line(moe_chat_create(session, &p, &chat, &error), error);
-  return Chat(chat);
+  check_line(create_chat(options, template_, session, &chat, &error), error);
+  return chat;
 }
 
 // Replies to a conversation with the library's chat, which knows its end: answered at once, while
 // the others wait.
 void Batch::reply(Slot& slot, const Json& messages) {
-  if (template_.empty() && moe_model_chat_template(model_) == nullptr) {
-    throw LineError("'messages': the model has no chat template; --template gives one");
-  }
-  const Chat chat = open_chat(slot.session.get());
+  if (!has_template()) throw LineError(std::string("'messages': ") + kNoTemplate);
+  const Chat chat = open_chat(slot.session.get(), messages);
   add_messages(chat.get(), messages);
   Answer answer;
   std::vector<const char*> stops;
@@ -415,7 +418,8 @@ void add_batch(CLI::App& app) {
                 "One JSON object per line of IN (- is stdout); lines already in it are not "
                 "generated again")
       ->required();
-  add_template_option(*c, o->chat_template);
+  add_template_options(*c, o->chat_template,
+                       "System prompt of conversations that do not begin with one");
   add_sampling_options(*c, o->sampling, 128);
   add_session_options(*c, o->model);
   c->add_option("--sessions", o->n_sessions, "Texts generated at the same time")
