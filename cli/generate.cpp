@@ -122,6 +122,7 @@ void run_generate(GenerateOptions& o) {
   check_ids(ids, model.get());
   const auto tokens =
       o.input.given() ? encode(model.get(), prompt, encode_flags(o.no_bos, o.special)) : ids;
+  if (tokens.empty()) TextInput::refuse_empty();
   prepare_session(o.model, env.get(), model, tokens.size(), o.sampling.max_tokens);
   const Session session = open_session(o.model, model.get());
   const CurrentSession current(session.get());
@@ -188,7 +189,8 @@ void add_generate(CLI::App& app) {
   auto o = std::make_shared<GenerateOptions>();
   CLI::App* c = app.add_subcommand("generate", "Continue a text");
   add_model_options(*c, o->model);
-  o->input.add(*c, "Text to continue");
+  o->input.take_empty();
+  o->input.add(*c, "Text to continue; an empty one begins a new text");
   auto* tokens = c->add_option("--tokens", o->tokens, "Token ids instead of a text")
                      ->check(not_empty())
                      ->option_text("ID,ID...");

@@ -17,7 +17,9 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
            "N")
       ->transform(integer_in(0, 1 << 30))
       ->capture_default_str();
-  sampling(app.add_option("--temp", o.temperature, "Temperature; 0 takes the most probable token"),
+  sampling(app.add_option("--temp", o.temperature,
+                          "Temperature; 0 takes the most probable token. The settings in a "
+                          "checkpoint's generation_config.json are not used"),
            "X")
       ->check(number_in(0, 100))
       ->capture_default_str();

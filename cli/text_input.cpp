@@ -120,10 +120,14 @@ std::string TextInput::source() const {
   return file_ == "-" ? "stdin" : file_;
 }
 
+void TextInput::refuse_empty() {
+  throw UsageError("the text is empty; give one with -p TEXT or -f FILE");
+}
+
 std::string TextInput::read() const {
   if (!given()) throw UsageError("a text is required: -p TEXT, -f FILE, or -f - for stdin");
   if (has_text_) {
-    if (text_.empty()) throw UsageError("the text is empty; give one with -p TEXT or -f FILE");
+    if (text_.empty() && !empty_) refuse_empty();
     return text_;
   }
   std::string text = read_file(file_, whole_ ? kMostTextBytes : kMostPromptBytes);

@@ -33,9 +33,12 @@ class TextInput {
 
   /// Preserves trailing line ends of a file, and allows larger files.
   void take_whole_files() { whole_ = true; }
+  /// Accepts -p "", a text of which the model may make tokens: its begin of text.
+  void take_empty() { empty_ = true; }
   bool given() const { return has_text_ || has_file_; }
   /// Throws UsageError if the text is missing or empty, CallError for a file without text.
   std::string read() const;
+  [[noreturn]] static void refuse_empty();
   /// The file's name, "stdin" for standard input; empty for a text of the command line.
   std::string source() const;
 
@@ -52,6 +55,7 @@ class TextInput {
   bool has_text_ = false;
   bool has_file_ = false;
   bool whole_ = false;
+  bool empty_ = false;
   std::vector<CLI::Option*> options_;  // each excludes the others
 };
 
