@@ -7,6 +7,7 @@
 
 #include "cli/batch_files.h"
 #include "cli/batch_request.h"
+#include "cli/candidates.h"
 #include "cli/chat_template.h"
 #include "cli/context.h"
 #include "cli/help.h"
@@ -27,6 +28,7 @@ struct BatchOptions {
   std::string in;
   std::string out;
   int n_sessions = 8;
+  int n_top = -1;  // of --logprobs; -1: not given
 };
 
 constexpr const char* kNoTemplate = "the model has no chat template; --template gives one";
@@ -40,6 +42,7 @@ struct Slot {
   std::vector<int32_t> prompt;
   std::vector<int32_t> made;
   std::vector<std::string> stops;
+  Json logprobs = Json::array();
   int32_t next = -1;  // sampled and not yet evaluated
 };
 
@@ -125,11 +128,17 @@ void Batch::give(size_t line, const Json& result, uint64_t input_end) {
 /// The answer of a reply without thinking.
 struct Answer {
   std::string text;
+  const moe_model* model = nullptr;  // null: no log-probabilities
+  Json logprobs = Json::array();     // of thinking, too
   bool out_of_memory = false;
   static bool take(void* user, const moe_piece* piece) {
     auto* answer = static_cast<Answer*>(user);
-    if ((piece->flags & MOE_PIECE_THINKING) != 0) return true;
     try {
+      if (answer->model != nullptr && piece->token >= 0) {
+        answer->logprobs.push_back(
+            token_json(answer->model, {piece->token, piece->logprob}, piece->top, piece->n_top));
+      }
+      if ((piece->flags & MOE_PIECE_THINKING) != 0) return true;
       answer->text.append(piece->text, piece->n_bytes);
     } catch (const std::bad_alloc&) {  // nothing may be thrown through the library
       answer->out_of_memory = true;
@@ -155,6 +164,7 @@ void Batch::reply(Slot& slot, const Json& messages) {
   const Chat chat = open_chat(slot.session.get(), messages);
   add_messages(chat.get(), messages);
   Answer answer;
+  if (options_.n_top >= 0) answer.model = model_;
   std::vector<const char*> stops;
   for (const std::string& stop : slot.stops) stops.push_back(stop.c_str());
   moe_generate_params params = sampling_.params;
@@ -162,6 +172,7 @@ void Batch::reply(Slot& slot, const Json& messages) {
   params.n_stop = static_cast<int32_t>(stops.size());
   params.callback = Answer::take;
   params.user = &answer;
+  params.n_top = std::max(0, options_.n_top);
   moe_chat_result r{};
   r.struct_size = sizeof r;
   moe_error error;
@@ -172,6 +183,7 @@ void Batch::reply(Slot& slot, const Json& messages) {
   result["finish"] = finish_name(r.finish);
   result["n_prompt"] = r.n_prompt;
   result["n_generated"] = r.n_generated;
+  if (options_.n_top >= 0) result["logprobs"] = answer.logprobs;
   give(slot.line, result, slot.input_end);
   slot.line = 0;
 }
@@ -211,12 +223,17 @@ void Batch::sample(Slot& slot) {
   moe_session* session = slot.session.get();
   if (moe_session_position(session) == moe_session_context(session)) return finish(slot, "context");
   moe_token_logprob chosen{};
+  std::vector<moe_token_logprob> top(static_cast<size_t>(std::max(0, options_.n_top)));
   moe_error error;
-  check_line(moe_session_sample(session, sampling_.params.sampling, &chosen, nullptr, 0, &error),
+  check_line(moe_session_sample(session, sampling_.params.sampling, &chosen, top.data(), top.size(),
+                                &error),
              error);
   if (is_eos(chosen.token)) return finish(slot, "eos");
   slot.next = chosen.token;
   slot.made.push_back(slot.next);
+  if (options_.n_top >= 0) {
+    slot.logprobs.push_back(token_json(model_, chosen, top.data(), top.size()));
+  }
   if (has_stop(slot)) return finish(slot, "stop");
   const int most = options_.sampling.max_tokens;
   if (most > 0 && slot.made.size() == static_cast<size_t>(most)) finish(slot, "length");
@@ -252,6 +269,7 @@ void Batch::finish(Slot& slot, const char* why) {
   result["finish"] = why;
   result["n_prompt"] = slot.prompt.size();
   result["n_generated"] = slot.made.size();
+  if (options_.n_top >= 0) result["logprobs"] = slot.logprobs;
   give(slot.line, result, slot.input_end);
   slot.line = 0;
 }
@@ -277,6 +295,7 @@ bool Batch::fill(Slot& slot, bool wait) {
     slot.input_end = in_.at();
     slot.id = nullptr;
     slot.made.clear();
+    slot.logprobs = Json::array();
     slot.next = -1;
     try {
       begin(slot, line, whole);
@@ -421,6 +440,8 @@ void add_batch(CLI::App& app) {
   add_template_options(*c, o->chat_template,
                        "System prompt of conversations that do not begin with one");
   add_sampling_options(*c, o->sampling, 128);
+  add_logprobs(*c, o->n_top,
+               "Add the log-probability of each generated token, with its N best candidates");
   add_session_options(*c, o->model);
   c->add_option("--sessions", o->n_sessions, "Texts generated at the same time")
       ->transform(integer_in(1, 1024))

@@ -42,18 +42,17 @@ void run_eval(EvalOptions& o) {
   std::vector<float> logits(static_cast<size_t>(info.vocab_size));
   check(moe_session_eval(session.get(), tokens.data(), tokens.size(), logits.data(), 1, &error),
         error);
-  const moe_tokenizer* tokenizer = moe_model_tokenizer(model.get());
   Json rows = Json::array();
   for (const Candidate& c : best_candidates(logits.data(), logits.size(), o.top)) {
-    const char* piece = tokenizer == nullptr ? nullptr : moe_tokenizer_piece(tokenizer, c.id);
+    Json row = token_json(model.get(), c.id);
     if (o.model.json) {
-      Json row = {{"id", c.id}, {"logit", c.logit}, {"logprob", c.logprob}};
-      if (piece != nullptr) row["piece"] = piece;
+      row.update({{"logit", c.logit}, {"logprob", c.logprob}});
       rows.push_back(std::move(row));
     } else {
+      const std::string piece = row.value("piece", "");
       std::cout << std::setw(7) << c.id << "  logit " << std::fixed << std::setprecision(4)
                 << std::setw(10) << c.logit << "  p " << std::setprecision(4) << std::exp(c.logprob)
-                << (piece == nullptr ? "" : "  " + one_line(piece)) << "\n";
+                << (row.contains("piece") ? "  " + one_line(piece) : "") << "\n";
     }
   }
   if (o.model.json) print_json({{"tokens", tokens}, {"top", rows}});

@@ -57,10 +57,9 @@ std::vector<int32_t> find_masks(const FillOptions& o, const moe_model* model, in
 }
 
 Json candidate_json(const moe_model* model, const Candidate& c) {
-  return {{"id", c.id},
-          {"piece", moe_tokenizer_piece(moe_model_tokenizer(model), c.id)},
-          {"p", std::exp(c.logprob)},
-          {"logprob", c.logprob}};
+  Json json = token_json(model, c.id);
+  json.update({{"p", std::exp(c.logprob)}, {"logprob", c.logprob}});
+  return json;
 }
 
 void print(const moe_model* model, size_t mask, const std::vector<Candidate>& candidates) {

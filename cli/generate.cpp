@@ -3,6 +3,7 @@
 #include <exception>
 #include <iostream>
 
+#include "cli/candidates.h"
 #include "cli/context.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
@@ -27,6 +28,7 @@ struct GenerateOptions {
 };
 
 struct Sink {
+  const moe_model* model = nullptr;
   bool stream = false;
   bool ids = false;  // the model has no text
   bool first = true;
@@ -60,12 +62,7 @@ bool Sink::take(const moe_piece& piece) {
   }
   text.append(piece.text, piece.n_bytes);
   if (piece.token >= 0) {
-    Json t = {{"id", piece.token}, {"logprob", piece.logprob}};
-    for (size_t i = 0; i < piece.n_top && piece.top[i].token >= 0; ++i) {
-      if (i == 0) t["top"] = Json::array();
-      t["top"].push_back({{"id", piece.top[i].token}, {"logprob", piece.top[i].logprob}});
-    }
-    tokens.push_back(std::move(t));
+    tokens.push_back(token_json(model, {piece.token, piece.logprob}, piece.top, piece.n_top));
   }
   return true;
 }
@@ -129,6 +126,7 @@ void run_generate(GenerateOptions& o) {
   moe_error error;
   if (o.stats) check(moe_session_count_routing(session.get(), true, &error), error);
   Sink sink;
+  sink.model = model.get();
   sink.stream = !o.model.json;
   sink.ids = moe_model_tokenizer(model.get()) == nullptr;
   sampling.params.callback = on_piece;
@@ -202,8 +200,7 @@ void add_generate(CLI::App& app) {
   c->add_flag("--special", o->special, "Recognise special tokens in the prompt");
   c->add_flag("--stats", o->stats,
               "Report expert use, positive activations and memory use on stderr, or in the JSON");
-  c->add_option("--logprobs", o->n_top, "With --json: the N best candidates of each token")
-      ->transform(integer_in(0, 64));
+  add_logprobs(*c, o->n_top, "With --json: the N best candidates of each token");
   c->callback([o] { run_generate(*o); });
 }
 

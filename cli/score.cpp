@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <iostream>
 
+#include "cli/candidates.h"
 #include "cli/context.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
@@ -73,11 +74,11 @@ void score_line(moe_session* session, ScoredLine& line, size_t number) {
   for (const float logprob : line.logprobs) line.sum += static_cast<double>(logprob);
 }
 
-void print_scored_json(const ScoreOptions& o, const ScoredLine& line) {
+void print_scored_json(const ScoreOptions& o, const moe_model* model, const ScoredLine& line) {
   Json tokens = Json::array();
   for (size_t i = 0; i < line.tokens.size(); ++i) {
-    Json token = {{"id", line.tokens[i]}, {"logprob", nullptr}};
-    if (i > 0) token["logprob"] = line.logprobs[i - 1];
+    Json token = token_json(model, line.tokens[i]);
+    token["logprob"] = i > 0 ? Json(line.logprobs[i - 1]) : Json();
     tokens.push_back(std::move(token));
   }
   Json json = Json::object();
@@ -88,8 +89,8 @@ void print_scored_json(const ScoreOptions& o, const ScoredLine& line) {
   std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
 }
 
-void print_scored(const ScoreOptions& o, const ScoredLine& line) {
-  if (o.model.json) return print_scored_json(o, line);
+void print_scored(const ScoreOptions& o, const moe_model* model, const ScoredLine& line) {
+  if (o.model.json) return print_scored_json(o, model, line);
   std::cout << std::fixed << std::setprecision(4) << std::setw(12) << line.sum << std::setw(7)
             << line.logprobs.size() << "  " << one_line(line.text) << "\n";
 }
@@ -122,7 +123,7 @@ void run_score(ScoreOptions& o) {
   for (size_t i = 0; i < lines.size(); ++i) {
     stop_if_interrupted();
     score_line(session.get(), lines[i], i + 1);
-    print_scored(o, lines[i]);
+    print_scored(o, model.get(), lines[i]);
   }
   std::cout.flush();
   report_scores(lines);
