@@ -18,6 +18,7 @@
 #include "cli/routing_stats.h"
 #include "cli/sampling.h"
 #include "cli/text_input.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {
@@ -207,10 +208,10 @@ void Talk::report(const moe_chat_result& r) {
   }
   if (options_.stats) {
     const double rate = r.generate_seconds > 0 ? r.n_generated / r.generate_seconds : 0;
-    std::fprintf(stderr,
-                 "moe: conversation %d tokens, %d of them reused; reply %d tokens (%.0f/s), "
-                 "finished by %s\n",
-                 r.n_prompt, r.n_reused, r.n_generated, rate, finish_name(r.finish));
+    std::fprintf(stderr, "moe: conversation %s, %d of them reused; reply %s (%.0f/s), %s\n",
+                 counted(static_cast<uint64_t>(r.n_prompt), "token").c_str(), r.n_reused,
+                 counted(static_cast<uint64_t>(r.n_generated), "token").c_str(), rate,
+                 finish_text(r.finish));
     moe_memory_stats stats = memory_stats(session_.get());
     stats.session = since(before_, stats.session);
     print_memory(options_.model, model_, stats, r.n_prompt - r.n_reused + r.n_generated,
@@ -218,8 +219,8 @@ void Talk::report(const moe_chat_result& r) {
   }
   if (r.finish == MOE_FINISH_CONTEXT) tell_full();
   if (r.finish == MOE_FINISH_LENGTH && !options_.model.json) {
-    std::fprintf(stderr, "moe: the reply was cut after %d tokens%s (-n 0: no limit)\n",
-                 r.n_generated,
+    std::fprintf(stderr, "moe: the reply was cut after %s%s (-n 0: no limit)\n",
+                 counted(static_cast<uint64_t>(r.n_generated), "token").c_str(),
                  answer_.empty() && !thought_.empty() ? ", while the model was thinking" : "");
   }
 }

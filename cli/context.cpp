@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/memory.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 
@@ -19,14 +20,13 @@ namespace {
 void choose_context(ModelOptions& o, const moe_model* model, size_t n_text, int n_generate) {
   const auto most = static_cast<size_t>(model_context(model));
   if (n_text > most) {
-    throw CallError(MOE_ERR_TOO_LONG,
-                    "the text has " + std::to_string(n_text) +
-                        " tokens; this model's context, the limit of --context, is " +
-                        std::to_string(most));
+    throw CallError(MOE_ERR_TOO_LONG, "the text has " + counted(n_text, "token") +
+                                          "; this model's context, the limit of --context, is " +
+                                          std::to_string(most));
   }
   if (o.context != 0 && n_text > static_cast<size_t>(o.context)) {
-    throw CallError(MOE_ERR_TOO_LONG, "the text has " + std::to_string(n_text) +
-                                          " tokens, --context " + std::to_string(o.context) +
+    throw CallError(MOE_ERR_TOO_LONG, "the text has " + counted(n_text, "token") + ", --context " +
+                                          std::to_string(o.context) +
                                           " is smaller; this model takes up to " +
                                           std::to_string(most));
   }

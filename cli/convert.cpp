@@ -96,7 +96,7 @@ void print_matrix(const Json& m) {
 void print_calibration(const Json& c) {
   const auto n_unreached = c.value("unreached_experts", uint64_t{0});
   const Json perplexity = c.value("perplexity", Json());
-  std::cout << "  calibrated on " << c.value("tokens", uint64_t{0}) << " tokens";
+  std::cout << "  calibrated on " << counted(c.value("tokens", uint64_t{0}), "token");
   if (!perplexity.is_number()) {
     std::cout << " (perplexity of the source: not finite)";
   } else if (perplexity > 0) {
@@ -108,7 +108,7 @@ void print_calibration(const Json& c) {
   if (n_passes > 1) std::cout << " in " << n_passes << " passes";
   const auto n_weighted = c.value("weighted_matrices", uint64_t{0});
   const auto n_compensated = c.value("compensated_matrices", uint64_t{0});
-  std::cout << ": " << n_weighted << " matrices by their inputs";
+  std::cout << ": " << counted(n_weighted, "matrix", "matrices") << " by their inputs";
   if (n_compensated < n_weighted) std::cout << ", " << n_compensated << " with compensation";
   if (n_unreached > 0) {
     std::cout << "; " << n_unreached << " of " << c.value("experts", uint64_t{0})
@@ -116,16 +116,16 @@ void print_calibration(const Json& c) {
   }
   std::cout << "\n";
   if (const auto n = c.value("layers_without_room", uint64_t{0}); n > 0) {
-    std::cerr << "moe: warning: " << n << (n == 1 ? " layer is" : " layers are")
+    std::cerr << "moe: warning: " << counted(n, "layer is", "layers are")
               << " without compensation: their second moments do not fit the free memory\n";
   }
 }
 
 void print_split(const Json& s) {
   const auto n_layers = s.value("layers", uint64_t{0});
-  std::cout << "  " << n_layers << (n_layers == 1 ? " FFN" : " FFNs") << " split into "
-            << s.value("experts", 0) << " experts (" << s.value("by", "") << "); on "
-            << s.value("tokens", uint64_t{0}) << " tokens the routers explain "
+  std::cout << "  " << counted(n_layers, "FFN") << " split into " << s.value("experts", 0)
+            << " experts (" << s.value("by", "") << "); on "
+            << counted(s.value("tokens", uint64_t{0}), "token") << " the routers explain "
             << std::setprecision(3) << 100 * s.value("explained", 0.0)
             << " % of how the experts' activations vary\n";
 }
@@ -145,13 +145,13 @@ void print_summary(const ConvertOptions& o, const Run& run) {
   int width = 9;
   for (const auto& kind : kinds) width = std::max(width, static_cast<int>(kind.first.size()));
   for (const auto& [format, k] : kinds) {
-    std::cout << "  " << std::left << std::setw(width) << format << " " << k.n << " matrices, "
-              << k.lossless << " without loss";
+    std::cout << "  " << std::left << std::setw(width) << format << " "
+              << counted(k.n, "matrix", "matrices") << ", " << k.lossless << " without loss";
     if (k.worst > 0) std::cout << ", largest relative error " << std::setprecision(3) << k.worst;
     std::cout << "\n";
   }
   if (const int n = run.total.value("skipped_layers", 0); n > 0) {
-    std::cout << "  " << n << (n == 1 ? " layer" : " layers")
+    std::cout << "  " << counted(static_cast<uint64_t>(n), "layer")
               << " of multi-token prediction left out\n";
   }
   if (run.total.contains("split")) print_split(run.total["split"]);

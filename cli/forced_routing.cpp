@@ -24,7 +24,7 @@ ForcedRouting::ForcedRouting(Trace trace, const moe_model* model, bool overridde
     if (layer.n_experts > 0 && layer.n_active < trace_.n_used && !overridden) {
       throw CallError(MOE_ERR_SHAPE,
                       "--routing: the trace takes up to " + std::to_string(trace_.n_used) +
-                          " experts a token, layer " + std::to_string(l) + " of this model " +
+                          " experts per token, layer " + std::to_string(l) + " of this model " +
                           std::to_string(layer.n_active) + "; --router can raise that");
     }
     const auto of_trace = static_cast<size_t>(l % trace_.n_layers);

@@ -11,6 +11,7 @@
 #include "cli/routing_stats.h"
 #include "cli/sampling.h"
 #include "cli/text_input.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {
@@ -80,9 +81,10 @@ bool on_piece(void* user, const moe_piece* piece) {
 void report(const moe_generate_result& r) {
   const double prompt = r.prompt_seconds > 0 ? r.n_prompt / r.prompt_seconds : 0;
   const double rate = r.generate_seconds > 0 ? r.n_generated / r.generate_seconds : 0;
-  std::fprintf(stderr,
-               "moe: prompt %d tokens (%.0f/s), generated %d tokens (%.0f/s), finished by %s\n",
-               r.n_prompt, prompt, r.n_generated, rate, finish_name(r.finish));
+  std::fprintf(stderr, "moe: prompt %s (%.0f/s), generated %s (%.0f/s), %s\n",
+               counted(static_cast<uint64_t>(r.n_prompt), "token").c_str(), prompt,
+               counted(static_cast<uint64_t>(r.n_generated), "token").c_str(), rate,
+               finish_text(r.finish));
 }
 
 void check_usage(const GenerateOptions& o) {

@@ -10,6 +10,7 @@
 #include "cli/routing_stats.h"
 #include "cli/sweep.h"
 #include "cli/text_input.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {
@@ -71,8 +72,9 @@ void report(const PerplexityOptions& o, const Measured& m, size_t n_tokens, int 
     return;
   }
   std::cout << "perplexity " << std::fixed << std::setprecision(4) << m.result.perplexity
-            << " over " << m.result.n_scored << " tokens (windows of " << context << ", "
-            << std::setprecision(0) << static_cast<double>(n_tokens) / m.seconds << " tokens/s)\n";
+            << " over " << counted(static_cast<uint64_t>(m.result.n_scored), "token")
+            << " (windows of " << context << ", " << std::setprecision(0)
+            << static_cast<double>(n_tokens) / m.seconds << " tokens/s)\n";
   if (o.stats) print_stats(m.routing, m.activations);
   if (skips) print_skipped(skipped_json(m.routing));
 }

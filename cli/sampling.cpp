@@ -125,4 +125,20 @@ const char* finish_name(moe_finish finish) {
   return "unknown";
 }
 
+const char* finish_text(moe_finish finish) {
+  switch (finish) {
+    case MOE_FINISH_LENGTH:
+      return "stopped at the token limit";
+    case MOE_FINISH_EOS:
+      return "ended by the model";
+    case MOE_FINISH_STOP:
+      return "ended before a --stop text";
+    case MOE_FINISH_CONTEXT:
+      return "stopped at the end of the context";
+    case MOE_FINISH_CALLBACK:
+      return "stopped by a failed write";
+  }
+  return "stopped";
+}
+
 }  // namespace moe_cli

@@ -12,6 +12,7 @@
 #include "cli/routing_stats.h"
 #include "cli/terminal.h"
 #include "cli/text_input.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {
@@ -55,7 +56,7 @@ size_t longest(const ScoreOptions& o, const std::vector<ScoredLine>& lines,
     found = std::max(found, n);
     if (n <= static_cast<size_t>(most)) continue;
     throw CallError(MOE_ERR_TOO_LONG, "line " + std::to_string(i + 1) + " has " +
-                                          std::to_string(n) + " tokens; the context holds " +
+                                          counted(n, "token") + "; the context holds " +
                                           std::to_string(most) +
                                           " ('moe perplexity' scores longer texts in windows)");
   }
@@ -102,8 +103,8 @@ void report_scores(const std::vector<ScoredLine>& lines) {
     sum += line.sum;
     n += line.logprobs.size();
   }
-  std::fprintf(stderr, "moe: %zu line%s, %zu tokens scored, log-likelihood %.4f", lines.size(),
-               lines.size() == 1 ? "" : "s", n, sum);
+  std::fprintf(stderr, "moe: %s, %s scored, log-likelihood %.4f",
+               counted(lines.size(), "line").c_str(), counted(n, "token").c_str(), sum);
   if (n > 0) std::fprintf(stderr, ", perplexity %.4f", std::exp(-sum / static_cast<double>(n)));
   std::fputs("\n", stderr);
 }

@@ -85,7 +85,7 @@ class Bench(Cli):
                                two["used_bytes_per_token"] + two["kv_bytes_per_token"], delta=2)
         together = bench("--sessions", "4")  # sessions share the weights that they read
         self.assertLess(together["used_bytes_per_token"], two["used_bytes_per_token"])
-        self.assertIn("experts a token on average", self.ok("bench", MODEL, "-p", "0", "-n", "40", "-r", "1").stdout)
+        self.assertIn("experts per token on average", self.ok("bench", MODEL, "-p", "0", "-n", "40", "-r", "1").stdout)
 
     def test_runs_of_hours_are_refused(self):
         self.fails(1, "bench", "--synthetic", "tiny", "-n", "500000", "-r", "1000", contains=["hours", "-n", "-r"])

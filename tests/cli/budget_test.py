@@ -131,8 +131,8 @@ class Budget(Cli):
         self.assertAlmostEqual(one, sum(t["bytes"] for t in tensors if t["name"].startswith("layers.0.experts.0.")), delta=4096)
         self.assertEqual(j["text"], json.loads(self.generate("--json").stdout)["text"])
         text = self.generate("--memory", str(cap)).stderr
-        self.assertRegex(text, r"experts: \d+\.\d % of \d+ uses found in memory, .* read \(.* a token\), "
-                               r"waited [\d.]+ m?s of [\d.]+ m?s \([\d.]+ m?s a token\)\n")
+        self.assertRegex(text, r"experts: \d+\.\d % of \d+ uses found in memory, .* read \(.* per token\), "
+                               r"waited [\d.]+ m?s of [\d.]+ m?s \([\d.]+ m?s per token\)\n")
         self.assertRegex(text, r"memory: at most .* of the cap of .*; .*KV cache .*expert cache")
         self.assertNotIn("cap", self.generate().stderr)
         cap = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"] + 200000
@@ -258,7 +258,7 @@ class Budget(Cli):
     def test_chat_says_what_each_reply_used(self):
         cap = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"] + 200000
         r = self.ok("chat", MODEL, *RUN["chat"], "--context", "64", "--memory", str(cap), "--stats", text="Hello\nYes\n")
-        uses = [int(n) for n in re.findall(r"% of (\d+) uses found in memory, .* a token\), waited .* a token\)", r.stderr)]
+        uses = [int(n) for n in re.findall(r"% of (\d+) uses found in memory, .* per token\), waited .* per token\)", r.stderr)]
         tokens = [int(prompt) - int(reused) + int(reply) for prompt, reused, reply in
                   re.findall(r"conversation (\d+) tokens, (\d+) of them reused; reply (\d+) tokens", r.stderr)]
         self.assertEqual(len(uses), 2)

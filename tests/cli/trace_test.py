@@ -44,7 +44,7 @@ class Trace(Cli):
         # Four: only first uses miss.
         self.assertEqual(found[4], (5 / 8, 5 / 8))
         text = self.ok("trace", path, "--budgets").stdout
-        self.assertIn("1 layers of 8 experts", text)
+        self.assertIn("1 layer of 8 experts, at most 1 per token", text)
         self.assertRegex(text, r"12\.50 % +1 +0\.125 +0\.375\n")
 
     def test_no_cache_beats_the_best_one_and_more_memory_never_hurts(self):
