@@ -124,7 +124,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
               "--io", o.io,
               "How to read the file: buffered (through the page cache), direct (bypassing it), "
               "auto (direct if the file is larger than the available memory)"),
-          "HOW")
+          "auto|direct|buffered")
       ->check(one_of({"auto", "direct", "buffered"}))
       ->capture_default_str();
   app.add_flag("--map", o.map, "Map the weights instead of reading them (the file must not change)")
@@ -171,7 +171,7 @@ void add_session_options(CLI::App& app, ModelOptions& o, const std::string& defa
                  "DeepSeek's attention: a fraction of the memory)")
       ->check(one_of(kv_names()))
       ->capture_default_str()
-      ->option_text("TYPE")
+      ->option_text("f16|int8|f32|latent")
       ->group(kSessionGroup);
   add_router(app, o);
 }

@@ -348,16 +348,17 @@ void add_convert(CLI::App& app) {
   c->add_option("--split-by", o->split_by,
                 "Neurons of an expert: clusters (of similar weights) or in-order")
       ->check(one_of({"clusters", "in-order"}))
-      ->option_text("WAY")
+      ->option_text("clusters|in-order")
       ->capture_default_str()
       ->needs(split);
   c->add_option("--ignore-key", o->ignored_keys,
                 "Ignore this key of config.json or of a GGUF file; may be given several times")
       ->option_text("NAME")
       ->allow_extra_args(false);
-  c->add_option("--compress", o->compress, "none or zstd (a compressed part cannot be mapped)")
+  c->add_option("--compress", o->compress,
+                "Compress the model file (a compressed part cannot be mapped)")
       ->check(one_of({"none", "zstd"}))
-      ->option_text("CODEC")
+      ->option_text("none|zstd")
       ->capture_default_str();
   c->add_flag("--verify", o->verify, "Read the result back and compare every weight");
   c->add_flag("--list", o->list, "Show every matrix: format and error");

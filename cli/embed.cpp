@@ -132,6 +132,7 @@ void add_embed(CLI::App& app) {
   c->add_option("--pool", o->pooling,
                 "mean over all tokens, or the vector of the first or last one")
       ->check(one_of({"mean", "first", "last"}))
+      ->option_text("mean|first|last")
       ->capture_default_str();
   c->add_option("--out,-o", o->out, "Write a NumPy file instead of JSON on stdout")
       ->check(not_empty())

@@ -203,6 +203,7 @@ void add_search_options(CLI::App& app, TranslateOptions& o) {
          "When a search ends: count (once --beam texts have finished), step (the same at the "
          "end of that step, keeping the best), bound (once no text can beat these)")
       ->check(one_of({"count", "step", "bound"}))
+      ->option_text("count|step|bound")
       ->capture_default_str();
   app.add_option(
          "--prefix", o.prefix,

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """Help, wrong usage and exit codes of the command."""
 
+import glob
 import json
 import os
+import re
 import subprocess
 
 from support import CHECKPOINT, Cli, MODEL, MOE, main
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 
 
 class Usage(Cli):
@@ -116,6 +120,22 @@ class Usage(Cli):
         with open(self.path("ids"), "w") as f:
             f.write("1,x")
         self.fails(1, "tokenize", MODEL, "--decode", "-f", self.path("ids"), contains=["ids: 'x' is not a token id"])
+
+    def test_every_option_is_in_a_document(self):
+        text = ""
+        for page in (*glob.glob(os.path.join(ROOT, "docs/*.md")), os.path.join(ROOT, "README.md")):
+            with open(page, encoding="utf-8") as f:
+                text += f.read()
+        documented = set(re.findall(r"--[a-z][a-z-]*", text))
+        commands = self.ok("--help").stdout.split("Commands:\n")[1].split("\n\n")[0]
+        for command in re.findall(r"^  (\w+) ", commands, re.M):
+            options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", self.ok(command, "--help").stdout, re.M))
+            self.assertEqual(options - documented, set(), command)
+
+    def test_placeholders_say_what_is_expected(self):
+        for command, option in (("translate", "--stop count|step|bound"), ("embed", "--pool mean|first|last"), ("chat", "--set NAME=VALUE"),
+                                ("batch", "--set NAME=VALUE"), ("convert", "--set PATTERN=FORMAT"), ("generate", "--io auto|direct|buffered")):
+            self.assertIn(option, self.ok(command, "--help").stdout)
 
     def test_errors_are_1_and_name_the_thing(self):
         self.fails(1, "inspect", self.path("none.moe"), contains=["none.moe"])
