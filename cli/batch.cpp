@@ -213,6 +213,11 @@ void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   slot.prompt = tokens_of(request, model_);
   const std::vector<int32_t>& tokens = slot.prompt;
   if (tokens.empty()) throw LineError("the text has no tokens");
+  try {
+    check_fits("the text has", tokens.size(), slot.session.get(), model_);
+  } catch (const CallError& e) {
+    throw LineError(e.what());
+  }
   check_line(moe_session_eval(slot.session.get(), tokens.data(), tokens.size(), nullptr, 0, &error),
              error);
   sample(slot);

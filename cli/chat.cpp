@@ -285,12 +285,11 @@ void Talk::name_context(moe_error* error) const {
   const int most = model_context(model_), now = moe_session_context(session_.get());
   if (moe_chat_tokens(chat_, true, nullptr, 0, &n, &ignored) != MOE_OK) return;
   if (n < static_cast<size_t>(now)) return;  // another limit, such as --chunk
-  const std::string larger =
-      now < most ? "--context can be at most " + std::to_string(most) + " with this model"
-                 : "this model's maximum; /clear starts again, and a shorter message may fit";
-  std::snprintf(error->text, sizeof error->text,
-                "the conversation has %zu tokens, the context holds %d, %s", n, now,
-                larger.c_str());
+  std::snprintf(
+      error->text, sizeof error->text, "%s%s",
+      too_long("the conversation has", n, static_cast<size_t>(now), static_cast<size_t>(most))
+          .c_str(),
+      now < most ? "" : "; /clear starts again, and a shorter message may fit");
 }
 
 // After a reply that the end of the context cut.

@@ -15,8 +15,6 @@
 namespace moe_cli {
 namespace {
 
-constexpr int kMostChunk = 4096;  // the library takes the context if that is smaller
-
 // `most`: the least important level to show.
 void log_to_stderr(void* most, moe_log_level level, const char* text) {
   if (level > *static_cast<const moe_log_level*>(most)) return;
@@ -145,7 +143,7 @@ void add_sizes(CLI::App& app, ModelOptions& o, const std::string& default_contex
       ->group(kSessionGroup);
   app.add_option("--chunk", o.chunk,
                  "Tokens evaluated at once, at most 4096 (default " + default_chunk + ")")
-      ->transform(integer_in(1, 4096))
+      ->transform(integer_in(1, kMostChunk))
       ->option_text("N")
       ->group(kSessionGroup);
 }

@@ -14,6 +14,9 @@
 
 namespace moe_cli {
 
+/// Of --chunk; the library takes the context if that is smaller. An encoder reads a text in one.
+inline constexpr int kMostChunk = 4096;
+
 /// Fill Json::object() or Json::array(), never a null value: if memory runs out while null becomes
 /// one of them, its destructor crashes.
 using Json = nlohmann::ordered_json;

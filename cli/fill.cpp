@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "cli/candidates.h"
+#include "cli/context.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/memory.h"
@@ -81,11 +82,11 @@ void run_fill(const FillOptions& o) {
   const Session session = open_session(o.model, model.get());
   const CurrentSession current(session.get());
   const auto vocab = static_cast<size_t>(info.n_outputs);
-  const bool fits = tokens.size() <= static_cast<size_t>(moe_session_context(session.get()));
-  std::vector<float> logits(fits ? rows.size() * vocab : 0);  // too long: the call reports it
+  check_fits("the text has", tokens.size(), session.get(), model.get());
+  std::vector<float> logits(rows.size() * vocab);
   moe_encode_params p{};
   p.struct_size = sizeof p;
-  if (fits) p.outputs = logits.data();
+  p.outputs = logits.data();
   p.rows = rows.data();
   p.n_rows = rows.size();
   moe_error error;

@@ -49,16 +49,16 @@ std::vector<ScoredLine> read_scored(const ScoreOptions& o, const std::string& te
 // The tokens of the longest line; all of them must fit into the model's context, or --context.
 size_t longest(const ScoreOptions& o, const std::vector<ScoredLine>& lines,
                const moe_model* model) {
-  const int most = o.model.context == 0 ? model_context(model) : o.model.context;
+  const auto most = static_cast<size_t>(model_context(model));
+  const size_t holds = o.model.context == 0 ? most : static_cast<size_t>(o.model.context);
   size_t found = 1;
   for (size_t i = 0; i < lines.size(); ++i) {
     const size_t n = lines[i].tokens.size();
     found = std::max(found, n);
-    if (n <= static_cast<size_t>(most)) continue;
-    throw CallError(MOE_ERR_TOO_LONG, "line " + std::to_string(i + 1) + " has " +
-                                          counted(n, "token") + "; the context holds " +
-                                          std::to_string(most) +
-                                          " ('moe perplexity' scores longer texts in windows)");
+    if (n <= holds) continue;
+    throw CallError(MOE_ERR_TOO_LONG,
+                    too_long("line " + std::to_string(i + 1) + " has", n, holds, most) +
+                        " ('moe perplexity' scores longer texts in windows)");
   }
   return found;
 }

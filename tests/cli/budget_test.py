@@ -44,6 +44,10 @@ class Budget(Cli):
                        contains=["--memory 1G is 1.1 GB", "has 300 MB"])
             self.assertEqual(run(command, MODEL, *RUN[command], "--memory", "200M", env=env, text="Hi\n").returncode, 0)
 
+    def test_inspect_plans_for_another_machine(self):
+        env = self.machine(10**8, total=3 * 10**8)
+        self.assertIn("under the cap of 1.1 GB", self.ok("inspect", MODEL, "--memory", "1G", env=env).stdout)
+
     def test_no_message_when_the_model_fits(self):
         env = self.machine(10**8)
         for command in RUN:

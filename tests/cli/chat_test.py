@@ -118,7 +118,7 @@ class Chat(Cli):
         self.assertRegex(r.stderr, r"the conversation has \d+ tokens, the context holds 512, this model's maximum; /clear starts again")
         self.assertNotIn("--context", r.stderr)
         r = self.fails(1, "chat", MODEL, "--context", "100", text=text)
-        self.assertIn("the context holds 100, --context can be at most 512 with this model", r.stderr)
+        self.assertIn("the context holds 100; --context can be at most 512 with this model", r.stderr)
         r = self.ok("chat", MODEL, "-n", "0", "--ignore-eos", text="Once upon a time\n")
         self.assertIn("moe: the context of 512 tokens is full; /clear starts again\n", r.stderr)
         r = self.ok("chat", MODEL, "-n", "0", "--ignore-eos", "--context", "100", text="Once upon a time\n")
