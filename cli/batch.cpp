@@ -7,6 +7,7 @@
 
 #include "cli/batch_files.h"
 #include "cli/batch_request.h"
+#include "cli/candidates.h"
 #include "cli/chat_template.h"
 #include "cli/context.h"
 #include "cli/help.h"
@@ -23,11 +24,14 @@ namespace {
 struct BatchOptions {
   ModelOptions model;
   SamplingOptions sampling;
-  std::string chat_template;
+  TemplateOptions chat_template;
   std::string in;
   std::string out;
   int n_sessions = 8;
+  int n_top = -1;  // of --logprobs; -1: not given
 };
+
+constexpr const char* kNoTemplate = "the model has no chat template; --template gives one";
 
 /// A session and the text it generates.
 struct Slot {
@@ -38,6 +42,7 @@ struct Slot {
   std::vector<int32_t> prompt;
   std::vector<int32_t> made;
   std::vector<std::string> stops;
+  Json logprobs = Json::array();
   int32_t next = -1;  // sampled and not yet evaluated
 };
 
@@ -48,7 +53,7 @@ class Batch {
         model_(model),
         info_(model_info(model)),
         sampling_(sampling),
-        template_(o.chat_template.empty() ? "" : read_template(o.chat_template)),
+        template_(o.chat_template.name.empty() ? "" : read_template(o.chat_template.name)),
         in_(files.in),
         out_(files.out),
         progress_(true),
@@ -58,7 +63,9 @@ class Batch {
       slots_.emplace_back();
       slots_.back().session = open_session(o.model, model);
     }
-    if (!template_.empty()) (void)open_chat(slots_[0].session.get());  // reports its errors
+    if (!o.chat_template.given()) return;
+    if (!has_template()) throw CallError(MOE_ERR_UNSUPPORTED, kNoTemplate);
+    (void)open_chat(slots_[0].session.get());  // reports its errors
   }
   void run();
 
@@ -66,7 +73,10 @@ class Batch {
   bool fill_free_slots();
   bool fill(Slot& slot, bool wait);
   void begin(Slot& slot, const std::string& line, bool whole);
-  Chat open_chat(moe_session* session) const;
+  Chat open_chat(moe_session* session, const Json& messages = Json::array()) const;
+  bool has_template() const {
+    return !template_.empty() || moe_model_chat_template(model_) != nullptr;
+  }
   void reply(Slot& slot, const Json& messages);
   static Json begin_result(const Slot& slot) {
     Json result = {{"line", slot.line}};
@@ -118,11 +128,17 @@ void Batch::give(size_t line, const Json& result, uint64_t input_end) {
 /// The answer of a reply without thinking.
 struct Answer {
   std::string text;
+  const moe_model* model = nullptr;  // null: no log-probabilities
+  Json logprobs = Json::array();     // of thinking, too
   bool out_of_memory = false;
   static bool take(void* user, const moe_piece* piece) {
     auto* answer = static_cast<Answer*>(user);
-    if ((piece->flags & MOE_PIECE_THINKING) != 0) return true;
     try {
+      if (answer->model != nullptr && piece->token >= 0) {
+        answer->logprobs.push_back(
+            token_json(answer->model, {piece->token, piece->logprob}, piece->top, piece->n_top));
+      }
+      if ((piece->flags & MOE_PIECE_THINKING) != 0) return true;
       answer->text.append(piece->text, piece->n_bytes);
     } catch (const std::bad_alloc&) {  // nothing may be thrown through the library
       answer->out_of_memory = true;
@@ -131,27 +147,24 @@ struct Answer {
   }
 };
 
-Chat Batch::open_chat(moe_session* session) const {
-  const std::string date = today();
-  moe_chat_params p{};
-  p.struct_size = sizeof p;
-  p.chat_template = template_.empty() ? nullptr : template_.c_str();
-  p.date = date.c_str();
-  moe_chat* chat = nullptr;
+// --system is for conversations that do not begin with a system prompt.
+Chat Batch::open_chat(moe_session* session, const Json& messages) const {
+  TemplateOptions options = options_.chat_template;
+  if (begins_with_system(messages)) options.system.clear();
+  Chat chat;
   moe_error error;
-  check_line(moe_chat_create(session, &p, &chat, &error), error);
-  return Chat(chat);
+  check_line(create_chat(options, template_, session, &chat, &error), error);
+  return chat;
 }
 
 // Replies to a conversation with the library's chat, which knows its end: answered at once, while
 // the others wait.
 void Batch::reply(Slot& slot, const Json& messages) {
-  if (template_.empty() && moe_model_chat_template(model_) == nullptr) {
-    throw LineError("'messages': the model has no chat template; --template gives one");
-  }
-  const Chat chat = open_chat(slot.session.get());
+  if (!has_template()) throw LineError(std::string("'messages': ") + kNoTemplate);
+  const Chat chat = open_chat(slot.session.get(), messages);
   add_messages(chat.get(), messages);
   Answer answer;
+  if (options_.n_top >= 0) answer.model = model_;
   std::vector<const char*> stops;
   for (const std::string& stop : slot.stops) stops.push_back(stop.c_str());
   moe_generate_params params = sampling_.params;
@@ -159,6 +172,7 @@ void Batch::reply(Slot& slot, const Json& messages) {
   params.n_stop = static_cast<int32_t>(stops.size());
   params.callback = Answer::take;
   params.user = &answer;
+  params.n_top = std::max(0, options_.n_top);
   moe_chat_result r{};
   r.struct_size = sizeof r;
   moe_error error;
@@ -169,6 +183,7 @@ void Batch::reply(Slot& slot, const Json& messages) {
   result["finish"] = finish_name(r.finish);
   result["n_prompt"] = r.n_prompt;
   result["n_generated"] = r.n_generated;
+  if (options_.n_top >= 0) result["logprobs"] = answer.logprobs;
   give(slot.line, result, slot.input_end);
   slot.line = 0;
 }
@@ -198,6 +213,11 @@ void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   slot.prompt = tokens_of(request, model_);
   const std::vector<int32_t>& tokens = slot.prompt;
   if (tokens.empty()) throw LineError("the text has no tokens");
+  try {
+    check_fits("the text has", tokens.size(), slot.session.get(), model_);
+  } catch (const CallError& e) {
+    throw LineError(e.what());
+  }
   check_line(moe_session_eval(slot.session.get(), tokens.data(), tokens.size(), nullptr, 0, &error),
              error);
   sample(slot);
@@ -208,12 +228,17 @@ void Batch::sample(Slot& slot) {
   moe_session* session = slot.session.get();
   if (moe_session_position(session) == moe_session_context(session)) return finish(slot, "context");
   moe_token_logprob chosen{};
+  std::vector<moe_token_logprob> top(static_cast<size_t>(std::max(0, options_.n_top)));
   moe_error error;
-  check_line(moe_session_sample(session, sampling_.params.sampling, &chosen, nullptr, 0, &error),
+  check_line(moe_session_sample(session, sampling_.params.sampling, &chosen, top.data(), top.size(),
+                                &error),
              error);
   if (is_eos(chosen.token)) return finish(slot, "eos");
   slot.next = chosen.token;
   slot.made.push_back(slot.next);
+  if (options_.n_top >= 0) {
+    slot.logprobs.push_back(token_json(model_, chosen, top.data(), top.size()));
+  }
   if (has_stop(slot)) return finish(slot, "stop");
   const int most = options_.sampling.max_tokens;
   if (most > 0 && slot.made.size() == static_cast<size_t>(most)) finish(slot, "length");
@@ -249,6 +274,7 @@ void Batch::finish(Slot& slot, const char* why) {
   result["finish"] = why;
   result["n_prompt"] = slot.prompt.size();
   result["n_generated"] = slot.made.size();
+  if (options_.n_top >= 0) result["logprobs"] = slot.logprobs;
   give(slot.line, result, slot.input_end);
   slot.line = 0;
 }
@@ -274,6 +300,7 @@ bool Batch::fill(Slot& slot, bool wait) {
     slot.input_end = in_.at();
     slot.id = nullptr;
     slot.made.clear();
+    slot.logprobs = Json::array();
     slot.next = -1;
     try {
       begin(slot, line, whole);
@@ -415,8 +442,11 @@ void add_batch(CLI::App& app) {
                 "One JSON object per line of IN (- is stdout); lines already in it are not "
                 "generated again")
       ->required();
-  add_template_option(*c, o->chat_template);
+  add_template_options(*c, o->chat_template,
+                       "System prompt of conversations that do not begin with one");
   add_sampling_options(*c, o->sampling, 128);
+  add_logprobs(*c, o->n_top,
+               "Add the log-probability of each generated token, with its N best candidates");
   add_session_options(*c, o->model);
   c->add_option("--sessions", o->n_sessions, "Texts generated at the same time")
       ->transform(integer_in(1, 1024))

@@ -144,6 +144,12 @@ std::vector<std::string> stops_of(const Json& request, const moe_model* model,
   return stops;
 }
 
+bool begins_with_system(const Json& messages) {
+  if (!messages.is_array() || messages.empty()) return false;
+  const Json role = member(messages[0], "role");
+  return role == "system" || role == "developer";
+}
+
 void add_messages(moe_chat* chat, const Json& messages) {
   if (!messages.is_array() || messages.empty()) {
     throw LineError("'messages': expected a non-empty list");

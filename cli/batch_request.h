@@ -29,6 +29,8 @@ std::vector<int32_t> tokens_of(const Json& request, const moe_model* model);
 /// The texts of "stop", which replace `others`. Throws LineError.
 std::vector<std::string> stops_of(const Json& request, const moe_model* model,
                                   const std::vector<std::string>& others);
+/// Whether the first of "messages" has the role "system", or "developer", its newer name.
+bool begins_with_system(const Json& messages);
 /// Adds the messages of "messages" to a chat. Throws LineError.
 void add_messages(moe_chat* chat, const Json& messages);
 

@@ -79,10 +79,12 @@ void check_file(const BenchOptions& o, moe_env* env) {
   any_context.context = 0;
   const Model model = open_model_for_text(any_context, env);
   check_decoder(o.model, model.get(), "bench");
-  if (o.positions() <= model_context(model.get())) return;
-  throw CallError(MOE_ERR_RANGE, "-p, -d and -n need " + std::to_string(o.positions()) +
-                                     " positions, this model's context has " +
-                                     std::to_string(model_context(model.get())));
+  const int32_t most = model_context(model.get());
+  const int32_t holds = o.model.context == 0 ? most : std::min(o.model.context, most);
+  if (o.positions() <= holds) return;
+  check_context(o.model, model.get());
+  throw UsageError(too_long("-p, -d and -n need", static_cast<size_t>(o.positions()),
+                            static_cast<size_t>(holds), static_cast<size_t>(most)));
 }
 
 void run_bench(BenchOptions& o) {
@@ -109,10 +111,10 @@ void run_bench(BenchOptions& o) {
   }
   BandwidthMeter meter(threads, o.model.map ? Pages::kSmall : Pages::kLarge);
   const Env env = open_env(o.model);
+  if (o.synthetic.empty()) check_file(o, env.get());
   if (o.model.context == 0) o.model.context = o.positions();
   Loaded loaded;
   if (o.synthetic.empty()) {
-    check_file(o, env.get());
     loaded.model = open_model_to_run(o.model, env.get(), o.n_sessions);
   } else {
     loaded = load_synthetic(o, env.get());

@@ -65,7 +65,7 @@ struct Meters {
   DiskMeter* disk = nullptr;
 };
 
-/// UsageError for sizes that would take more than an hour.
+/// CallError for sizes that would take more than an hour.
 Timing run_measurement(const BenchOptions& o, const moe_model* model,
                        const std::vector<moe_session*>& sessions, const Meters& meters);
 

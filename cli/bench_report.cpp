@@ -25,9 +25,9 @@ std::string format_rate(double bytes_per_s) {
 
 std::string experts_text(double n) {
   char text[64];
-  std::snprintf(text, sizeof text,
-                n == std::round(n) ? "%.0f experts a token, " : "%.2f experts a token on average, ",
-                n);
+  std::snprintf(
+      text, sizeof text,
+      n == std::round(n) ? "%.0f experts per token, " : "%.2f experts per token on average, ", n);
   return n > 0 ? text : "";
 }
 
@@ -39,7 +39,7 @@ void print_decode(const BenchOptions& o, const BenchResult& r) {
   std::cout << ", " << experts_text(t.experts_per_token)
             << format_bytes(static_cast<uint64_t>(t.weight_bytes_per_token)) << " of weights and "
             << format_bytes(r.kv_bytes_per_token)
-            << " of keys and values a token: " << format_rate(r.decode_bytes_per_s());
+            << " of keys and values per token: " << format_rate(r.decode_bytes_per_s());
   if (r.on_cpu()) {
     std::cout << ", " << 100 * r.decode_bytes_per_s() / t.read_bandwidth << " % of the "
               << format_rate(t.read_bandwidth) << " that memory was read with";
@@ -56,11 +56,11 @@ void print_cache(const BenchOptions& o, const BenchResult& r) {
   if (r.memory.model.n_uses == 0) return;
   if (o.n_prompt > 0) {
     std::cout << "  prefill read " << format_bytes(static_cast<uint64_t>(t.prefill_read_bytes))
-              << " of experts a prompt\n";
+              << " of experts per prompt\n";
   }
   if (o.n_generate > 0) {
     std::cout << "  decode read " << format_bytes(static_cast<uint64_t>(t.decode_read_bytes))
-              << " of experts a token; " << 100 * t.hit_rate
+              << " of experts per token; " << 100 * t.hit_rate
               << " % of their uses were found in memory; " << 100 * t.decode_wait_share
               << " % of the time was waiting for reads\n";
     if (t.decode_bound() > 0) {

@@ -179,7 +179,7 @@ class Runs {
                   "this would take about %.1f hours here (prompts %.1f, decoding %.1f); expected "
                   "at most 1: lower -p, -n, --depth or -r",
                   (all_prompts + all_decoding) / 3600, all_prompts / 3600, all_decoding / 3600);
-    throw UsageError(text);
+    throw CallError(MOE_ERR_RANGE, text);
   }
 
   void go_to_depth(const std::string& turn) {

@@ -4,7 +4,14 @@
 #include <cmath>
 #include <numeric>
 
+#include "cli/help.h"
+
 namespace moe_cli {
+namespace {
+
+constexpr int kMostLogprobs = 64;  // of the library
+
+}  // namespace
 
 std::vector<Candidate> best_candidates(const float* logits, size_t n, int top) {
   std::vector<int32_t> order(n);
@@ -25,6 +32,31 @@ std::vector<Candidate> best_candidates(const float* logits, size_t n, int top) {
     out.push_back({order[i], v, v - max - std::log(sum)});
   }
   return out;
+}
+
+Json token_json(const moe_model* model, int32_t id) {
+  Json json = {{"id", id}};
+  const moe_tokenizer* tokenizer = moe_model_tokenizer(model);
+  const char* piece = tokenizer == nullptr ? nullptr : moe_tokenizer_piece(tokenizer, id);
+  if (piece != nullptr) json["piece"] = piece;
+  return json;
+}
+
+Json token_json(const moe_model* model, const moe_token_logprob& chosen,
+                const moe_token_logprob* top, size_t n_top) {
+  Json json = token_json(model, chosen.token);
+  json["logprob"] = chosen.logprob;
+  for (size_t i = 0; i < n_top && top[i].token >= 0; ++i) {
+    if (i == 0) json["top"] = Json::array();
+    json["top"].push_back(token_json(model, top[i], nullptr, 0));
+  }
+  return json;
+}
+
+void add_logprobs(CLI::App& app, int& n_top, const std::string& what) {
+  app.add_option("--logprobs", n_top, what)
+      ->transform(integer_in(0, kMostLogprobs))
+      ->option_text("N");
 }
 
 }  // namespace moe_cli

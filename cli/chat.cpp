@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "cli/chat_file.h"
+#include "cli/chat_input.h"
 #include "cli/chat_template.h"
 #include "cli/context.h"
 #include "cli/help.h"
@@ -17,6 +18,7 @@
 #include "cli/routing_stats.h"
 #include "cli/sampling.h"
 #include "cli/text_input.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {
@@ -24,13 +26,10 @@ namespace {
 struct ChatOptions {
   ModelOptions model;
   SamplingOptions sampling;
-  std::string chat_template;
-  std::string system;
+  TemplateOptions chat_template;
+  std::string first;  // message, of -p
   std::string user_prefix;
   std::string reply_prefix;
-  std::vector<std::string> variables;
-  bool think = false;
-  bool no_think = false;
   std::string file;  // of --session
   bool render = false;
   bool stats = false;
@@ -38,38 +37,28 @@ struct ChatOptions {
 
 // The template for moe_chat_create: a name or Jinja text; empty for the model's own.
 std::string template_text(const ChatOptions& o, const moe_model* model) {
-  if (o.chat_template.empty()) {
+  if (o.chat_template.name.empty()) {
     if (moe_model_chat_template(model) != nullptr) return "";
     std::cerr << "moe: this model has no chat template: 'plain' only joins the lines "
                  "(--template gives another)\n";
     return "plain";
   }
-  return read_template(o.chat_template);
+  return read_template(o.chat_template.name);
 }
 
 Chat open_chat(const ChatOptions& o, const moe_model* model, moe_session* session) {
   const std::string text = template_text(o, model);
-  std::vector<std::string> variables = o.variables;
-  if (!o.user_prefix.empty()) variables.push_back("user_prefix=" + o.user_prefix);
-  if (!o.reply_prefix.empty()) variables.push_back("reply_prefix=" + o.reply_prefix);
-  if (variables.size() != o.variables.size() && text != "plain") {
+  const bool prefixes = !o.user_prefix.empty() || !o.reply_prefix.empty();
+  if (prefixes && text != "plain") {
     throw UsageError("--user-prefix and --reply-prefix require --template plain");
   }
-  std::vector<const char*> pointers;
-  for (const std::string& v : variables) pointers.push_back(v.c_str());
-  const std::string date = today();
-  moe_chat_params p{};
-  p.struct_size = sizeof p;
-  p.thinking = o.think ? MOE_THINKING_ON : o.no_think ? MOE_THINKING_OFF : MOE_THINKING_DEFAULT;
-  p.chat_template = text.empty() ? nullptr : text.c_str();
-  p.system = o.system.empty() ? nullptr : o.system.c_str();
-  p.variables = pointers.data();
-  p.n_variables = static_cast<int32_t>(pointers.size());
-  p.date = date.c_str();
-  moe_chat* chat = nullptr;
+  TemplateOptions all = o.chat_template;
+  if (!o.user_prefix.empty()) all.variables.push_back("user_prefix=" + o.user_prefix);
+  if (!o.reply_prefix.empty()) all.variables.push_back("reply_prefix=" + o.reply_prefix);
+  Chat chat;
   moe_error error;
-  check(moe_chat_create(session, &p, &chat, &error), error);
-  return Chat(chat);
+  check(create_chat(all, text, session, &chat, &error), error);
+  return chat;
 }
 
 /// The conversation and its terminal.
@@ -84,7 +73,7 @@ class Talk {
         sampling_(o.sampling),
         terminal_(isatty(STDIN_FILENO) == 1),
         dim_(isatty(STDERR_FILENO) == 1),
-        system_(o.system) {
+        system_(o.chat_template.system) {
     sampling_.params.callback = on_piece;
     sampling_.params.user = this;
   }
@@ -109,11 +98,13 @@ class Talk {
   void show_thinking(bool on);
   bool command(const std::string& line);
   void show_conversation();
-  void turn(const std::string& line);
+  void answer(const std::string& message);
+  void turn(const std::string& message);
   void make_room();
   void grow(int64_t needed);
   void reopen(int context);
   void name_context(moe_error* error) const;
+  void tell_full() const;
   void report(const moe_chat_result& result);
   void take_back(moe_status status, const moe_error& error);
   void show(bool begin_reply);
@@ -171,10 +162,6 @@ void Talk::show(bool begin_reply) {
   std::cout << text << (text.empty() || text.back() != '\n' ? "\n" : "") << std::flush;
 }
 
-constexpr const char* kCommands =
-    "/clear starts again, /system TEXT changes the system prompt, /show shows what the model "
-    "reads, /quit, /exit or Ctrl-D ends";
-
 // True if the line is a command. Other lines that begin with a slash are for the model, such as
 // Qwen3's /think.
 bool Talk::command(const std::string& line) {
@@ -184,7 +171,7 @@ bool Talk::command(const std::string& line) {
   } else if (line == "/show") {
     show_conversation();
   } else if (line == "/help") {
-    std::cerr << "moe: " << kCommands << "\n";
+    std::cerr << kChatHelp;
   } else if (line == "/system" || line.compare(0, 8, "/system ") == 0) {
     const std::string text = line.size() > 8 ? line.substr(8) : "";
     check(moe_chat_set_system(chat_, text.empty() ? nullptr : text.c_str(), &error), error);
@@ -221,21 +208,19 @@ void Talk::report(const moe_chat_result& r) {
   }
   if (options_.stats) {
     const double rate = r.generate_seconds > 0 ? r.n_generated / r.generate_seconds : 0;
-    std::fprintf(stderr,
-                 "moe: conversation %d tokens, %d of them reused; reply %d tokens (%.0f/s), "
-                 "finished by %s\n",
-                 r.n_prompt, r.n_reused, r.n_generated, rate, finish_name(r.finish));
+    std::fprintf(stderr, "moe: conversation %s, %d of them reused; reply %s (%.0f/s), %s\n",
+                 counted(static_cast<uint64_t>(r.n_prompt), "token").c_str(), r.n_reused,
+                 counted(static_cast<uint64_t>(r.n_generated), "token").c_str(), rate,
+                 finish_text(r.finish));
     moe_memory_stats stats = memory_stats(session_.get());
     stats.session = since(before_, stats.session);
     print_memory(options_.model, model_, stats, r.n_prompt - r.n_reused + r.n_generated,
                  r.prompt_seconds + r.generate_seconds);
   }
-  if (r.finish == MOE_FINISH_CONTEXT) {
-    std::cerr << "moe: the context is full; /clear starts again\n";
-  }
+  if (r.finish == MOE_FINISH_CONTEXT) tell_full();
   if (r.finish == MOE_FINISH_LENGTH && !options_.model.json) {
-    std::fprintf(stderr, "moe: the reply was cut after %d tokens%s (-n 0: no limit)\n",
-                 r.n_generated,
+    std::fprintf(stderr, "moe: the reply was cut after %s%s (-n 0: no limit)\n",
+                 counted(static_cast<uint64_t>(r.n_generated), "token").c_str(),
                  answer_.empty() && !thought_.empty() ? ", while the model was thinking" : "");
   }
 }
@@ -251,9 +236,9 @@ void Talk::take_back(moe_status status, const moe_error& error) {
   }
   truncate(moe_chat_message_count(chat_) - 1);
   if (stopped) {
-    std::cerr << "moe: stopped before an answer; the line is discarded\n";
+    std::cerr << "moe: stopped before an answer; the message is discarded\n";
   } else {
-    std::cerr << "moe: " << error.text << "\nmoe: the line is discarded; /clear starts again\n";
+    std::cerr << "moe: " << error.text << "\nmoe: the message is discarded\n";
   }
 }
 
@@ -293,17 +278,36 @@ void Talk::reopen(int context) {
   check(moe_chat_set_session(chat_, session_.get(), &error), error);
 }
 
-// Replaces the library's advice for sessions by --context.
+// Advice that is possible here: the library speaks of sessions.
 void Talk::name_context(moe_error* error) const {
-  const size_t used = std::strlen(error->text);
-  std::snprintf(error->text + used, sizeof error->text - used,
-                "; --context can be at most %d with this model", model_context(model_));
+  moe_error ignored;
+  size_t n = 0;
+  const int most = model_context(model_), now = moe_session_context(session_.get());
+  if (moe_chat_tokens(chat_, true, nullptr, 0, &n, &ignored) != MOE_OK) return;
+  if (n < static_cast<size_t>(now)) return;  // another limit, such as --chunk
+  std::snprintf(
+      error->text, sizeof error->text, "%s%s",
+      too_long("the conversation has", n, static_cast<size_t>(now), static_cast<size_t>(most))
+          .c_str(),
+      now < most ? "" : "; /clear starts again, and a shorter message may fit");
 }
 
-void Talk::turn(const std::string& line) {
+// After a reply that the end of the context cut.
+void Talk::tell_full() const {
+  const int most = model_context(model_), now = moe_session_context(session_.get());
+  std::cerr << "moe: the context of " << now << " tokens is full; ";
+  if (now < most && options_.model.context == 0) {
+    std::cerr << "the next message enlarges it\n";
+  } else {
+    if (now < most) std::cerr << "--context can be at most " << most << " with this model; ";
+    std::cerr << "/clear starts again\n";
+  }
+}
+
+void Talk::turn(const std::string& message) {
   answer_.clear();
   thought_.clear();
-  add("user", line);
+  add("user", message);
   moe_chat_result result{};
   result.struct_size = sizeof result;
   moe_error error;
@@ -320,7 +324,9 @@ void Talk::turn(const std::string& line) {
   }
   show_thinking(false);
   if (thrown_) std::rethrow_exception(thrown_);
-  if (!options_.model.json) std::cout << "\n" << std::flush;
+  if (!options_.model.json && (status == MOE_OK || !answer_.empty())) {
+    std::cout << "\n" << std::flush;
+  }
   if (status != MOE_OK) return take_back(status, error);
   report(result);
 }
@@ -372,25 +378,23 @@ void Talk::keep_answered() {
 
 void Talk::run() {
   if (terminal_) {
-    std::cerr << "moe: type a line; " << kCommands << "\n";
+    std::cerr << "moe: type a message; /help shows the commands, Ctrl-D ends\n";
   }
-  std::string line;
-  while (true) {
-    if (terminal_) std::cerr << "> " << std::flush;
-    if ((terminal_ && !wait_for_input(STDIN_FILENO)) || !next_line(std::cin, &line)) {
-      if (terminal_) std::cerr << "\n";
-      return;
-    }
-    if (line == "/quit" || line == "/exit" || interrupted()) return;
-    if (line.empty() || command(line)) continue;
-    if (!options_.render) {
-      turn(line);
-      continue;
-    }
-    add("user", line);
-    show(true);
-    truncate(0);
+  if (!options_.first.empty()) answer(options_.first);
+  ChatInput message;
+  while (next_message(std::cin, terminal_, &message)) {
+    const std::string& text = message.text;
+    if (interrupted() || (!message.quoted && (text == "/quit" || text == "/exit"))) return;
+    if (text.empty() || (!message.quoted && command(text))) continue;
+    answer(text);
   }
+}
+
+void Talk::answer(const std::string& message) {
+  if (!options_.render) return turn(message);
+  add("user", message);
+  show(true);
+  truncate(0);
 }
 
 void run_chat(const ChatOptions& o) {
@@ -420,13 +424,10 @@ void add_chat(CLI::App& app) {
   add_model_options(*c, o->model);
   add_sampling_options(*c, o->sampling, 256);
   add_session_options(*c, o->model, "4096, or more when the conversation needs it");
-  add_template_option(*c, o->chat_template);
-  c->add_option("--system", o->system, "System prompt");
-  auto* think = c->add_flag("--think", o->think, "Let the model think before it answers");
-  c->add_flag("--no-think", o->no_think, "Let it answer without thinking")->excludes(think);
-  c->add_option("--set", o->variables,
-                "NAME=VALUE: a variable of the template; may be given several times")
-      ->allow_extra_args(false);
+  c->add_option("-p,--prompt", o->first, "The first message; the next ones come from stdin")
+      ->check(not_empty())
+      ->option_text("TEXT");
+  add_template_options(*c, o->chat_template, "System prompt");
   c->add_option("--user-prefix", o->user_prefix,
                 "With --template plain: text before each of your lines");
   c->add_option("--reply-prefix", o->reply_prefix,
@@ -443,6 +444,8 @@ void add_chat(CLI::App& app) {
               "Report tokens, speed and, under a cap, memory use after each reply");
   c->footer(
       "Thinking goes to stderr. Commands: /clear, /system TEXT, /show, /help, /quit.\n"
+      "A message of several lines: end each line but the last with \\, or write \"\"\" before and "
+      "after it.\n"
       "Ctrl-C stops a reply; at the prompt it ends the chat.");
   c->callback([o] { run_chat(*o); });
 }

@@ -19,14 +19,31 @@ bool is_builtin(const std::string& name) {
   return false;
 }
 
+// "YYYY-MM-DD", for templates that print the date.
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  char text[16];
+  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%d", std::localtime(&now)));
+}
+
 }  // namespace
 
-void add_template_option(CLI::App& app, std::string& given) {
-  app.add_option("--template", given,
-                 std::string("A file with a Jinja template, or a name: ") +
-                     moe_chat_template_names() + " (default the model's own)")
+void add_template_options(CLI::App& app, TemplateOptions& o, const std::string& system) {
+  app.add_option("--template", o.name,
+                 "A file with a Jinja template, or a name: " +
+                     CLI::detail::find_and_replace(moe_chat_template_names(), ",", ", ") +
+                     " (default the model's own)")
       ->check(suggest(moe_chat_template_names()))
       ->option_text("FILE|NAME");
+  app.add_option("--system", o.system, system)->option_text("TEXT");
+  auto* think = app.add_flag("--think", o.think, "Let the model think before it answers");
+  app.add_flag("--no-think", o.no_think, "Let it answer without thinking")->excludes(think);
+  app.add_option("--set", o.variables,
+                 "A variable of the template, such as reasoning_effort=low; may be given several "
+                 "times")
+      ->check(with_equals("NAME=VALUE"))
+      ->option_text("NAME=VALUE")
+      ->allow_extra_args(false);
 }
 
 std::string read_template(const std::string& given) {
@@ -38,10 +55,23 @@ std::string read_template(const std::string& given) {
   return read_file(given, kMostPromptBytes);
 }
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  char text[16];
-  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%d", std::localtime(&now)));
+moe_status create_chat(const TemplateOptions& o, const std::string& text, moe_session* session,
+                       Chat* chat, moe_error* error) {
+  std::vector<const char*> variables;
+  for (const std::string& v : o.variables) variables.push_back(v.c_str());
+  const std::string date = today();
+  moe_chat_params p{};
+  p.struct_size = sizeof p;
+  p.thinking = o.think ? MOE_THINKING_ON : o.no_think ? MOE_THINKING_OFF : MOE_THINKING_DEFAULT;
+  p.chat_template = text.empty() ? nullptr : text.c_str();
+  p.system = o.system.empty() ? nullptr : o.system.c_str();
+  p.variables = variables.data();
+  p.n_variables = static_cast<int32_t>(variables.size());
+  p.date = date.c_str();
+  moe_chat* raw = nullptr;
+  const moe_status status = moe_chat_create(session, &p, &raw, error);
+  chat->reset(raw);
+  return status;
 }
 
 }  // namespace moe_cli

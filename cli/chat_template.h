@@ -1,16 +1,31 @@
 #pragma once
-// --template of chat and batch.
+// The template of a conversation and its options, of chat and batch.
 
 #include <string>
+#include <vector>
 
 #include "cli/common.h"
 
 namespace moe_cli {
 
-void add_template_option(CLI::App& app, std::string& given);
+struct TemplateOptions {
+  std::string name;  // or a file; empty: the model's own template
+  std::string system;
+  std::vector<std::string> variables;  // "NAME=VALUE"
+  bool think = false;
+  bool no_think = false;
+
+  bool given() const {
+    return !name.empty() || !system.empty() || !variables.empty() || think || no_think;
+  }
+};
+
+/// --template, --system, --think, --no-think and --set. `system` describes --system.
+void add_template_options(CLI::App& app, TemplateOptions& o, const std::string& system);
 /// What moe_chat_create takes for a given --template: a name or Jinja text. Throws UsageError.
 std::string read_template(const std::string& given);
-/// "YYYY-MM-DD", for templates that print the date.
-std::string today();
+/// A conversation in `session` with these options and the template `text`; empty: the model's own.
+moe_status create_chat(const TemplateOptions& o, const std::string& text, moe_session* session,
+                       Chat* chat, moe_error* error);
 
 }  // namespace moe_cli

@@ -15,6 +15,15 @@ std::string out_of_range(const std::string& text, const std::string& low, const 
   return "expected a whole number in " + low + ".." + high + ", found '" + text + "'";
 }
 
+// Of "a, b".
+std::vector<std::string> words_of(std::string list) {
+  std::vector<std::string> words;
+  std::replace(list.begin(), list.end(), ',', ' ');
+  StrictReader in(list);
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
 std::string short_number(double v) {
   char text[32];
   std::snprintf(text, sizeof text, "%g", v);
@@ -63,6 +72,8 @@ CLI::Validator one_of(const std::vector<std::string>& names) {
       "{" + CLI::detail::join(names, ", ") + "}");
 }
 
+CLI::Validator listed(const std::string& list) { return one_of(words_of(list)); }
+
 CLI::Validator suggest(const std::string& list) {
   return CLI::Validator([](std::string&) -> std::string { return ""; }, "{" + list + "}");
 }
@@ -72,12 +83,7 @@ std::vector<std::string> choices(const CLI::Option& option) {
   const size_t begin = type.find('{');
   const size_t end = type.find('}');
   if (begin == type.npos || end == type.npos) return {};
-  std::vector<std::string> words;
-  std::string list = type.substr(begin + 1, end - begin - 1);
-  std::replace(list.begin(), list.end(), ',', ' ');
-  StrictReader in(list);
-  for (std::string word; in >> word;) words.push_back(word);
-  return words;
+  return words_of(type.substr(begin + 1, end - begin - 1));
 }
 
 CLI::Validator integer_in(int64_t low, int64_t high) {
@@ -115,6 +121,16 @@ CLI::Validator unsigned_64() {
 CLI::Validator not_empty() {
   return CLI::Validator(
       [](std::string& text) -> std::string { return text.empty() ? "must not be empty" : ""; }, "");
+}
+
+CLI::Validator with_equals(const std::string& form) {
+  return CLI::Validator(
+      [form](std::string& text) -> std::string {
+        const size_t equals = text.find('=');
+        const bool good = equals != text.npos && equals > 0;
+        return good ? "" : "expected " + form + ", found '" + text + "'";
+      },
+      "");
 }
 
 CLI::Validator no_stdout() {

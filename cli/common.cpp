@@ -15,8 +15,6 @@
 namespace moe_cli {
 namespace {
 
-constexpr int kMostChunk = 4096;  // the library takes the context if that is smaller
-
 // `most`: the least important level to show.
 void log_to_stderr(void* most, moe_log_level level, const char* text) {
   if (level > *static_cast<const moe_log_level*>(most)) return;
@@ -50,6 +48,18 @@ const KvName& kv_of(const ModelOptions& o) {
   return kv == std::end(kKvNames) ? kKvNames[0] : *kv;  // the command line was checked
 }
 
+CLI::Validator device_name() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        const std::string gpu = "cuda:";
+        const bool number = text.starts_with(gpu) && text.size() > gpu.size() &&
+                            text.find_first_not_of("0123456789", gpu.size()) == text.npos;
+        if (number || text == "auto" || text == "cpu" || text == "cuda") return "";
+        return "expected auto, cpu, cuda or cuda:N, found '" + text + "'";
+      },
+      "");
+}
+
 // "a,b" as "a, b".
 std::string spaced(const char* names) {
   std::string text;
@@ -64,6 +74,11 @@ std::string spaced(const char* names) {
 
 void check(moe_status status, const moe_error& error) {
   if (status != MOE_OK) throw CallError(status, error.text);
+}
+
+void check_option(moe_status status, const moe_error& error, const std::string& option) {
+  if (status != MOE_ERR_ARGUMENT && status != MOE_ERR_RANGE) return check(status, error);
+  throw UsageError(option + ": " + error.text);
 }
 
 CallError write_error(const std::string& path) {
@@ -85,11 +100,12 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
                          "Instruction set: " + spaced(moe_env_isas()) +
                              " (default the best that this CPU supports)"),
           "NAME")
-      ->check(suggest(moe_env_isas()));
+      ->check(listed("auto, " + std::string(moe_env_isas())));
   machine(app.add_option("--device", o.device,
                          "auto (a GPU if one is usable, otherwise the CPU), cpu, cuda or cuda:N"),
           "NAME")
       ->check(suggest("auto, cpu, cuda"))
+      ->check(device_name())
       ->capture_default_str()
       ->each([&o](const std::string&) { o.device_named = true; });
   machine(app.add_option(
@@ -107,7 +123,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
               "--io", o.io,
               "How to read the file: buffered (through the page cache), direct (bypassing it), "
               "auto (direct if the file is larger than the available memory)"),
-          "HOW")
+          "auto|direct|buffered")
       ->check(one_of({"auto", "direct", "buffered"}))
       ->capture_default_str();
   app.add_flag("--lazy", o.lazy,
@@ -131,7 +147,7 @@ void add_sizes(CLI::App& app, ModelOptions& o, const std::string& default_contex
       ->group(kSessionGroup);
   app.add_option("--chunk", o.chunk,
                  "Tokens evaluated at once, at most 4096 (default " + default_chunk + ")")
-      ->transform(integer_in(1, 4096))
+      ->transform(integer_in(1, kMostChunk))
       ->option_text("N")
       ->group(kSessionGroup);
 }
@@ -157,7 +173,7 @@ void add_session_options(CLI::App& app, ModelOptions& o, const std::string& defa
                  "DeepSeek's attention: a fraction of the memory)")
       ->check(one_of(kv_names()))
       ->capture_default_str()
-      ->option_text("TYPE")
+      ->option_text("f16|int8|f32|latent")
       ->group(kSessionGroup);
   add_router(app, o);
 }
@@ -187,6 +203,13 @@ Env open_env(const ModelOptions& o) {
   return Env(env);
 }
 
+void check_context(const ModelOptions& o, const moe_model* model) {
+  const int32_t most = model_info(model).context_length;
+  if (o.context <= most) return;
+  throw UsageError("--context " + std::to_string(o.context) + ": expected 1.." +
+                   std::to_string(most) + ", the context of this model");
+}
+
 // With a capacity a call must fit in one chunk. A chunk that grows only when the router is set
 // needs memory for both sizes.
 bool needs_whole_calls(const ModelOptions& o) {
@@ -213,10 +236,19 @@ Model open_model(const ModelOptions& o, moe_env* env) {
   p.memory_bytes = memory_cap(o);
   p.lazy_experts = o.lazy ? 1 : 0;
   p.session = &session;
-  moe_model* model = nullptr;
+  moe_model* raw = nullptr;
   moe_error error;
-  check(moe_model_open(env, o.path.c_str(), &p, &model, &error), error);
-  return Model(model);
+  const moe_status status = moe_model_open(env, o.path.c_str(), &p, &raw, &error);
+  Model model(raw);
+  if (status == MOE_ERR_RANGE && o.context != 0) {  // the session of a cap is checked on opening
+    ModelOptions alone = o;
+    alone.context = 0;
+    alone.memory.clear();
+    check_context(o, open_model(alone, env).get());
+  }
+  check(status, error);
+  check_context(o, model.get());
+  return model;
 }
 
 moe_model_info model_info(const moe_model* model) {
@@ -257,9 +289,19 @@ Session open_session(const ModelOptions& o, moe_model* model) {
   check(moe_session_create(model, &p, &raw, &error), error);
   Session session(raw);
   if (o.router.empty()) return session;
-  check(moe_session_set_router(raw, o.router.c_str(), &error), error);
+  check_option(moe_session_set_router(raw, o.router.c_str(), &error), error,
+               "--router " + o.router);
   if (may_skip(o)) check(moe_session_count_routing(raw, true, &error), error);
   return session;
+}
+
+void check_ids(const std::vector<int32_t>& ids, const moe_model* model) {
+  const int32_t vocab_size = model_info(model).vocab_size;
+  for (const int32_t id : ids) {
+    if (id >= 0 && id < vocab_size) continue;
+    throw UsageError("token " + std::to_string(id) + ": expected an id in 0.." +
+                     std::to_string(vocab_size - 1));
+  }
 }
 
 void add_no_bos(CLI::App& app, bool& no_bos) {

@@ -14,6 +14,9 @@
 
 namespace moe_cli {
 
+/// Of --chunk; the library takes the context if that is smaller. An encoder reads a text in one.
+inline constexpr int kMostChunk = 4096;
+
 /// Fill Json::object() or Json::array(), never a null value: if memory runs out while null becomes
 /// one of them, its destructor crashes.
 using Json = nlohmann::ordered_json;
@@ -29,12 +32,15 @@ struct CallError : std::runtime_error {
   moe_status code;
 };
 
-/// Incompatible options; main() exits with 2.
+/// A wrong command line, such as incompatible options or a value out of range; main() exits with 2.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 void check(moe_status status, const moe_error& error);
+/// The same after a call that was given the value of an option: UsageError, beginning with
+/// `option`, if the call refused the value.
+void check_option(moe_status status, const moe_error& error, const std::string& option);
 /// Of a file that could not be written, with the reason of the last system call.
 CallError write_error(const std::string& path);
 
@@ -89,6 +95,8 @@ Env open_env(const ModelOptions& o);
 Model open_model(const ModelOptions& o, moe_env* env);
 /// Parameters of `open_session`; also given to open_model for the memory cap.
 moe_session_params session_params(const ModelOptions& o);
+/// Throws UsageError if --context is more than the model's.
+void check_context(const ModelOptions& o, const moe_model* model);
 moe_model_info model_info(const moe_model* model);
 moe_model_layer_info layer_info(const moe_model* model, int32_t layer);
 /// Throws if the model is not a decoder: `command` continues texts.
@@ -98,6 +106,9 @@ bool may_skip(const ModelOptions& o);
 
 /// Creates the session, sets its router, and makes Ctrl-C cancel it.
 Session open_session(const ModelOptions& o, moe_model* model);
+
+/// Throws UsageError for an id of --tokens that is not in the vocabulary.
+void check_ids(const std::vector<int32_t>& ids, const moe_model* model);
 
 /// Adds --no-bos, the same for every command that reads a text.
 void add_no_bos(CLI::App& app, bool& no_bos);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/memory.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 
@@ -14,25 +15,29 @@ Model open_model_for_text(ModelOptions o, moe_env* env) {
 
 int32_t model_context(const moe_model* model) { return model_info(model).context_length; }
 
+std::string too_long(const std::string& what, size_t n, size_t holds, size_t most) {
+  return what + " " + counted(n, "token") + ", the context holds " + std::to_string(holds) +
+         (holds < most ? "; --context can be at most " + std::to_string(most) + " with this model"
+                       : ", this model's maximum");
+}
+
+void check_fits(const std::string& what, size_t n, const moe_session* session,
+                const moe_model* model) {
+  const auto holds = static_cast<size_t>(moe_session_context(session));
+  if (n <= holds) return;
+  const moe_model_info info = model_info(model);
+  const int32_t most =
+      info.is_encoder == 0 ? info.context_length : std::min(info.context_length, kMostChunk);
+  throw CallError(MOE_ERR_TOO_LONG, too_long(what, n, holds, static_cast<size_t>(most)));
+}
+
 namespace {
 
 void choose_context(ModelOptions& o, const moe_model* model, size_t n_text, int n_generate) {
   const auto most = static_cast<size_t>(model_context(model));
-  if (n_text > most) {
-    throw CallError(MOE_ERR_TOO_LONG,
-                    "the text has " + std::to_string(n_text) +
-                        " tokens; this model's context, the limit of --context, is " +
-                        std::to_string(most));
-  }
-  if (o.context != 0 && n_text > static_cast<size_t>(o.context)) {
-    throw CallError(MOE_ERR_TOO_LONG, "the text has " + std::to_string(n_text) +
-                                          " tokens, --context " + std::to_string(o.context) +
-                                          " is smaller; this model takes up to " +
-                                          std::to_string(most));
-  }
-  if (o.context != 0 && static_cast<size_t>(o.context) > most) {
-    throw CallError(MOE_ERR_RANGE, "--context " + std::to_string(o.context) +
-                                       ": this model's context is " + std::to_string(most));
+  const size_t holds = o.context == 0 ? most : static_cast<size_t>(o.context);
+  if (n_text > holds) {
+    throw CallError(MOE_ERR_TOO_LONG, too_long("the text has", n_text, holds, most));
   }
   if (o.context != 0) return;
   const auto more = static_cast<size_t>(n_generate == 0 ? kOpenEnd : n_generate);

@@ -96,7 +96,7 @@ void print_matrix(const Json& m) {
 void print_calibration(const Json& c) {
   const auto n_unreached = c.value("unreached_experts", uint64_t{0});
   const Json perplexity = c.value("perplexity", Json());
-  std::cout << "  calibrated on " << c.value("tokens", uint64_t{0}) << " tokens";
+  std::cout << "  calibrated on " << counted(c.value("tokens", uint64_t{0}), "token");
   if (!perplexity.is_number()) {
     std::cout << " (perplexity of the source: not finite)";
   } else if (perplexity > 0) {
@@ -108,7 +108,7 @@ void print_calibration(const Json& c) {
   if (n_passes > 1) std::cout << " in " << n_passes << " passes";
   const auto n_weighted = c.value("weighted_matrices", uint64_t{0});
   const auto n_compensated = c.value("compensated_matrices", uint64_t{0});
-  std::cout << ": " << n_weighted << " matrices by their inputs";
+  std::cout << ": " << counted(n_weighted, "matrix", "matrices") << " by their inputs";
   if (n_compensated < n_weighted) std::cout << ", " << n_compensated << " with compensation";
   if (n_unreached > 0) {
     std::cout << "; " << n_unreached << " of " << c.value("experts", uint64_t{0})
@@ -116,16 +116,16 @@ void print_calibration(const Json& c) {
   }
   std::cout << "\n";
   if (const auto n = c.value("layers_without_room", uint64_t{0}); n > 0) {
-    std::cerr << "moe: warning: " << n << (n == 1 ? " layer is" : " layers are")
+    std::cerr << "moe: warning: " << counted(n, "layer is", "layers are")
               << " without compensation: their second moments do not fit the free memory\n";
   }
 }
 
 void print_split(const Json& s) {
   const auto n_layers = s.value("layers", uint64_t{0});
-  std::cout << "  " << n_layers << (n_layers == 1 ? " FFN" : " FFNs") << " split into "
-            << s.value("experts", 0) << " experts (" << s.value("by", "") << "); on "
-            << s.value("tokens", uint64_t{0}) << " tokens the routers explain "
+  std::cout << "  " << counted(n_layers, "FFN") << " split into " << s.value("experts", 0)
+            << " experts (" << s.value("by", "") << "); on "
+            << counted(s.value("tokens", uint64_t{0}), "token") << " the routers explain "
             << std::setprecision(3) << 100 * s.value("explained", 0.0)
             << " % of how the experts' activations vary\n";
 }
@@ -145,13 +145,13 @@ void print_summary(const ConvertOptions& o, const Run& run) {
   int width = 9;
   for (const auto& kind : kinds) width = std::max(width, static_cast<int>(kind.first.size()));
   for (const auto& [format, k] : kinds) {
-    std::cout << "  " << std::left << std::setw(width) << format << " " << k.n << " matrices, "
-              << k.lossless << " without loss";
+    std::cout << "  " << std::left << std::setw(width) << format << " "
+              << counted(k.n, "matrix", "matrices") << ", " << k.lossless << " without loss";
     if (k.worst > 0) std::cout << ", largest relative error " << std::setprecision(3) << k.worst;
     std::cout << "\n";
   }
   if (const int n = run.total.value("skipped_layers", 0); n > 0) {
-    std::cout << "  " << n << (n == 1 ? " layer" : " layers")
+    std::cout << "  " << counted(static_cast<uint64_t>(n), "layer")
               << " of multi-token prediction left out\n";
   }
   if (run.total.contains("split")) print_split(run.total["split"]);
@@ -209,8 +209,28 @@ std::vector<const char*> pointers(const std::vector<std::string>& texts) {
 
 std::string read_calibration(const std::string& path) {
   std::string text = read_file(path, kMostTextBytes);
-  if (text.empty()) throw UsageError(path + " contains no text to calibrate with");
+  if (text.empty()) {
+    throw CallError(MOE_ERR_ARGUMENT,
+                    (path == "-" ? "stdin" : path) + ": holds no text to calibrate with");
+  }
   return text;
+}
+
+// Of --set, before the checkpoint is read.
+CLI::Validator override_format() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        std::string error = with_equals("PATTERN=FORMAT or PATTERN=FORMAT:ACTIVATIONS")(text);
+        if (!error.empty()) return error;
+        const std::string wish = text.substr(text.rfind('=') + 1);
+        const size_t colon = wish.find(':');
+        const std::string format = wish.substr(0, colon);
+        if (colon != wish.npos)
+          error = listed("f32, a8, a8_block, a8_group")(wish.substr(colon + 1));
+        if (!error.empty() || (format.empty() && colon != wish.npos)) return error;
+        return listed("auto, " + std::string(moe_weight_formats()))(format);
+      },
+      "");
 }
 
 // What is written replaces a file of that name.
@@ -291,12 +311,13 @@ void add_convert(CLI::App& app) {
       ->check(no_stdout());
   c->add_option("--weights", o->weights,
                 "Format of linear weights: auto, " + std::string(moe_weight_formats()))
-      ->check(suggest("auto, " + std::string(moe_weight_formats())))
+      ->check(listed("auto, " + std::string(moe_weight_formats())))
       ->option_text("FORMAT")
       ->capture_default_str();
   c->add_option("--set", o->overrides,
                 "Format of the tensors whose name matches; * matches anything; the last match wins")
       ->option_text("PATTERN=FORMAT")
+      ->check(override_format())
       ->allow_extra_args(false);
   CLI::Option* calibrate =
       c->add_option("--calibrate", o->calibrate,
@@ -327,16 +348,17 @@ void add_convert(CLI::App& app) {
   c->add_option("--split-by", o->split_by,
                 "Neurons of an expert: clusters (of similar weights) or in-order")
       ->check(one_of({"clusters", "in-order"}))
-      ->option_text("WAY")
+      ->option_text("clusters|in-order")
       ->capture_default_str()
       ->needs(split);
   c->add_option("--ignore-key", o->ignored_keys,
                 "Ignore this key of config.json or of a GGUF file; may be given several times")
       ->option_text("NAME")
       ->allow_extra_args(false);
-  c->add_option("--compress", o->compress, "none or zstd (a compressed part cannot be mapped)")
+  c->add_option("--compress", o->compress,
+                "Compress the model file (a compressed part cannot be mapped)")
       ->check(one_of({"none", "zstd"}))
-      ->option_text("CODEC")
+      ->option_text("none|zstd")
       ->capture_default_str();
   c->add_flag("--verify", o->verify, "Read the result back and compare every weight");
   c->add_flag("--list", o->list, "Show every matrix: format and error");

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "cli/context.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/memory.h"
@@ -75,6 +76,7 @@ void embed_line(const EmbedOptions& o, const moe_model* model, moe_session* sess
   const auto tokens = encode(model, line, 0);
   const std::string where = "line " + std::to_string(number) + ": ";
   if (tokens.empty()) throw CallError(MOE_ERR_RANGE, where + "the text has no tokens");
+  check_fits("line " + std::to_string(number) + " has", tokens.size(), session, model);
   moe_encode_params p{};
   p.struct_size = sizeof p;
   p.pooling = o.pooling == "first"  ? MOE_POOL_FIRST
@@ -132,6 +134,7 @@ void add_embed(CLI::App& app) {
   c->add_option("--pool", o->pooling,
                 "mean over all tokens, or the vector of the first or last one")
       ->check(one_of({"mean", "first", "last"}))
+      ->option_text("mean|first|last")
       ->capture_default_str();
   c->add_option("--out,-o", o->out, "Write a NumPy file instead of JSON on stdout")
       ->check(not_empty())

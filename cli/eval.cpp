@@ -32,6 +32,7 @@ void run_eval(EvalOptions& o) {
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
   check_decoder(o.model, model.get(), "eval");
+  check_ids(ids, model.get());
   const auto tokens = o.input.given() ? encode(model.get(), text, encode_flags(o.no_bos)) : ids;
   prepare_session(o.model, env.get(), model, tokens.size(), 1);
   const Session session = open_session(o.model, model.get());
@@ -41,18 +42,17 @@ void run_eval(EvalOptions& o) {
   std::vector<float> logits(static_cast<size_t>(info.vocab_size));
   check(moe_session_eval(session.get(), tokens.data(), tokens.size(), logits.data(), 1, &error),
         error);
-  const moe_tokenizer* tokenizer = moe_model_tokenizer(model.get());
   Json rows = Json::array();
   for (const Candidate& c : best_candidates(logits.data(), logits.size(), o.top)) {
-    const char* piece = tokenizer == nullptr ? nullptr : moe_tokenizer_piece(tokenizer, c.id);
+    Json row = token_json(model.get(), c.id);
     if (o.model.json) {
-      Json row = {{"id", c.id}, {"logit", c.logit}, {"logprob", c.logprob}};
-      if (piece != nullptr) row["piece"] = piece;
+      row.update({{"logit", c.logit}, {"logprob", c.logprob}});
       rows.push_back(std::move(row));
     } else {
+      const std::string piece = row.value("piece", "");
       std::cout << std::setw(7) << c.id << "  logit " << std::fixed << std::setprecision(4)
                 << std::setw(10) << c.logit << "  p " << std::setprecision(4) << std::exp(c.logprob)
-                << (piece == nullptr ? "" : "  " + one_line(piece)) << "\n";
+                << (row.contains("piece") ? "  " + one_line(piece) : "") << "\n";
     }
   }
   if (o.model.json) print_json({{"tokens", tokens}, {"top", rows}});

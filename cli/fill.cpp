@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "cli/candidates.h"
+#include "cli/context.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/memory.h"
@@ -57,10 +58,9 @@ std::vector<int32_t> find_masks(const FillOptions& o, const moe_model* model, in
 }
 
 Json candidate_json(const moe_model* model, const Candidate& c) {
-  return {{"id", c.id},
-          {"piece", moe_tokenizer_piece(moe_model_tokenizer(model), c.id)},
-          {"p", std::exp(c.logprob)},
-          {"logprob", c.logprob}};
+  Json json = token_json(model, c.id);
+  json.update({{"p", std::exp(c.logprob)}, {"logprob", c.logprob}});
+  return json;
 }
 
 void print(const moe_model* model, size_t mask, const std::vector<Candidate>& candidates) {
@@ -82,11 +82,11 @@ void run_fill(const FillOptions& o) {
   const Session session = open_session(o.model, model.get());
   const CurrentSession current(session.get());
   const auto vocab = static_cast<size_t>(info.n_outputs);
-  const bool fits = tokens.size() <= static_cast<size_t>(moe_session_context(session.get()));
-  std::vector<float> logits(fits ? rows.size() * vocab : 0);  // too long: the call reports it
+  check_fits("the text has", tokens.size(), session.get(), model.get());
+  std::vector<float> logits(rows.size() * vocab);
   moe_encode_params p{};
   p.struct_size = sizeof p;
-  if (fits) p.outputs = logits.data();
+  p.outputs = logits.data();
   p.rows = rows.data();
   p.n_rows = rows.size();
   moe_error error;

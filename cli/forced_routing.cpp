@@ -16,19 +16,21 @@ ForcedRouting::ForcedRouting(Trace trace, const moe_model* model, bool overridde
     ++steps.back().n;
   }
   const moe_model_info info = model_info(model);
-  if (info.n_moe_layers == 0) throw UsageError("--routing: every layer of this model is dense");
+  if (info.n_moe_layers == 0)
+    throw CallError(MOE_ERR_SHAPE, "--routing: every layer of this model is dense");
   for (int32_t l = 0; l < info.n_layers; ++l) {
     const moe_model_layer_info layer = layer_info(model, l);
     layers_.push_back({layer.n_experts, std::max(1, layer.n_subheads)});
     if (layer.n_experts > 0 && layer.n_active < trace_.n_used && !overridden) {
-      throw UsageError("--routing: the trace takes up to " + std::to_string(trace_.n_used) +
-                       " experts a token, layer " + std::to_string(l) + " of this model " +
-                       std::to_string(layer.n_active) + "; --router can raise that");
+      throw CallError(MOE_ERR_SHAPE,
+                      "--routing: the trace takes up to " + std::to_string(trace_.n_used) +
+                          " experts per token, layer " + std::to_string(l) + " of this model " +
+                          std::to_string(layer.n_active) + "; --router can raise that");
     }
     const auto of_trace = static_cast<size_t>(l % trace_.n_layers);
     if (layer.n_experts > 0 && steps_[0][of_trace].empty() && steps_[1][of_trace].empty()) {
-      throw UsageError("--routing: the trace has no routing for its layer " +
-                       std::to_string(of_trace));
+      throw CallError(MOE_ERR_SHAPE, "--routing: the trace has no routing for its layer " +
+                                         std::to_string(of_trace));
     }
   }
 }

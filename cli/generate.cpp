@@ -3,6 +3,7 @@
 #include <exception>
 #include <iostream>
 
+#include "cli/candidates.h"
 #include "cli/context.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
@@ -10,6 +11,7 @@
 #include "cli/routing_stats.h"
 #include "cli/sampling.h"
 #include "cli/text_input.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {
@@ -27,6 +29,7 @@ struct GenerateOptions {
 };
 
 struct Sink {
+  const moe_model* model = nullptr;
   bool stream = false;
   bool ids = false;  // the model has no text
   bool first = true;
@@ -60,12 +63,7 @@ bool Sink::take(const moe_piece& piece) {
   }
   text.append(piece.text, piece.n_bytes);
   if (piece.token >= 0) {
-    Json t = {{"id", piece.token}, {"logprob", piece.logprob}};
-    for (size_t i = 0; i < piece.n_top && piece.top[i].token >= 0; ++i) {
-      if (i == 0) t["top"] = Json::array();
-      t["top"].push_back({{"id", piece.top[i].token}, {"logprob", piece.top[i].logprob}});
-    }
-    tokens.push_back(std::move(t));
+    tokens.push_back(token_json(model, {piece.token, piece.logprob}, piece.top, piece.n_top));
   }
   return true;
 }
@@ -83,9 +81,10 @@ bool on_piece(void* user, const moe_piece* piece) {
 void report(const moe_generate_result& r) {
   const double prompt = r.prompt_seconds > 0 ? r.n_prompt / r.prompt_seconds : 0;
   const double rate = r.generate_seconds > 0 ? r.n_generated / r.generate_seconds : 0;
-  std::fprintf(stderr,
-               "moe: prompt %d tokens (%.0f/s), generated %d tokens (%.0f/s), finished by %s\n",
-               r.n_prompt, prompt, r.n_generated, rate, finish_name(r.finish));
+  std::fprintf(stderr, "moe: prompt %s (%.0f/s), generated %s (%.0f/s), %s\n",
+               counted(static_cast<uint64_t>(r.n_prompt), "token").c_str(), prompt,
+               counted(static_cast<uint64_t>(r.n_generated), "token").c_str(), rate,
+               finish_text(r.finish));
 }
 
 void check_usage(const GenerateOptions& o) {
@@ -119,14 +118,17 @@ void run_generate(GenerateOptions& o) {
   Model model = open_model_for_text(o.model, env.get());
   check_decoder(o.model, model.get(), "generate");
   check_sampling(o.sampling, model.get());
+  check_ids(ids, model.get());
   const auto tokens =
       o.input.given() ? encode(model.get(), prompt, encode_flags(o.no_bos, o.special)) : ids;
+  if (tokens.empty()) TextInput::refuse_empty();
   prepare_session(o.model, env.get(), model, tokens.size(), o.sampling.max_tokens);
   const Session session = open_session(o.model, model.get());
   const CurrentSession current(session.get());
   moe_error error;
   if (o.stats) check(moe_session_count_routing(session.get(), true, &error), error);
   Sink sink;
+  sink.model = model.get();
   sink.stream = !o.model.json;
   sink.ids = moe_model_tokenizer(model.get()) == nullptr;
   sampling.params.callback = on_piece;
@@ -187,7 +189,8 @@ void add_generate(CLI::App& app) {
   auto o = std::make_shared<GenerateOptions>();
   CLI::App* c = app.add_subcommand("generate", "Continue a text");
   add_model_options(*c, o->model);
-  o->input.add(*c, "Text to continue");
+  o->input.take_empty();
+  o->input.add(*c, "Text to continue; an empty one begins a new text");
   auto* tokens = c->add_option("--tokens", o->tokens, "Token ids instead of a text")
                      ->check(not_empty())
                      ->option_text("ID,ID...");
@@ -199,8 +202,7 @@ void add_generate(CLI::App& app) {
   c->add_flag("--special", o->special, "Recognise special tokens in the prompt");
   c->add_flag("--stats", o->stats,
               "Report expert use, positive activations and memory use on stderr, or in the JSON");
-  c->add_option("--logprobs", o->n_top, "With --json: the N best candidates of each token")
-      ->transform(integer_in(0, 64));
+  add_logprobs(*c, o->n_top, "With --json: the N best candidates of each token");
   c->callback([o] { run_generate(*o); });
 }
 

@@ -44,6 +44,8 @@ enum class Bound { kLow, kHigh };
 CLI::Validator number_between(double low, double high, Bound excluded);
 /// "expected A, B or C, found 'X'".
 CLI::Validator one_of(const std::vector<std::string>& names);
+/// The same for a list "a, b".
+CLI::Validator listed(const std::string& list);
 /// Rejects nothing: completion offers the words "auto, cpu", and the library checks the value.
 CLI::Validator suggest(const std::string& list);
 /// The words of one_of() and suggest(), if an option has them.
@@ -52,6 +54,8 @@ std::vector<std::string> choices(const CLI::Option& option);
 CLI::Validator integer_in(int64_t low, int64_t high);
 CLI::Validator unsigned_64();
 CLI::Validator not_empty();
+/// "NAME=VALUE", where the option shows this `form`.
+CLI::Validator with_equals(const std::string& form);
 /// Of a file to write: "-" is refused, which means stdout elsewhere.
 CLI::Validator no_stdout();
 

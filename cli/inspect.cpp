@@ -121,7 +121,7 @@ std::string subheads_text(const Json& l) {
 std::string layer_line(const Json& l) {
   std::string s = "no attention";
   if (l["n_heads"] != 0) {
-    s = std::to_string(l["n_heads"].get<int>()) + " heads / " +
+    s = counted(l["n_heads"].get<uint64_t>(), "head") + " / " +
         std::to_string(l["n_kv_heads"].get<int>()) + " KV of " +
         std::to_string(l["head_dim"].get<int>());
   }
@@ -136,9 +136,8 @@ std::string layer_line(const Json& l) {
   s +=
       "; " + l["activation"].get<std::string>() + " FFN of " + std::to_string(l["d_ff"].get<int>());
   if (!l.contains("router")) return s;
-  s += " x " + std::to_string(l["n_experts"].get<int>()) + " experts";
-  if (l["n_sublayers"] != 0)
-    s += " of " + std::to_string(l["n_sublayers"].get<int>()) + " sub-layers";
+  s += " x " + counted(l["n_experts"].get<uint64_t>(), "expert");
+  if (l["n_sublayers"] != 0) s += " of " + counted(l["n_sublayers"].get<uint64_t>(), "sub-layer");
   s += ", " + router_text(l);
   s += subheads_text(l);
   if (l["shared_d_ff"] != 0) {
@@ -221,9 +220,9 @@ void print_layers(const Json& layers) {
 // Not for decoders, which have a token head.
 std::string kind_note(const Json& j) {
   if (j.contains("n_encoder_layers")) {
-    return ", an encoder-decoder (" + std::to_string(j["n_encoder_layers"].get<int>()) +
-           " encoder layers, sources of at most " + std::to_string(j["source_length"].get<int>()) +
-           " tokens)";
+    return ", an encoder-decoder (" +
+           counted(j["n_encoder_layers"].get<uint64_t>(), "encoder layer") +
+           ", sources of at most " + std::to_string(j["source_length"].get<int>()) + " tokens)";
   }
   if (j["encoder"] == false) return "";
   const std::string head = j["head"];
@@ -243,7 +242,7 @@ const char* context_note(uint64_t length) {
 void print_text(const Json& j) {
   auto number = [&](const char* key) { return j[key].get<uint64_t>(); };
   std::cout << (j["name"] == "" ? "unnamed model" : one_line(j["name"].get<std::string>()))
-            << "\n  " << number("n_layers") << " layers (" << number("n_moe_layers")
+            << "\n  " << counted(number("n_layers"), "layer") << " (" << number("n_moe_layers")
             << " MoE), d_model " << number("d_model") << ", vocabulary " << number("vocab_size")
             << ", context " << number("context_length") << context_note(number("context_length"))
             << (j["tokenizer"] == true ? "" : ", no tokenizer") << kind_note(j) << "\n";

@@ -46,7 +46,8 @@ void add_commands(CLI::App& app) {
   app.require_subcommand(1);
   app.footer(
       "Results go to stdout, everything else to stderr.\n"
-      "Exit status: 0 success, 1 error, 2 wrong usage, 130 stopped by Ctrl-C, SIGTERM or SIGHUP.\n"
+      "Exit status: 0 success, 1 failure, 2 wrong command line, 130 stopped by Ctrl-C, SIGTERM or "
+      "SIGHUP.\n"
       "'moe COMMAND --help' shows the options of a command.");
   add_generate(app);
   add_chat(app);

@@ -17,13 +17,13 @@ void print_experts(const moe_expert_stats& e, int n_tokens, double seconds) {
                100 * hit_rate(e), static_cast<unsigned long long>(e.n_uses),
                format_bytes(e.read_bytes).c_str());
   if (n_tokens > 0) {
-    std::fprintf(stderr, " (%s a token)",
+    std::fprintf(stderr, " (%s per token)",
                  format_bytes(e.read_bytes / static_cast<uint64_t>(n_tokens)).c_str());
   }
   std::fprintf(stderr, ", waited %s", format_seconds(e.wait_seconds).c_str());
   if (seconds > 0) std::fprintf(stderr, " of %s", format_seconds(seconds).c_str());
   if (n_tokens > 0) {
-    std::fprintf(stderr, " (%s a token)", format_seconds(e.wait_seconds / n_tokens).c_str());
+    std::fprintf(stderr, " (%s per token)", format_seconds(e.wait_seconds / n_tokens).c_str());
   }
   std::fputs("\n", stderr);
 }
@@ -98,9 +98,9 @@ uint64_t memory_cap(const ModelOptions& o) {
   const uint64_t bytes = parse_bytes("--memory", o.memory);
   const moe_memory_info machine = machine_memory();
   if (o.planning || bytes <= machine.total_bytes) return bytes;
-  throw UsageError("--memory " + o.memory + " is " + format_bytes(bytes) +
-                   "; this machine, or its memory cgroup, has " +
-                   format_bytes(machine.total_bytes));
+  throw CallError(MOE_ERR_BUDGET, "--memory " + o.memory + " is " + format_bytes(bytes) +
+                                      "; this machine, or its memory cgroup, has " +
+                                      format_bytes(machine.total_bytes));
 }
 
 void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_sessions) {

@@ -6,7 +6,8 @@ namespace moe_cli {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw UsageError("this build of moe has no converter; convert with a build that has one");
+  throw CallError(MOE_ERR_UNSUPPORTED,
+                  "this build of moe has no converter; convert with a build that has one");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "cli/routing_stats.h"
 #include "cli/sweep.h"
 #include "cli/text_input.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {
@@ -71,15 +72,17 @@ void report(const PerplexityOptions& o, const Measured& m, size_t n_tokens, int 
     return;
   }
   std::cout << "perplexity " << std::fixed << std::setprecision(4) << m.result.perplexity
-            << " over " << m.result.n_scored << " tokens (windows of " << context << ", "
-            << std::setprecision(0) << static_cast<double>(n_tokens) / m.seconds << " tokens/s)\n";
+            << " over " << counted(static_cast<uint64_t>(m.result.n_scored), "token")
+            << " (windows of " << context << ", " << std::setprecision(0)
+            << static_cast<double>(n_tokens) / m.seconds << " tokens/s)\n";
   if (o.stats) print_stats(m.routing, m.activations);
   if (skips) print_skipped(skipped_json(m.routing));
 }
 
 void set_router(moe_session* session, const std::string& router) {
   moe_error error;
-  check(moe_session_set_router(session, router.c_str(), &error), error);
+  check_option(moe_session_set_router(session, router.c_str(), &error), error,
+               "--router " + router);
 }
 
 void run_sweep(const PerplexityOptions& o, const Sweep& sweep, const moe_model* model,

@@ -213,9 +213,8 @@ Json skipped_json(const Json& layers) {
 
 void print_skipped(const Json& skipped) {
   std::fprintf(stderr,
-               "moe: skipped %llu uses of experts that were not in memory, %.2f %% of the "
-               "probability\n",
-               static_cast<unsigned long long>(skipped["uses"].get<uint64_t>()),
+               "moe: skipped %s of experts that were not in memory, %.2f %% of the probability\n",
+               counted(skipped["uses"].get<uint64_t>(), "use").c_str(),
                100 * skipped["probability"].get<double>());
 }
 

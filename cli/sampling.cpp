@@ -17,7 +17,9 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
            "N")
       ->transform(integer_in(0, 1 << 30))
       ->capture_default_str();
-  sampling(app.add_option("--temp", o.temperature, "Temperature; 0 takes the most probable token"),
+  sampling(app.add_option("--temp", o.temperature,
+                          "Temperature; 0 takes the most probable token. The settings in a "
+                          "checkpoint's generation_config.json are not used"),
            "X")
       ->check(number_in(0, 100))
       ->capture_default_str();
@@ -74,7 +76,7 @@ moe_logit_bias parse_bias(const std::string& text) {
 
 void check_sampling(const SamplingOptions& o, const moe_model* model) {
   if (!o.stop.empty() && moe_model_tokenizer(model) == nullptr) {
-    throw UsageError("--stop: the model has no tokenizer");
+    throw CallError(MOE_ERR_UNSUPPORTED, "--stop: the model has no tokenizer");
   }
   const int32_t vocab_size = model_info(model).vocab_size;
   for (const std::string& text : o.bias) {
@@ -121,6 +123,22 @@ const char* finish_name(moe_finish finish) {
       return "a failed write";  // the only reason for a command to stop
   }
   return "unknown";
+}
+
+const char* finish_text(moe_finish finish) {
+  switch (finish) {
+    case MOE_FINISH_LENGTH:
+      return "stopped at the token limit";
+    case MOE_FINISH_EOS:
+      return "ended by the model";
+    case MOE_FINISH_STOP:
+      return "ended before a --stop text";
+    case MOE_FINISH_CONTEXT:
+      return "stopped at the end of the context";
+    case MOE_FINISH_CALLBACK:
+      return "stopped by a failed write";
+  }
+  return "stopped";
 }
 
 }  // namespace moe_cli

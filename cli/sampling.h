@@ -38,6 +38,9 @@ class Sampling {
   SamplingOptions options_;
 };
 
+/// For JSON: "length", "eos" ...
 const char* finish_name(moe_finish finish);
+/// For a person: "stopped at the token limit" ...
+const char* finish_text(moe_finish finish);
 
 }  // namespace moe_cli

@@ -5,12 +5,14 @@
 #include <iomanip>
 #include <iostream>
 
+#include "cli/candidates.h"
 #include "cli/context.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/routing_stats.h"
 #include "cli/terminal.h"
 #include "cli/text_input.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {
@@ -31,7 +33,11 @@ struct ScoredLine {
 
 std::vector<ScoredLine> read_scored(const ScoreOptions& o, const std::string& text,
                                     const moe_model* model) {
-  if (!o.input.given()) return {{"", parse_ids(o.tokens)}};
+  if (!o.input.given()) {
+    auto ids = parse_ids(o.tokens);
+    check_ids(ids, model);
+    return {{"", std::move(ids)}};
+  }
   std::vector<ScoredLine> lines;
   for (std::string& line : lines_of(text)) {
     auto tokens = encode(model, line, encode_flags(o.no_bos));
@@ -43,16 +49,16 @@ std::vector<ScoredLine> read_scored(const ScoreOptions& o, const std::string& te
 // The tokens of the longest line; all of them must fit into the model's context, or --context.
 size_t longest(const ScoreOptions& o, const std::vector<ScoredLine>& lines,
                const moe_model* model) {
-  const int most = o.model.context == 0 ? model_context(model) : o.model.context;
+  const auto most = static_cast<size_t>(model_context(model));
+  const size_t holds = o.model.context == 0 ? most : static_cast<size_t>(o.model.context);
   size_t found = 1;
   for (size_t i = 0; i < lines.size(); ++i) {
     const size_t n = lines[i].tokens.size();
     found = std::max(found, n);
-    if (n <= static_cast<size_t>(most)) continue;
-    throw CallError(MOE_ERR_TOO_LONG, "line " + std::to_string(i + 1) + " has " +
-                                          std::to_string(n) + " tokens; the context holds " +
-                                          std::to_string(most) +
-                                          " ('moe perplexity' scores longer texts in windows)");
+    if (n <= holds) continue;
+    throw CallError(MOE_ERR_TOO_LONG,
+                    too_long("line " + std::to_string(i + 1) + " has", n, holds, most) +
+                        " ('moe perplexity' scores longer texts in windows)");
   }
   return found;
 }
@@ -69,11 +75,11 @@ void score_line(moe_session* session, ScoredLine& line, size_t number) {
   for (const float logprob : line.logprobs) line.sum += static_cast<double>(logprob);
 }
 
-void print_scored_json(const ScoreOptions& o, const ScoredLine& line) {
+void print_scored_json(const ScoreOptions& o, const moe_model* model, const ScoredLine& line) {
   Json tokens = Json::array();
   for (size_t i = 0; i < line.tokens.size(); ++i) {
-    Json token = {{"id", line.tokens[i]}, {"logprob", nullptr}};
-    if (i > 0) token["logprob"] = line.logprobs[i - 1];
+    Json token = token_json(model, line.tokens[i]);
+    token["logprob"] = i > 0 ? Json(line.logprobs[i - 1]) : Json();
     tokens.push_back(std::move(token));
   }
   Json json = Json::object();
@@ -84,8 +90,8 @@ void print_scored_json(const ScoreOptions& o, const ScoredLine& line) {
   std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
 }
 
-void print_scored(const ScoreOptions& o, const ScoredLine& line) {
-  if (o.model.json) return print_scored_json(o, line);
+void print_scored(const ScoreOptions& o, const moe_model* model, const ScoredLine& line) {
+  if (o.model.json) return print_scored_json(o, model, line);
   std::cout << std::fixed << std::setprecision(4) << std::setw(12) << line.sum << std::setw(7)
             << line.logprobs.size() << "  " << one_line(line.text) << "\n";
 }
@@ -97,8 +103,8 @@ void report_scores(const std::vector<ScoredLine>& lines) {
     sum += line.sum;
     n += line.logprobs.size();
   }
-  std::fprintf(stderr, "moe: %zu line%s, %zu tokens scored, log-likelihood %.4f", lines.size(),
-               lines.size() == 1 ? "" : "s", n, sum);
+  std::fprintf(stderr, "moe: %s, %s scored, log-likelihood %.4f",
+               counted(lines.size(), "line").c_str(), counted(n, "token").c_str(), sum);
   if (n > 0) std::fprintf(stderr, ", perplexity %.4f", std::exp(-sum / static_cast<double>(n)));
   std::fputs("\n", stderr);
 }
@@ -118,7 +124,7 @@ void run_score(ScoreOptions& o) {
   for (size_t i = 0; i < lines.size(); ++i) {
     stop_if_interrupted();
     score_line(session.get(), lines[i], i + 1);
-    print_scored(o, lines[i]);
+    print_scored(o, model.get(), lines[i]);
   }
   std::cout.flush();
   report_scores(lines);

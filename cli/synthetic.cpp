@@ -152,11 +152,11 @@ Loaded make_in_memory(const BenchOptions& o, moe_env* env) {
 void add_synthetic_options(CLI::App& c, BenchOptions& o) {
   c.add_option("--synthetic", o.synthetic,
                std::string("Random weights of a named shape: ") + moe_synthetic_shapes())
-      ->check(suggest(moe_synthetic_shapes()))
+      ->check(listed(moe_synthetic_shapes()))
       ->option_text("SHAPE");
   c.add_option("--weights", o.weights,
                "Format of the synthetic linear weights: auto, " + std::string(moe_weight_formats()))
-      ->check(suggest("auto, " + std::string(moe_weight_formats())))
+      ->check(listed("auto, " + std::string(moe_weight_formats())))
       ->option_text("FORMAT")
       ->capture_default_str()
       ->each([&o](const std::string&) { o.weights_named = true; });

@@ -38,7 +38,7 @@ bool next_line(std::istream& in, std::string* line) {
   return !line->empty();
 }
 
-std::vector<int32_t> parse_ids(const std::string& text) {
+std::vector<int32_t> parse_ids(const std::string& text, const std::string& file) {
   std::vector<int32_t> ids;
   StrictReader in(text);
   std::string item;
@@ -47,7 +47,9 @@ std::vector<int32_t> parse_ids(const std::string& text) {
     const long id = std::strtol(item.c_str(), &end, 10);
     while (*end == ' ' || *end == '\n') ++end;
     if (end == item.c_str() || *end != '\0' || id < INT32_MIN || id > INT32_MAX) {
-      throw UsageError("'" + item + "' is not a token id; expected ids separated by commas");
+      const std::string why = "'" + item + "' is not a token id; expected ids separated by commas";
+      if (!file.empty()) throw CallError(MOE_ERR_FORMAT, file + ": " + why);
+      throw UsageError(why);
     }
     ids.push_back(static_cast<int32_t>(id));
   }
@@ -113,17 +115,26 @@ void TextInput::exclude(CLI::Option* other) const {
   for (CLI::Option* option : options_) other->excludes(option);
 }
 
+std::string TextInput::source() const {
+  if (!has_file_) return "";
+  return file_ == "-" ? "stdin" : file_;
+}
+
+void TextInput::refuse_empty() {
+  throw UsageError("the text is empty; give one with -p TEXT or -f FILE");
+}
+
 std::string TextInput::read() const {
   if (!given()) throw UsageError("a text is required: -p TEXT, -f FILE, or -f - for stdin");
   if (has_text_) {
-    if (text_.empty()) throw UsageError("the text is empty; give one with -p TEXT or -f FILE");
+    if (text_.empty() && !empty_) refuse_empty();
     return text_;
   }
   std::string text = read_file(file_, whole_ ? kMostTextBytes : kMostPromptBytes);
   while (!whole_ && !text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   if (text.empty()) {
-    throw UsageError((file_ == "-" ? "stdin" : file_) +
-                     " holds no text; give one with -p TEXT or -f FILE");
+    throw CallError(MOE_ERR_ARGUMENT,
+                    source() + ": holds no text; give one with -p TEXT or -f FILE");
   }
   return text;
 }

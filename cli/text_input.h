@@ -20,8 +20,8 @@ bool next_line(std::istream& in, std::string* line);
 /// Without their line ends, of either kind.
 std::vector<std::string> lines_of(const std::string& text);
 
-/// "1,2,3". Throws UsageError.
-std::vector<int32_t> parse_ids(const std::string& text);
+/// "1,2,3". Throws UsageError, or CallError if the text is that of a `file`.
+std::vector<int32_t> parse_ids(const std::string& text, const std::string& file = "");
 
 class TextInput {
  public:
@@ -33,9 +33,14 @@ class TextInput {
 
   /// Preserves trailing line ends of a file, and allows larger files.
   void take_whole_files() { whole_ = true; }
+  /// Accepts -p "", a text of which the model may make tokens: its begin of text.
+  void take_empty() { empty_ = true; }
   bool given() const { return has_text_ || has_file_; }
-  /// Throws UsageError if the text is missing or empty.
+  /// Throws UsageError if the text is missing or empty, CallError for a file without text.
   std::string read() const;
+  [[noreturn]] static void refuse_empty();
+  /// The file's name, "stdin" for standard input; empty for a text of the command line.
+  std::string source() const;
 
   /// Excludes all of these options, for example for eval's --tokens.
   void exclude(CLI::Option* other) const;
@@ -50,6 +55,7 @@ class TextInput {
   bool has_text_ = false;
   bool has_file_ = false;
   bool whole_ = false;
+  bool empty_ = false;
   std::vector<CLI::Option*> options_;  // each excludes the others
 };
 

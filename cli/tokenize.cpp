@@ -47,7 +47,9 @@ void run_tokenize(const TokenizeOptions& o) {
   const Model model = open_model(without_session(o.model), env.get());
   if (o.decode && o.pieces) throw UsageError("--pieces requires a text, not --decode");
   if (o.decode) {
-    const std::string out = decode(model.get(), parse_ids(text), 0);
+    const auto ids = parse_ids(text, o.input.source());
+    if (o.input.source().empty()) check_ids(ids, model.get());
+    const std::string out = decode(model.get(), ids, 0);
     if (o.model.json) {
       print_json({{"text", out}});
     } else {

@@ -15,6 +15,7 @@
 #include "cli/text_input.h"
 #include "cli/trace_page.h"
 #include "cli/trace_replay.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {
@@ -169,15 +170,18 @@ void record(TraceOptions& o) {
   trace.uses = std::move(recorder.uses);
   for (const TraceUse& use : trace.uses) trace.n_used = std::max(trace.n_used, use.slot + 1);
   write_trace(o.output, trace);
-  std::fprintf(stderr, "moe: %zu uses of experts by %d tokens of the text and %zu decoded\n",
-               trace.uses.size(), static_cast<int>(tokens.size()), count_steps(trace, true));
+  std::fprintf(stderr, "moe: %s of experts by %s of the text and %zu decoded\n",
+               counted(trace.uses.size(), "use").c_str(), counted(tokens.size(), "token").c_str(),
+               count_steps(trace, true));
   report_skipped(o.model, model.get(), {session.get()});
 }
 
 void print_budgets(const Json& j) {
-  std::cout << j["n_layers"] << " layers of " << j["n_experts"] << " experts, at most "
-            << j["n_experts_used"] << " a token; a text of " << j["prompt_tokens"] << " tokens, "
-            << j["decoded_tokens"] << " decoded after it\n"
+  std::cout << counted(j["n_layers"].get<uint64_t>(), "layer") << " of "
+            << counted(j["n_experts"].get<uint64_t>(), "expert") << ", at most "
+            << j["n_experts_used"] << " per token; a text of "
+            << counted(j["prompt_tokens"].get<uint64_t>(), "token") << ", " << j["decoded_tokens"]
+            << " decoded after it\n"
             << "cache hit rate while decoding:\n"
             << "  memory for   experts     LRU   best possible\n"
             << std::fixed;

@@ -218,9 +218,11 @@ std::string trace_page(const std::string& name, const Trace& trace, const Json& 
   const std::string title = html_text(name);
   const std::string window = std::to_string(kWindow);
   return "<!DOCTYPE html>\n<html lang=\"en\">\n" + std::string(kHead) + "<title>" + title +
-         "</title>\n<h1>" + title + "</h1>\n<p>" + std::to_string(trace.n_layers) + " layers of " +
-         std::to_string(trace.n_experts) + " experts, at most " + std::to_string(trace.n_used) +
-         " a token. A text of " + std::to_string(tokens.n_prompt) + " tokens, " +
+         "</title>\n<h1>" + title + "</h1>\n<p>" +
+         counted(static_cast<uint64_t>(trace.n_layers), "layer") + " of " +
+         counted(static_cast<uint64_t>(trace.n_experts), "expert") + ", at most " +
+         std::to_string(trace.n_used) + " per token. A text of " +
+         counted(static_cast<uint64_t>(tokens.n_prompt), "token") + ", " +
          std::to_string(tokens.n - tokens.n_prompt) + " decoded after it.</p>\n" +
          section("Uses of each expert",
                  "How often a layer used an expert, relative to the average over its experts. "

@@ -53,6 +53,13 @@ void check_lengths(const TranslateOptions& o) {
                    std::to_string(o.max_tokens) + ", the --max-tokens");
 }
 
+// The start token takes a position.
+void check_most(const TranslateOptions& o, int context) {
+  if (o.max_tokens < context) return;
+  throw UsageError("--max-tokens " + std::to_string(o.max_tokens) + ": expected at most " +
+                   std::to_string(context - 1) + " in a context of " + std::to_string(context));
+}
+
 moe_translate_params params_of(const TranslateOptions& o, const std::vector<int32_t>& prefix) {
   moe_translate_params p{};
   p.struct_size = sizeof p;
@@ -150,6 +157,7 @@ void run_translate(TranslateOptions& o) {
   if (o.tokens.empty() && !o.input.given()) {
     throw UsageError("give a text with -p TEXT or -f FILE, or token ids with --tokens 1,2,3");
   }
+  const auto ids = parse_ids(o.tokens);
   const std::vector<std::string> lines =
       o.tokens.empty() ? lines_of(o.input.read()) : std::vector<std::string>{""};
   const Env env = open_env(o.model);
@@ -157,10 +165,12 @@ void run_translate(TranslateOptions& o) {
   check_encoder_decoder(o, open_model_for_text(o.model, env.get()).get());
   o.model.max_beam = o.beam;
   const Model model = open_model_to_run(o.model, env.get());
+  check_ids(ids, model.get());
   std::vector<int32_t> prefix;
   if (!o.prefix.empty()) prefix = encode(model.get(), o.prefix, encode_flags(true, true));
   const moe_translate_params p = params_of(o, prefix);
   const Session session = open_session(o.model, model.get());
+  check_most(o, moe_session_context(session.get()));
   const CurrentSession current(session.get());
   for (size_t i = 0; i < lines.size(); ++i) {
     stop_if_interrupted();
@@ -177,6 +187,8 @@ void add_search_options(CLI::App& app, TranslateOptions& o) {
       ->capture_default_str();
   app.add_option("--length-penalty", o.length_penalty,
                  "Exponent X of the score: log-probability / tokens ^ X")
+      ->check(number_in(-100, 100))
+      ->option_text("X")
       ->capture_default_str();
   app.add_option("--min-tokens", o.min_tokens, "Minimum tokens of a translation")
       ->transform(integer_in(0, 1 << 24))
@@ -191,6 +203,7 @@ void add_search_options(CLI::App& app, TranslateOptions& o) {
          "When a search ends: count (once --beam texts have finished), step (the same at the "
          "end of that step, keeping the best), bound (once no text can beat these)")
       ->check(one_of({"count", "step", "bound"}))
+      ->option_text("count|step|bound")
       ->capture_default_str();
   app.add_option(
          "--prefix", o.prefix,

@@ -55,8 +55,9 @@ std::string format_bytes(uint64_t bytes) {
   return text;
 }
 
-std::string counted(uint64_t n, const std::string& what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+std::string counted(uint64_t n, const std::string& what, const std::string& plural) {
+  const std::string many = plural.empty() ? what + "s" : plural;
+  return std::to_string(n) + " " + (n == 1 ? what : many);
 }
 
 std::string format_seconds(double seconds) {

@@ -11,7 +11,7 @@ namespace moe_cli {
 uint64_t parse_bytes(const char* option, const std::string& text);
 std::string format_bytes(uint64_t bytes);
 /// "1 line", "2 lines".
-std::string counted(uint64_t n, const std::string& what);
+std::string counted(uint64_t n, const std::string& what, const std::string& plural = "");
 std::string format_seconds(double seconds);  // "0.042 ms", "12.3 ms", "4.56 s"
 
 }  // namespace moe_cli

@@ -45,11 +45,13 @@ Status load_text(moe_model* handle) {
   return {};
 }
 
-Status open_source(moe_env* env, FileSource source, const moe_model_params& params,
-                   moe_model** out) {
+// `name` is that of the file in errors of later reads; null: it has none.
+Status open_source(moe_env* env, FileSource source, const char* name,
+                   const moe_model_params& params, moe_model** out) {
   MOE_ASSIGN(Box<moe_model> handle, make_box<moe_model>(env->allocator, *env));
   const Allocator& memory = handle->memory.get();
   MOE_ASSIGN(Box<MoeFile> file, MoeFile::open(std::move(source), memory));
+  if (name != nullptr) file->set_name(name);
   ModelOptions options;
   options.verify = params.skip_checksums == 0;
   options.memory_cap = params.memory_bytes;
@@ -103,7 +105,7 @@ Status open_path(moe_env* env, const char* path, const moe_model_params* given, 
   if (path == nullptr) return null_argument("path");
   MOE_ASSIGN(FileSource source, FileSource::open_path(path));
   MOE_TRY(choose_io(*env, params, path, &source));
-  return open_source(env, std::move(source), params, out).with_context("%s", path);
+  return open_source(env, std::move(source), path, params, out).with_context("%s", path);
 }
 
 Status open_memory(moe_env* env, const void* data, size_t size, const moe_model_params* given,
@@ -112,7 +114,7 @@ Status open_memory(moe_env* env, const void* data, size_t size, const moe_model_
   MOE_TRY(read_model_params(env, given, out, &params));
   if (data == nullptr) return null_argument("data");
   MOE_TRY(check_no_direct(params, "memory"));
-  return open_source(env, FileSource::from_memory(data, size), params, out);
+  return open_source(env, FileSource::from_memory(data, size), nullptr, params, out);
 }
 
 Status open_reader(moe_env* env, const moe_reader* reader, const moe_model_params* given,
@@ -123,7 +125,7 @@ Status open_reader(moe_env* env, const moe_reader* reader, const moe_model_param
   if (reader->read == nullptr) return null_argument("reader.read");
   MOE_TRY(check_no_direct(params, "a reader"));
   return open_source(env, FileSource::from_callbacks({reader->size, reader->read, reader->user}),
-                     params, out);
+                     nullptr, params, out);
 }
 
 Status get_info(const moe_model* model, moe_model_info* out) {

@@ -16,11 +16,6 @@ bool before(const FileSegment& a, const FileSegment& b) {
   return a.expert < b.expert;
 }
 
-Status segment_error(const FileSegment& s, const Status& status) {
-  char name[kTensorNameBytes];
-  return status.with_context("segment %s", segment_name(s.part, s.layer, s.expert, name));
-}
-
 }  // namespace
 
 MoeFile::MoeFile(FileSource source, const Allocator& allocator)
@@ -33,6 +28,22 @@ MoeFile::MoeFile(FileSource source, const Allocator& allocator)
       tensor_begin_(allocator) {}
 
 MoeFile::~MoeFile() = default;
+
+void MoeFile::set_name(const char* name) {
+  const size_t n = std::strlen(name);
+  const char* shown = n < sizeof name_ ? name : name + n - (sizeof name_ - 1);
+  while ((*shown & 0xc0) == 0x80) ++shown;  // not within a UTF-8 character
+  std::memcpy(name_, shown, std::strlen(shown) + 1);
+}
+
+Status MoeFile::in_file(const Status& status) const {
+  return name_[0] == '\0' ? status : status.with_context("%s", name_);
+}
+
+Status MoeFile::in_segment(const FileSegment& s, const Status& status) const {
+  char name[kTensorNameBytes];
+  return in_file(status.with_context("segment %s", segment_name(s.part, s.layer, s.expert, name)));
+}
 
 Result<Box<MoeFile>> MoeFile::open(FileSource source, const Allocator& allocator) {
   MOE_ASSIGN(Box<MoeFile> file, make_box<MoeFile>(allocator, std::move(source), allocator));
@@ -91,7 +102,7 @@ Status MoeFile::build_index() {
   for (size_t i = 1; i < index_.size(); ++i) {
     const FileSegment& s = segments_[index_[i]];
     if (!before(segments_[index_[i - 1]], s)) {
-      return segment_error(s, Status::error(MOE_ERR_FORMAT, "the file has it twice"));
+      return in_segment(s, Status::error(MOE_ERR_FORMAT, "the file has it twice"));
     }
   }
   return {};
@@ -112,7 +123,7 @@ const uint8_t* MoeFile::in_place(const FileSegment& s) const {
 
 Status MoeFile::check(const FileSegment& s, const uint8_t* bytes) const {
   if (xxh64(bytes, static_cast<size_t>(s.stored)) == s.xxh64) return {};
-  return segment_error(
+  return in_segment(
       s, Status::error(MOE_ERR_CORRUPT, "its checksum does not match%s",
                        source_.changed() ? ": the file was written to while it was open" : ""));
 }
@@ -126,7 +137,7 @@ uint64_t MoeFile::scratch_bytes(const FileSegment& s) const {
 Status MoeFile::read(const FileSegment& s, bool verify, const SegmentRoom& room) const {
   const uint64_t n_scratch = scratch_bytes(s);
   if (s.raw > SIZE_MAX || n_scratch > SIZE_MAX) {  // 32-bit machines
-    return segment_error(s, out_of_memory("segment", std::max(s.raw, n_scratch)));
+    return in_segment(s, out_of_memory("segment", std::max(s.raw, n_scratch)));
   }
   if (s.codec == Codec::kNone) {
     MOE_TRY(fetch(s, room.out, room.bytes));
@@ -136,7 +147,7 @@ Status MoeFile::read(const FileSegment& s, bool verify, const SegmentRoom& room)
   SegmentRoom whole = room;
   const auto n = static_cast<size_t>(n_scratch);
   whole.scratch = static_cast<uint8_t*>(allocate(allocator_, n, kSegmentAlign));
-  if (whole.scratch == nullptr) return segment_error(s, out_of_memory("compressed segment", n));
+  if (whole.scratch == nullptr) return in_segment(s, out_of_memory("compressed segment", n));
   const Status status = decompress(s, verify, whole);
   deallocate(allocator_, whole.scratch, n);
   return status;
@@ -163,7 +174,7 @@ Status MoeFile::fetch(const FileSegment& s, uint8_t* out, uint64_t room) const {
     if (status.ok()) std::memcpy(out + done, buffer, part);
   }
   deallocate(allocator_, buffer, block);
-  return status.ok() ? status : segment_error(s, status);
+  return status.ok() ? status : in_segment(s, status);
 }
 
 Status MoeFile::decompress(const FileSegment& s, bool verify, const SegmentRoom& room) const {
@@ -180,7 +191,7 @@ Status MoeFile::decompress(const FileSegment& s, bool verify, const SegmentRoom&
   if (verify) MOE_TRY(check(s, frame));
   const Status status = zstd_decompress(frame, static_cast<size_t>(s.stored), room.out,
                                         static_cast<size_t>(s.raw), state);
-  return status.ok() ? status : segment_error(s, status);
+  return status.ok() ? status : in_segment(s, status);
 }
 
 }  // namespace moe

@@ -48,6 +48,12 @@ class MoeFile final {
   MoeFile& operator=(const MoeFile&) = delete;
   ~MoeFile();
 
+  /// Errors of reads begin with the end of this name, such as a path. Before the file is shared.
+  void set_name(const char* name);
+  /// `status` with the names of file and segment, or of the file alone.
+  Status in_segment(const FileSegment& s, const Status& status) const;
+  Status in_file(const Status& status) const;
+
   const fbs::Metadata& metadata() const { return *metadata_; }
   uint64_t file_bytes() const { return header_.file_bytes; }
   uint64_t metadata_bytes() const { return header_.metadata_bytes; }
@@ -85,6 +91,8 @@ class MoeFile final {
   Status check(const FileSegment& s, const uint8_t* bytes) const;
 
  private:
+  static constexpr size_t kNameBytes = 200;  // half of an error's text
+
   template <class T, class... Args>
   friend Result<Box<T>> make_box(const Allocator&, Args&&...);
   MoeFile(FileSource source, const Allocator& allocator);
@@ -100,6 +108,7 @@ class MoeFile final {
 
   const Allocator& allocator_;
   FileSource source_;
+  char name_[kNameBytes] = "";
   FileHeader header_;
   Array<uint8_t> metadata_memory_;
   const fbs::Metadata* metadata_ = nullptr;

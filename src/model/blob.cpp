@@ -46,8 +46,8 @@ Status check_values(const MoeFile& file, const FileSegment& segment, const uint8
         m.format == FormatId::kI32 ? check_table(matrix, n_experts) : validate_codes(matrix);
     if (status.ok()) continue;
     char name[kTensorNameBytes];
-    return status.with_context("tensor %s",
-                               tensor_name(segment.part, segment.layer, segment.expert, m, name));
+    return file.in_file(status.with_context(
+        "tensor %s", tensor_name(segment.part, segment.layer, segment.expert, m, name)));
   }
   return {};
 }

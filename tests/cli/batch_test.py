@@ -81,8 +81,12 @@ class Batch(Cli):
         plan = json.loads(self.ok("inspect", MODEL, "--json", "--context", "64", "--memory", "1G").stdout)["plan"]
         source = self.write([{"prompt": t} for t in TEXTS])
         self.fails(1, "batch", self.path("bad.moe"), source, self.path("out.jsonl"), *options, str(plan["least_cap_bytes"]),
-                   contains=["checksum"])
+                   contains=["bad.moe: segment layers.3.", "checksum"])
         self.assertEqual(self.results(), [])
+        for command in (("eval", "-p", "The fox"), ("generate", "-p", "The fox"), ("inspect", "--verify"), ("score", "-p", "The fox")):
+            for how in ((), ("--map",)):
+                self.fails(1, command[0], self.path("bad.moe"), *command[1:], *how,
+                           contains=[f"{self.path('bad.moe')}: segment layers.3.", ": its checksum does not match"])
         self.ok("batch", MODEL, source, self.path("out.jsonl"), *options, str(plan["least_cap_bytes"]))
         self.assertEqual([r["n_generated"] for r in self.results()], [4] * len(TEXTS))
 
@@ -241,6 +245,25 @@ class Batch(Cli):
         found, r = self.batch([{"messages": [hello]}], out="none")
         self.assertEqual(found[0]["error"], "'messages': the model has no chat template; --template gives one")
         self.assertIn("moe: 1 line done, all with errors\n", r.stderr)
+
+    def test_options_of_conversations(self):
+        with open(self.path("t.jinja"), "w") as f:
+            f.write("{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}{{ enable_thinking }} {{ name }}")
+        user, system = {"role": "user", "content": "fox"}, {"role": "system", "content": "mine"}
+        options = ("--template", self.path("t.jinja"), "--system", "yours", "--no-think", "--set", "name=Ada", "-n", "4")
+        found, _ = self.batch([{"messages": [user]}, {"messages": [system, user]}, {"prompt": "The fox"}], *options)
+        for r, text in zip(found, ("system yours user fox False Ada", "system mine user fox False Ada"), strict=False):
+            alone = json.loads(self.ok("generate", MODEL, "-p", text, "--no-bos", "-n", "4", "--json").stdout)
+            self.assertEqual((r["text"], r["n_prompt"]), (alone["text"], alone["n_prompt"]))
+        self.assertEqual(found[2]["text"], self.ok("generate", MODEL, "-p", "The fox", "-n", "4", "--no-echo").stdout[:-1])
+        self.ok("convert", CHAT, self.path("chat.moe"), "--weights", "f32")
+        found, _ = self.batch([{"messages": [user]}], "--think", model=self.path("chat.moe"), out="think")
+        self.assertEqual(found[0]["text"], "Yes.")
+        source = self.write([{"messages": [user]}])
+        self.fails(1, "batch", MODEL, source, self.path("no"), "--system", "x", contains=["no chat template; --template gives one"])
+        self.fails(1, "batch", MODEL, source, self.path("no"), "--template", "chatml", "--think", contains=["enable_thinking"])
+        self.fails(2, "batch", MODEL, source, self.path("no"), "--think", "--no-think", contains=["cannot be combined"])
+        self.fails(2, "batch", MODEL, source, self.path("no"), "--set", "x", contains=["NAME=VALUE"])
 
     def test_a_bad_message_is_named(self):
         self.ok("convert", CHAT, self.path("chat.moe"), "--weights", "f32")

@@ -40,9 +40,13 @@ class Budget(Cli):
     def test_more_than_the_machine_has(self):
         env = self.machine(10**8, total=3 * 10**8)
         for command in RUN:
-            self.fails(2, command, MODEL, *RUN[command], "--memory", "1G", env=env,
+            self.fails(1, command, MODEL, *RUN[command], "--memory", "1G", env=env,
                        contains=["--memory 1G is 1.1 GB", "has 300 MB"])
             self.assertEqual(run(command, MODEL, *RUN[command], "--memory", "200M", env=env, text="Hi\n").returncode, 0)
+
+    def test_inspect_plans_for_another_machine(self):
+        env = self.machine(10**8, total=3 * 10**8)
+        self.assertIn("under the cap of 1.1 GB", self.ok("inspect", MODEL, "--memory", "1G", env=env).stdout)
 
     def test_no_message_when_the_model_fits(self):
         env = self.machine(10**8)
@@ -131,8 +135,8 @@ class Budget(Cli):
         self.assertAlmostEqual(one, sum(t["bytes"] for t in tensors if t["name"].startswith("layers.0.experts.0.")), delta=4096)
         self.assertEqual(j["text"], json.loads(self.generate("--json").stdout)["text"])
         text = self.generate("--memory", str(cap)).stderr
-        self.assertRegex(text, r"experts: \d+\.\d % of \d+ uses found in memory, .* read \(.* a token\), "
-                               r"waited [\d.]+ m?s of [\d.]+ m?s \([\d.]+ m?s a token\)\n")
+        self.assertRegex(text, r"experts: \d+\.\d % of \d+ uses found in memory, .* read \(.* per token\), "
+                               r"waited [\d.]+ m?s of [\d.]+ m?s \([\d.]+ m?s per token\)\n")
         self.assertRegex(text, r"memory: at most .* of the cap of .*; .*KV cache .*expert cache")
         self.assertNotIn("cap", self.generate().stderr)
         cap = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"] + 200000
@@ -182,7 +186,7 @@ class Budget(Cli):
             r = self.ok(command[0], MODEL, *command[1:], *cap, "--router", "resident=0.2", text="hello\n")
             self.assertRegex(r.stderr, r"skipped [1-9]\d* uses of experts")
         for value, code in (("1.5", "expected 0..1, found 1.5"), ("nan", "cannot read"), ("", "cannot read")):
-            self.fails(1, "generate", MODEL, *text, *cap, "--router", f"resident={value}", contains=["resident", code])
+            self.fails(2, "generate", MODEL, *text, *cap, "--router", f"resident={value}", contains=["resident", code])
 
     def test_without_a_cap_a_budget_is_taken_from_what_is_available(self):
         least = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"]
@@ -258,7 +262,7 @@ class Budget(Cli):
     def test_chat_says_what_each_reply_used(self):
         cap = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"] + 200000
         r = self.ok("chat", MODEL, *RUN["chat"], "--context", "64", "--memory", str(cap), "--stats", text="Hello\nYes\n")
-        uses = [int(n) for n in re.findall(r"% of (\d+) uses found in memory, .* a token\), waited .* a token\)", r.stderr)]
+        uses = [int(n) for n in re.findall(r"% of (\d+) uses found in memory, .* per token\), waited .* per token\)", r.stderr)]
         tokens = [int(prompt) - int(reused) + int(reply) for prompt, reused, reply in
                   re.findall(r"conversation (\d+) tokens, (\d+) of them reused; reply (\d+) tokens", r.stderr)]
         self.assertEqual(len(uses), 2)

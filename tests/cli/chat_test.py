@@ -58,7 +58,7 @@ class Chat(Cli):
         self.assertEqual(self.ok("chat", model, text="/clear\n/exit\nHello\n").stdout, "")
         r = self.ok("chat", model, text="/show\n/help\nHello\n")
         self.assertEqual(r.stdout, "Yes.\n")
-        self.assertIn("moe: nothing to show yet\nmoe: /clear starts again", r.stderr)
+        self.assertIn("moe: nothing to show yet\n  /clear, /reset   starts again\n", r.stderr)
         self.fails(1, "chat", model, "--session", self.path("no/c"), text="Hello\n", contains=["no/c: cannot be written: No such file"])
 
     def test_chat_templates(self):
@@ -92,6 +92,40 @@ class Chat(Cli):
         self.assertEqual(r.stdout.split("\n")[0], "Yes.")
         self.assertIn("the context holds 64", r.stderr)
         self.assertRegex(r.stderr, r"--context can be at most \d+ with this model")
+
+    def test_messages_of_several_lines(self):
+        def messages(text, *args):
+            shown = self.ok("chat", MODEL, "--template", "chatml", "--render", *args, text=text).stdout
+            return [part.split("<|im_end|>")[0] for part in shown.split("<|im_start|>user\n")[1:]]
+
+        self.assertEqual(messages("a\\\nb \\\n\nc\n"), ["a\nb \n", "c"])
+        self.assertEqual(messages('"""\n/clear\n  x\\\n\ny\n"""\nz\n'), ["/clear\n  x\\\n\ny", "z"])
+        self.assertEqual(messages('"""a\nb"""\n"""one"""\n""""""\n"""\n\n\n"""\n"\n'), ["a\nb", "one", "\n", '"'])
+        self.assertEqual(messages('"""a\n'), ["a"])  # the end of input ends a message
+        self.assertEqual(messages("a\\"), ["a"])
+        self.assertEqual(messages("/clear\n/system a\\\nb\nc\n/quit\nd\n"), ["c"])
+        self.assertEqual(messages("b\n", "-p", "/clear\na"), ["/clear\na", "b"])
+        shown = self.ok("chat", MODEL, "--template", "chatml", "--render", text="/system a\\\nb\nc\n").stdout
+        self.assertIn("<|im_start|>system\na\nb<|im_end|>", shown)
+        model = self.chat_model()
+        self.assertEqual(self.ok("chat", model, "-p", "Hello", text="").stdout, "Yes.\n")
+        self.assertEqual(self.ok("chat", model, "--no-think", "-p", "Hello", text="Sure?\n").stdout, "Yes.\nYes.\n")
+        self.fails(2, "chat", model, "-p", "", contains=["--prompt: must not be empty"])
+
+    def test_advice_when_the_context_is_full_is_possible(self):
+        text = "Once upon a time " * 200 + "\n"
+        r = self.fails(1, "chat", MODEL, text=text)
+        self.assertRegex(r.stderr, r"the conversation has \d+ tokens, the context holds 512, this model's maximum; /clear starts again")
+        self.assertNotIn("--context", r.stderr)
+        r = self.fails(1, "chat", MODEL, "--context", "100", text=text)
+        self.assertIn("the context holds 100; --context can be at most 512 with this model", r.stderr)
+        r = self.ok("chat", MODEL, "-n", "0", "--ignore-eos", text="Once upon a time\n")
+        self.assertIn("moe: the context of 512 tokens is full; /clear starts again\n", r.stderr)
+        r = self.ok("chat", MODEL, "-n", "0", "--ignore-eos", "--context", "100", text="Once upon a time\n")
+        self.assertIn("moe: the context of 100 tokens is full; --context can be at most 512 with this model; /clear starts again\n", r.stderr)
+        model = self.chat_model(context_length=1000000)
+        r = self.ok("chat", model, "-n", "0", "--ignore-eos", "--threads", "1", text="Hello\n")
+        self.assertRegex(r.stderr, r"moe: the context of \d+ tokens is full; the next message enlarges it\n")
 
     def test_a_conversation_goes_on_from_a_file(self):
         model, file = self.chat_model(), self.path("talk")

@@ -47,11 +47,18 @@ class Context(Cli):
 
     def test_messages_name_the_option_and_the_models_limit(self):
         text = "Once upon a time. " * 200
-        for command in ("generate", "eval"):
-            self.fails(1, command, MODEL, "-f", "-", text=text, contains=["--context", "512", "tokens"])
-            self.fails(1, command, MODEL, "-p", "Once upon a time", "--context", "2", contains=["--context 2", "up to 512"])
-        self.fails(1, "eval", MODEL, "--tokens", ",".join(["1"] * 513), contains=["513 tokens", "--context", "512"])
-        self.fails(1, "generate", MODEL, "-p", "x", "--context", "513", contains=["--context 513", "512"])
+        longest, larger = "tokens, the context holds 512, this model's maximum", "; --context can be at most 512 with this model"
+        for command, subject in (("generate", "the text"), ("eval", "the text"), ("trace", "the text"), ("score", "line 1"), ("embed", "line 1")):
+            more = ("-o", self.path("t")) if command == "trace" else ()
+            self.fails(1, command, MODEL, "-f", "-", *more, text=text, contains=[f"moe: {subject} has ", longest])
+            self.fails(1, command, MODEL, "-p", "Once upon a time", "--context", "2", *more,
+                       contains=[f"moe: {subject} has 5 tokens, the context holds 2{larger}"])
+        self.fails(1, "eval", MODEL, "--tokens", ",".join(["1"] * 513), contains=["the text has 513 tokens", longest[7:]])
+        found = self.ok("batch", MODEL, "-", "-", "--context", "2", text='{"prompt": "Once upon a time"}\n').stdout
+        self.assertEqual(json.loads(found)["error"], f"the text has 5 tokens, the context holds 2{larger}")
+        self.fails(1, "chat", MODEL, "--context", "2", text="Once upon a time\n", contains=["the conversation has 5 tokens, the context holds 2" + larger])
+        self.fails(2, "bench", MODEL, "-p", "20", "-n", "4", "--context", "16", contains=["-p, -d and -n need 20 tokens, the context holds 16" + larger])
+        self.fails(2, "generate", MODEL, "-p", "x", "--context", "513", contains=["--context 513", "512"])
         self.assertIn("the text plus -n", " ".join(self.ok("generate", "--help").stdout.split()))
         self.assertIn("at most 4096", " ".join(self.ok("perplexity", "--help").stdout.split()))
 

@@ -83,12 +83,12 @@ class Perplexity(Cli):
         self.assertEqual([a["layer"] for a in measured["activations"]], [0])
 
     def test_bad_sweeps_run_nothing(self):
-        for sweep, code, words in (("k=1:2:1", 2, ["--sweep", "threshold, topk, gamma, resident"]),
-                                   ("topk=1:2", 2, ["NAME=FROM:TO:STEP"]), ("topk=1:x:1", 2, ["topk=1:x:1"]),
-                                   ("topk=2:1:1", 2, ["FROM at most TO"]), ("topk=1:2:0", 2, ["STEP above 0"]),
-                                   ("gamma=0:1:0.0001", 2, ["1000"]), ("gamma=0:1e300:1e-300", 2, ["1000"]), ("gamma=nan:1:1", 2, ["gamma=nan"]),
-                                   ("threshold=0.5:1.5:0.5", 1, ["0..1", "1.5"]), ("topk=1:99:98", 1, ["99"])):
-            self.fails(code, "perplexity", MODEL, "-p", TEXT, "--sweep", sweep, contains=words)
+        for sweep, words in (("k=1:2:1", ["--sweep", "threshold, topk, gamma, resident"]),
+                             ("topk=1:2", ["NAME=FROM:TO:STEP"]), ("topk=1:x:1", ["topk=1:x:1"]),
+                             ("topk=2:1:1", ["FROM at most TO"]), ("topk=1:2:0", ["STEP above 0"]),
+                             ("gamma=0:1:0.0001", ["1000"]), ("gamma=0:1e300:1e-300", ["1000"]), ("gamma=nan:1:1", ["gamma=nan"]),
+                             ("threshold=0.5:1.5:0.5", ["0..1", "1.5"]), ("topk=1:99:98", ["99"])):
+            self.fails(2, "perplexity", MODEL, "-p", TEXT, "--sweep", sweep, contains=words)
         self.fails(2, "perplexity", MODEL, "-p", TEXT, "--sweep", "gamma=1:2:1", "--router", "gamma=1",
                    contains=["gamma"])
 

@@ -24,7 +24,7 @@ class Results(Cli):
         with open("/dev/full", "w") as full:
             r = subprocess.run([MOE, "generate", MODEL, "-p", "Once upon a time"], stdout=full, stderr=subprocess.PIPE, text=True)
         self.assertEqual(r.returncode, 1)
-        self.assertIn("finished by a failed write", r.stderr)
+        self.assertIn("stopped by a failed write", r.stderr)
         self.assertIn("cannot write to stdout", r.stderr)
 
     def without_ffn(self):
@@ -54,8 +54,8 @@ class Results(Cli):
             self.fails(2, *command, "--bias", "1536:1", text="", contains=["--bias '1536:1'", "0..1535"])
         self.assertEqual(os.listdir(self.folder.name), [])
         ids = ("generate", self.without_ffn(), "--tokens")
-        self.fails(1, *ids, "1,2,99", contains=["0..36", "99"])
-        self.fails(2, *ids, "1,2", "--stop", "x", contains=["--stop: the model has no tokenizer"])
+        self.fails(2, *ids, "1,2,99", contains=["0..36", "99"])
+        self.fails(1, *ids, "1,2", "--stop", "x", contains=["--stop: the model has no tokenizer"])
         self.assertRegex(self.ok(*ids, "1,2", "-n", "2").stdout, r"^1,2,\d+,\d+$")
         whole = ["1"] * 64  # of a context of 64: nothing can be generated
         self.assertEqual(self.ok(*ids, ",".join(whole)).stdout, ",".join(whole) + "\n")
@@ -83,6 +83,14 @@ class Results(Cli):
         for layer in j["routing"]:
             self.assertEqual(sum(n * c for n, c in enumerate(layer["experts_per_token"])),
                              sum(layer["tokens_per_expert"]))
+
+    def test_how_a_text_ended(self):
+        once = ("generate", MODEL, "-p", "Once upon a time")
+        for args, words in ((("-n", "1"), "generated 1 token ("), (("-n", "1"), "/s), stopped at the token limit\n"),
+                            (("-n", "40", "--stop", " girl"), "/s), ended before a --stop text\n"),
+                            (("-n", "0", "--ignore-eos"), "/s), stopped at the end of the context\n")):
+            self.assertIn(words, self.ok(*once, *args).stderr)
+        self.assertIn("moe: prompt 1 token (", self.ok("generate", MODEL, "--tokens", "1", "-n", "1").stderr)
 
     def test_stop_string_is_not_printed(self):
         whole = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "40", "--json").stdout)

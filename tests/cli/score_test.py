@@ -59,8 +59,8 @@ class Score(Cli):
         self.fails(2, "score", MODEL, contains=["-p TEXT", "--tokens"])
         self.fails(2, "score", MODEL, "-p", "", contains=["empty"])
         self.fails(2, "score", MODEL, "-p", "a", "--tokens", "1", contains=["--tokens"])
-        self.fails(1, "score", MODEL, "--tokens", "1,1536", contains=["line 1", "0..1535", "1536"])
-        self.fails(1, "score", MODEL, "--tokens", "1,-1", contains=["line 1", "-1"])
+        self.fails(2, "score", MODEL, "--tokens", "1,1536", contains=["0..1535", "1536"])
+        self.fails(2, "score", MODEL, "--tokens", "1,-1", contains=["-1"])
         self.fails(1, "score", MODEL, "-p", "ok\n" + "fox " * 600, contains=["line 2", "512"])
         self.fails(1, "score", MODEL, "-p", "ok\n" + "fox " * 40, "--context", "16", contains=["line 2", "16"])
 

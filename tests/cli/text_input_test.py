@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 
-from support import CHECKPOINT, Cli, MODEL, MOE, main
+from support import CHAT, CHECKPOINT, Cli, MODEL, MOE, main
 
 TEXT = "Once upon a time"
 
@@ -74,7 +74,7 @@ class TextInput(Cli):
         self.fails(2, "generate", MODEL, "-p", "x", "--tokens", "1", contains=["cannot be combined"])
         self.fails(2, "generate", MODEL, "--tokens", "1,x", contains=["'x'", "token id"])
         self.fails(2, "generate", MODEL, "--tokens", "1", "--special", contains=["--special"])
-        self.fails(1, "generate", MODEL, "--tokens", "1,1536", "--no-echo", "--json", contains=["0..1535", "1536"])
+        self.fails(2, "generate", MODEL, "--tokens", "1,1536", "--no-echo", "--json", contains=["0..1535", "1536"])
 
     def test_a_model_without_a_tokenizer_speaks_ids(self):
         model = self.path("ids.moe")
@@ -96,12 +96,27 @@ class TextInput(Cli):
 
     def test_no_text_says_what_to_do(self):
         for command in ("generate", "eval", "tokenize", "perplexity", "score"):
-            for args in ([], ["-p", ""], ["-f", "/dev/null"], ["-f", "-"]):
-                self.fails(2, command, MODEL, *args, text="", contains=["-p TEXT", "-f FILE"])
+            for args in ([], ["-p", ""]) if command != "generate" else ([],):
+                self.fails(2, command, MODEL, *args, contains=["-p TEXT", "-f FILE"])
+            for file, name in (("/dev/null", "/dev/null"), ("-", "stdin")):
+                self.fails(1, command, MODEL, "-f", file, text="", contains=[f"{name}: holds no text", "-p TEXT", "-f FILE"])
             self.fails(2, command, MODEL, "-p", "x", "-f", "y", contains=["cannot be combined"])
             self.fails(1, command, MODEL, "-f", self.path("none.txt"), contains=["none.txt: No such file"])
             self.fails(1, command, MODEL, "-f", self.folder.name, contains=["Is a directory"])
         self.fails(2, "eval", MODEL, "-p", "x", "--tokens", "1", contains=["cannot be combined"])
+
+    def test_an_empty_text_begins_with_the_begin_of_text_token(self):
+        alone = json.loads(self.ok("generate", MODEL, "-p", "", "-n", "8", "--json").stdout)
+        self.assertEqual((alone["prompt"], alone["n_prompt"], alone["n_generated"]), ("", 1, 8))
+        self.assertEqual(alone["text"], json.loads(self.ok("generate", MODEL, "--tokens", "0", "-n", "8", "--json").stdout)["text"])
+        lines = '{"prompt": ""}\n'
+        found = json.loads(self.ok("batch", MODEL, "-", "-", "-n", "8", text=lines).stdout)
+        self.assertEqual([found[k] for k in ("text", "finish", "n_prompt")], [alone[k] for k in ("text", "finish", "n_prompt")])
+        self.fails(2, "generate", MODEL, "-p", "", "--no-bos", contains=["the text is empty"])
+        self.ok("convert", CHAT, self.path("m.moe"))
+        self.fails(2, "generate", self.path("m.moe"), "-p", "", contains=["the text is empty"])
+        found = json.loads(self.ok("batch", self.path("m.moe"), "-", "-", "-n", "8", text=lines).stdout)
+        self.assertIn("the text has no tokens", found["error"])
 
     def test_reading_ends_at_a_stated_size(self):
         for command, most in (("generate", "64 MiB"), ("tokenize", "64 MiB"), ("perplexity", "256 MiB")):

@@ -44,7 +44,7 @@ class Trace(Cli):
         # Four: only first uses miss.
         self.assertEqual(found[4], (5 / 8, 5 / 8))
         text = self.ok("trace", path, "--budgets").stdout
-        self.assertIn("1 layers of 8 experts", text)
+        self.assertIn("1 layer of 8 experts, at most 1 per token", text)
         self.assertRegex(text, r"12\.50 % +1 +0\.125 +0\.375\n")
 
     def test_no_cache_beats_the_best_one_and_more_memory_never_hurts(self):
@@ -198,12 +198,12 @@ class Trace(Cli):
     def test_routing_that_does_not_fit(self):
         many = self.file("many.csv", "# n_layer=1 n_expert=8 n_expert_used=3\nphase,step,layer,slot,expert,weight\n"
                          "1,0,0,0,1,1\n1,0,0,1,2,1\n1,0,0,2,3,1\n")
-        self.fails(2, "bench", "--synthetic", "tiny", "--routing", many, contains=["up to 3 experts", "this model 2", "--router"])
+        self.fails(1, "bench", "--synthetic", "tiny", "--routing", many, contains=["up to 3 experts", "this model 2", "--router"])
         args = ("-p", "0", "-n", "2", "-r", "1", "--json")
         j = json.loads(self.ok("bench", "--synthetic", "tiny", *args, "--routing", many, "--router", "topk:3").stdout)
         self.assertEqual(j["experts_per_token"], 3)
         other = self.file("other.csv", HEAD + "1,0,0,0,1,1\n")
-        self.fails(2, "bench", "--synthetic", "tiny", "--routing", other, contains=["no routing for its layer 1"])
+        self.fails(1, "bench", "--synthetic", "tiny", "--routing", other, contains=["no routing for its layer 1"])
         self.fails(1, "bench", "--synthetic", "tiny", "--routing", self.path("none"), contains=["none", "No such file"])
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["many.csv", "other.csv"])
 

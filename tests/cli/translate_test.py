@@ -56,11 +56,11 @@ class Translate(Cli):
         model = self.model()
         for option, value in (("--beam", "0"), ("--beam", "65"), ("--nbest", "6"), ("--stop", "soon")):
             self.fails(2, "translate", model, "-p", "a", option, value, contains=[option])
-        self.fails(1, "translate", model, "-p", "a", "--length-penalty", "nan",
-                   contains=["length_penalty"])
+        self.fails(2, "translate", model, "-p", "a", "--length-penalty", "nan",
+                   contains=["--length-penalty"])
         self.fails(2, "translate", model, "-p", "a", "--min-tokens", "9", "--max-tokens", "8",
                    contains=["--min-tokens 9: expected at most 8"])
-        self.fails(1, "translate", model, "-p", "a", "--max-tokens", "48", contains=["48"])
+        self.fails(2, "translate", model, "-p", "a", "--max-tokens", "48", contains=["48"])
         self.fails(1, "translate", model, "-p", "cat " * 60, contains=["line 1", "source"])
 
     def test_the_other_kinds_of_model_are_named(self):

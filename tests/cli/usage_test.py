@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """Help, wrong usage and exit codes of the command."""
 
+import glob
 import json
 import os
+import re
 import subprocess
 
-from support import Cli, MODEL, MOE, main
+from support import CHECKPOINT, Cli, MODEL, MOE, main
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 
 
 class Usage(Cli):
@@ -49,7 +53,7 @@ class Usage(Cli):
         self.ok("generate", MODEL, "-p", "x", "-n", "1", "--seed", "18446744073709551615")
         for router in ("garbage", "topk:2,min_k=5", "topk:2,max_k=3", "topk:0", "topk:17"):
             for command in (("generate", "-p", "x"), ("inspect",)):
-                self.fails(1, command[0], MODEL, *command[1:], "--router", router, contains=["router"])
+                self.fails(2, command[0], MODEL, *command[1:], "--router", router, contains=[f"--router {router}: "])
         self.ok("inspect", MODEL, "--router", "threshold:0.5,min_k=1,max_k=3")
 
     def test_whole_numbers_are_decimal(self):
@@ -85,17 +89,61 @@ class Usage(Cli):
         headings = [l for l in out.splitlines() if l.endswith(":") and not l.startswith(" ")]
         self.assertEqual(headings, ["Arguments:", "Options:", "Sampling:", "Context and routing:", "Machine:", "Output:"])
 
+    def test_a_value_that_is_refused_is_2(self):
+        """Malformed, or out of range: of any range, or of the model's."""
+        text, ids, to = ("-p", "x"), ("--tokens", "1,1536"), (CHECKPOINT, self.path("x.moe"))
+        for args, words in [(("generate", MODEL, *text, "--isa", "mmx"), ["--isa: expected auto, ", "'mmx'"]),
+                            (("generate", MODEL, *text, "--device", "cuda:x"), ["--device: expected auto, cpu, cuda or cuda:N"]),
+                            (("generate", MODEL, *text, "--router", "magic:3"), ["--router magic:3: "]),
+                            (("generate", MODEL, *text, "--bias", "1536:1"), ["0..1535"]),
+                            (("generate", MODEL, *ids), ["token 1536: expected an id in 0..1535"]),
+                            (("eval", MODEL, *ids), ["token 1536"]), (("score", MODEL, *ids), ["token 1536"]),
+                            (("tokenize", MODEL, "--decode", "1536"), ["token 1536"]),
+                            (("perplexity", MODEL, *text, "--sweep", "topk=17:18:1"), ["--router topk:17: ", "1..16"]),
+                            (("chat", MODEL, "--set", "name"), ["--set: expected NAME=VALUE, found 'name'"]),
+                            (("convert", *to, "--weights", "int3"), ["--weights: expected auto", "int3"]),
+                            (("convert", *to, "--set", "*"), ["--set: expected PATTERN=FORMAT"]),
+                            (("convert", *to, "--set", "*=int3"), ["--set: expected auto, ", "'int3'"]),
+                            (("convert", *to, "--set", "*=:a9"), ["--set: expected f32, a8", "'a9'"]),
+                            (("bench", "--synthetic", "none"), ["--synthetic: expected tiny, ", "'none'"])]:
+            self.fails(2, *args, contains=words)
+        for command in (("generate", *text), ("chat",), ("inspect",), ("perplexity", *text), ("eval", *text), ("score", *text),
+                        ("embed", *text), ("bench",), ("trace", *text, "-o", self.path("t")), ("batch", "/dev/null", self.path("o"))):
+            for cap in ((), ("--memory", "1G")):
+                self.fails(2, command[0], MODEL, *command[1:], "--context", "513", *cap,
+                           contains=["moe: --context 513: expected 1..512, the context of this model"])
+        self.assertEqual(os.listdir(self.folder.name), [])
+
+    def test_what_the_machine_or_the_model_cannot_do_is_1(self):
+        for args in [("--device", "cuda"), ("--kv", "latent"), ("--memory", "100K"), ("--memory", "1000T")]:
+            self.fails(1, "generate", MODEL, "-p", "x", *args)
+        with open(self.path("ids"), "w") as f:
+            f.write("1,x")
+        self.fails(1, "tokenize", MODEL, "--decode", "-f", self.path("ids"), contains=["ids: 'x' is not a token id"])
+
+    def test_every_option_is_in_a_document(self):
+        text = ""
+        for page in (*glob.glob(os.path.join(ROOT, "docs/*.md")), os.path.join(ROOT, "README.md")):
+            with open(page, encoding="utf-8") as f:
+                text += f.read()
+        documented = set(re.findall(r"--[a-z][a-z-]*", text))
+        commands = self.ok("--help").stdout.split("Commands:\n")[1].split("\n\n")[0]
+        for command in re.findall(r"^  (\w+) ", commands, re.M):
+            options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", self.ok(command, "--help").stdout, re.M))
+            self.assertEqual(options - documented, set(), command)
+
+    def test_placeholders_say_what_is_expected(self):
+        for command, option in (("translate", "--stop count|step|bound"), ("embed", "--pool mean|first|last"), ("chat", "--set NAME=VALUE"),
+                                ("batch", "--set NAME=VALUE"), ("convert", "--set PATTERN=FORMAT"), ("generate", "--io auto|direct|buffered")):
+            self.assertIn(option, self.ok(command, "--help").stdout)
+
     def test_errors_are_1_and_name_the_thing(self):
         self.fails(1, "inspect", self.path("none.moe"), contains=["none.moe"])
         with open(self.path("bad.moe"), "wb") as f:
             f.write(b"not a model" * 100)
         self.fails(1, "inspect", self.path("bad.moe"), contains=["bad.moe", "not a model file"])
         self.fails(1, "convert", MODEL, self.path("x.moe"), contains=[MODEL, "folder"])
-        self.fails(1, "generate", MODEL, "-p", "x", "--isa", "mmx", contains=["mmx"])
         self.fails(1, "generate", MODEL, "-p", "x", "--device", "cuda", contains=["cuda"])
-        self.fails(1, "generate", MODEL, "-p", "x", "--router", "topk:0")
-        self.fails(1, "generate", MODEL, "-p", "x", "--router", "magic:3", contains=["magic"])
-        self.fails(1, "eval", MODEL, "--tokens", "1,99999999", contains=["99999999"])
         self.fails(1, "generate", MODEL, "-p", "x", "--memory", "100K", contains=["KV"])
         self.fails(1, "convert", self.path("nothing"), self.path("x.moe"), contains=["nothing"])
         self.assertFalse(os.path.exists(self.path("x.moe")))

@@ -172,7 +172,11 @@ TEST_F(ExpertRoom, WhetherAllFitIsKnownBeforehand) {
   store_->release(1);
   EXPECT_TRUE(store_->fit_in(all - 3 * size_, 0));
   EXPECT_FALSE(store_->fit_in(all - 3 * size_ - 1, 0));
-  cache_->add(size_);  // an expert of another layer needs memory too
+  CachedExpert other;  // an expert of another layer needs memory too
+  for (const FileSegment& s : file_->segments()) {
+    if (s.part == Part::kExperts) other.segment = &s;
+  }
+  cache_->add(other);
   EXPECT_FALSE(store_->fit_in(all - 3 * size_, 0));
   EXPECT_TRUE(store_->fit_in(all - 2 * size_, 0));
   EXPECT_FALSE(store_->fit_in(all - 2 * size_, 1));  // with memory for a table of experts
