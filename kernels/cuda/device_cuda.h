@@ -16,9 +16,8 @@ namespace moe::cuda {
 enum class MissingExperts : uint8_t { kMeasured, kOnGpu, kOnCpu, kInTurn };
 
 struct CudaOptions {
-  int32_t index = 0;  // which GPU
-  uint64_t memory_limit =
-      0;  // bytes that may be allocated on it; 0, or above: 15/16 of what is free
+  int32_t index = 0;          // which GPU
+  uint64_t memory_limit = 0;  // bytes that may be allocated; 0, or above: 15/16 of what is free
   ProductLibraryOptions library = {};  // when cuBLASLt is used
   Device* cpu = nullptr;               // computes missing experts; null: they are uploaded
   MissingExperts missing = MissingExperts::kMeasured;

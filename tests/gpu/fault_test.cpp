@@ -95,9 +95,10 @@ struct StepsWithFailure {
   std::vector<std::string> log;
 };
 
-// Decode steps of one session. The failure is planned after the first step; the second is the one
-// that is captured.
-StepsWithFailure run_steps(const MemorySink& bytes, const std::function<void()>& plan) {
+// Decode steps of one session. The failure is planned after step `after`; step 1 is captured, later
+// ones are replayed.
+StepsWithFailure run_steps(const MemorySink& bytes, const std::function<void()>& plan,
+                           int after = 0) {
   StepsWithFailure out;
   Log log;
   cuda::CudaOptions options;
@@ -112,7 +113,7 @@ StepsWithFailure run_steps(const MemorySink& bytes, const std::function<void()>&
       EXPECT_TRUE(status.ok()) << "step " << step << ": " << status.text();
       out.calls.push_back(emulator::calls_made() - before);
       out.logits.push_back(logits);
-      if (step == 0) plan();
+      if (step == after) plan();
     }
   }
   emulator::clear_failure();
@@ -138,6 +139,8 @@ TEST(GpuFaults, AGraphThatFailsIsDoneWithout) {
                            "cudaGraphLaunch"}) {
     check(call, run_steps(*bytes, [&] { emulator::fail_next(call, error); }));
   }
+  check("a replay", run_steps(
+                        *bytes, [&] { emulator::fail_next("cudaGraphLaunch", error); }, 2));
   int n = 0;
   for (bool ahead = false; !ahead; n += 7) {
     const StepsWithFailure run = run_steps(*bytes, [&] { emulator::fail_in_capture(n, error); });
