@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "cli/units.h"
+
 namespace moe_cli {
 namespace {
 

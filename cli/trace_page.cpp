@@ -5,6 +5,7 @@
 
 #include "cli/svg_chart.h"
 #include "cli/trace_replay.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {
