@@ -196,6 +196,9 @@ void print_memory(const ModelOptions& o, const moe_model* model, const moe_memor
   print_experts(stats.session, n_tokens, seconds);
   std::fprintf(stderr, "  memory: at most %s of the cap of %s;",
                format_bytes(stats.peak_bytes).c_str(), format_bytes(stats.cap_bytes).c_str());
+  if (stats.filled_bytes > 0) {
+    std::fprintf(stderr, " %s read into free memory;", format_bytes(stats.filled_bytes).c_str());
+  }
   const Json lines = memory_lines(o, model);
   const char* separator = " ";
   for (const auto& [what, bytes] : lines.items()) {

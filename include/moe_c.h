@@ -206,8 +206,8 @@ typedef struct moe_model_params {
   /* with a cap: the session that must fit; NULL: the default session */
   const moe_session_params* session;
   moe_io io; /* files only; MOE_IO_DIRECT with map_weights, memory or a reader: MOE_ERR_ARGUMENT */
-  /* 0: the threads also fill the room that is left in the expert cache, one expert at a time, while
-   * nothing else is read; from the first session on. 1: they read only what a token has chosen. */
+  /* With a cap, from the first session on. 0: while nothing else is read, the threads also read
+   * experts into free memory of the cache, one at a time. 1: they read only what a token needs. */
   int32_t lazy_experts;
 } moe_model_params;
 
@@ -740,9 +740,9 @@ typedef struct moe_routing_choices {
 
 /* Called before the choices are used, and may change them: expert ids of the layer, distinct per
  * token, with finite weights. Otherwise the call returns MOE_ERR_RANGE, MOE_ERR_ARGUMENT or
- * MOE_ERR_NON_FINITE. A capacity applies afterwards; it ranks a token whose experts were changed by
- * the new weights. Runs on the caller's thread, also for passes that later fail or are cancelled.
- * Must not call the session, except for moe_session_cancel. */
+ * MOE_ERR_NON_FINITE. A capacity applies afterwards; tokens whose experts were changed are ranked
+ * by their new weights. Runs on the caller's thread, also for passes that later fail or are
+ * cancelled. Must not call the session, except for moe_session_cancel. */
 typedef void (*moe_routing_fn)(void* user, moe_routing_choices* choices);
 
 /* Applies to later passes; NULL: removes the callback. MOE_ERR_UNSUPPORTED on a GPU. */

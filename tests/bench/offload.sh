@@ -1,6 +1,6 @@
 #!/bin/bash
 # Decode from disk under memory caps, as a share of the bound 1 / max(bytes read / disk speed, compute time), both
-# measured in the same run. Run it on an idle machine.
+# measured in the same run. Experts are read only when they are needed (--lazy). Run it on an idle machine.
 #   [SHAPES="NAME ..."] tests/bench/offload.sh MOE TRACE.csv FOLDER
 # MOE: the command; TRACE.csv: a routing trace (docs/traces.md); FOLDER: on the disk to measure, with room for the models (16 GB).
 # SHAPES: names from examples/shapes.md, instead of three large ones.
@@ -11,7 +11,7 @@ here=$(dirname "$0")
 
 # Prints one line for one memory cap. Repetitions alternate between caps, so that a slow minute affects all of them.
 run() {
-  "$moe" bench "$1" -p 32 -n 128 -r 1 --routing "$trace" --json "${@:3}" | python3 -c "
+  "$moe" bench "$1" -p 32 -n 128 -r 1 --lazy --routing "$trace" --json "${@:3}" | python3 -c "
 import json, sys
 j = json.load(sys.stdin)
 print('%s: %.1f tokens/s, %.1f %% found, %.1f MB read a token, %.0f %% waiting, disk %.2f GB/s, %.0f %% of the bound, prompt read %.0f MB, peak %.1f of %.1f MB' % (

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/import/failure.h"
+#include "src/convert/convert.h"
 #include "tests/convert/tiny_checkpoint.h"
 
 namespace moe {
@@ -30,6 +31,22 @@ class TransformersTest : public testing::Test {
     const Status status = guarded([&] { read_patched(patch, base); });
     EXPECT_EQ(status.code(), code) << patch << ": " << status.text();
     return status.text();
+  }
+  /// The model file of `original` with its tensors renamed by rename(name).
+  template <class Rename>
+  std::string converted(const Checkpoint& original, const Rename& rename) {
+    test::RawTensors tensors;
+    for (const auto& [name, tensor] : original.tensors()) {
+      std::vector<float> values(tensor.n_elements);
+      original.read(tensor, 0, values.size(), values.data());
+      tensors[rename(name)] = test::f32_tensor(tensor.shape, values);
+    }
+    folder_.write("config.json", original.document("config.json").dump());
+    folder_.write("model.safetensors", test::safetensors_text(tensors));
+    ConvertReport report;
+    const Status status = convert(folder_.path(), folder_.file("m.moe"), {}, &report);
+    EXPECT_TRUE(status.ok()) << status.text();
+    return status.ok() ? folder_.text("m.moe") : "";
   }
   test::TempFolder folder_;
 };

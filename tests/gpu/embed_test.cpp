@@ -170,10 +170,7 @@ TEST(CudaCosine, BitsOfTheCpu) {
 }
 
 TEST(CudaCosine, AsManyInputsAsItSays) {
-  int shared = 0;
-  ASSERT_EQ(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0),
-            cudaSuccess);
-  const int32_t most = most_cosine_inputs(static_cast<size_t>(shared));
+  const int32_t most = most_cosine_inputs(shared_of_a_block());
   EXPECT_GT(most, 16384);
   RouterConfig config;
   config.kind = RouterKind::kCosine;

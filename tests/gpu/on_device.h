@@ -12,6 +12,14 @@
 
 namespace moe::cuda {
 
+/// Bytes of shared memory that a block of GPU 0 can have.
+inline size_t shared_of_a_block() {
+  int bytes = 0;
+  EXPECT_EQ(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0),
+            cudaSuccess);
+  return static_cast<size_t>(bytes);
+}
+
 /// n elements on the device, filled with 0xa5 bytes unless values are given, so that elements which
 /// a kernel fails to write are detected.
 template <class T>

@@ -219,10 +219,7 @@ TEST(CudaCombine, AscendingExpertsWithOneRoundingEach) {
 }
 
 TEST(CudaCombine, AsManyExpertsAsItSays) {
-  int shared = 0;
-  ASSERT_EQ(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0),
-            cudaSuccess);
-  const int32_t most = most_combined(static_cast<size_t>(shared));
+  const int32_t most = most_combined(shared_of_a_block());
   EXPECT_GT(most, 8192);
   const Choices c(1, most, most, 3, true);
   const Lists lists = host_lists(c);

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <mutex>
 
 #include "tests/run/tiny_run.h"
@@ -124,6 +125,45 @@ class Gate {
   std::condition_variable changed_;
   bool open_ = false;
   int n_waiting_ = 0;
+};
+
+/// Experts in both layers, with ternary weights.
+inline TinyKind ternary(bool compress = false) {
+  return two_moe_layers({"ternary", [compress](ModelConfig&, TinyOptions& o) {
+                           o.weights = FormatId::kTernary2;
+                           o.compress = compress;
+                         }});
+}
+
+inline SessionOptions chunks_of(int32_t chunk) {
+  SessionOptions options;
+  options.chunk = chunk;
+  return options;
+}
+
+/// A model in a file, a text and its logits.
+class CappedTest : public testing::Test {
+ protected:
+  CappedTest() : bytes_(build_tiny_kind(ternary())), file_{*bytes_, {}} {
+    Machine machine(*bytes_);
+    text_ = random_tokens(40, machine.vocab_size());
+    expected_ = eval_all(*machine.session(), text_);
+    for (const FileSegment& s : machine.model().file().segments()) {
+      if (s.part == Part::kExperts) experts_[s.offset] = s.stored;
+    }
+  }
+  bool is_expert(uint64_t offset) const { return experts_.count(offset) != 0; }
+  Status eval(Session& session) { return session.eval(span(text_), LogitRows::kNone, nullptr); }
+  void expect_the_answer(Session& session) {
+    ASSERT_TRUE(session.reset().ok());
+    EXPECT_TRUE(eval_all(session, text_) == expected_);
+  }
+
+  std::unique_ptr<MemorySink> bytes_;
+  WatchedFile file_;
+  Tokens text_;
+  Floats expected_;
+  std::map<uint64_t, uint64_t> experts_;  // offset in the file: bytes
 };
 
 }  // namespace moe

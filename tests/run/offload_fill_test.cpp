@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <set>
 #include <thread>
 
 #include "tests/run/capped_model.h"
@@ -12,39 +11,13 @@ namespace {
 
 constexpr int32_t kExperts = 16;  // of both layers
 
-class Fill : public testing::Test {
+class Fill : public CappedTest {
  protected:
-  Fill()
-      : bytes_(build_tiny_kind(two_moe_layers(
-            {"ternary", [](ModelConfig&, TinyOptions& o) { o.weights = FormatId::kTernary2; }}))),
-        file_{*bytes_, {}},
-        least_(least_cap(*bytes_, options())) {
-    Machine machine(*bytes_);
-    text_ = random_tokens(40, machine.vocab_size());
-    expected_ = eval_all(*machine.session(), text_);
-    for (const FileSegment& s : machine.model().file().segments()) {
-      if (s.part == Part::kExperts) experts_.insert(s.offset);
-    }
-    EXPECT_EQ(experts_.size(), static_cast<size_t>(kExperts));
-  }
-  static SessionOptions options() {
-    SessionOptions options;
-    options.chunk = 8;  // otherwise it depends on the cap
-    return options;
-  }
-  bool is_expert(uint64_t offset) const { return experts_.count(offset) != 0; }
+  // A chunk of its own, which otherwise depends on the cap.
+  static SessionOptions options() { return chunks_of(8); }
   CapOptions cap_for(uint64_t slots) const { return {least_.with(slots), kExpertReaders, 1, true}; }
-  void expect_the_answer(Session& session) {
-    ASSERT_TRUE(session.reset().ok());
-    EXPECT_TRUE(eval_all(session, text_) == expected_);
-  }
 
-  std::unique_ptr<MemorySink> bytes_;
-  WatchedFile file_;
-  LeastCap least_;
-  Tokens text_;
-  Floats expected_;
-  std::set<uint64_t> experts_;  // offsets in the file
+  LeastCap least_ = least_cap(*bytes_, options());
 };
 
 // Fails if `done` does not become true.

@@ -14,42 +14,7 @@
 namespace moe {
 namespace {
 
-TinyKind ternary(bool compress = false) {
-  return two_moe_layers({"ternary", [compress](ModelConfig&, TinyOptions& o) {
-                           o.weights = FormatId::kTernary2;
-                           o.compress = compress;
-                         }});
-}
-
-SessionOptions chunks_of(int32_t chunk) {
-  SessionOptions options;
-  options.chunk = chunk;
-  return options;
-}
-
-class Offload : public testing::Test {
- protected:
-  Offload() : bytes_(build_tiny_kind(ternary())), file_{*bytes_, {}} {
-    Machine machine(*bytes_);
-    text_ = random_tokens(40, machine.vocab_size());
-    expected_ = eval_all(*machine.session(), text_);
-    for (const FileSegment& s : machine.model().file().segments()) {
-      if (s.part == Part::kExperts) experts_[s.offset] = s.stored;
-    }
-  }
-  bool is_expert(uint64_t offset) const { return experts_.count(offset) != 0; }
-  Status eval(Session& session) { return session.eval(span(text_), LogitRows::kNone, nullptr); }
-  void expect_the_answer(Session& session) {
-    ASSERT_TRUE(session.reset().ok());
-    EXPECT_TRUE(eval_all(session, text_) == expected_);
-  }
-
-  std::unique_ptr<MemorySink> bytes_;
-  WatchedFile file_;
-  Tokens text_;
-  Floats expected_;
-  std::map<uint64_t, uint64_t> experts_;  // offset in the file: bytes
-};
+class Offload : public CappedTest {};
 
 TEST_F(Offload, TheLeastCapWorksAndOneByteLessIsRefused) {
   for (const int32_t chunk : {0, 5}) {

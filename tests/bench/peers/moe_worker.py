@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times moe's decode of one model file under a memory cap; memory_limit.py runs it. Prints one JSON object.
 
-Usage: moe_worker.py FILE --memory BYTES --cgroup FOLDER [-t THREADS] [-n TOKENS] [-r REPETITIONS]
+Usage: moe_worker.py FILE --memory BYTES --cgroup FOLDER [-t THREADS] [-n TOKENS] [-r REPETITIONS] [--lazy]
 
 It does the same work as llama_worker.py, through the Python package; MOE_LIBRARY and PYTHONPATH say where that is.
 """
@@ -30,10 +30,12 @@ def main():
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("-n", "--generate", type=int, default=32)
     parser.add_argument("-r", "--repetitions", type=int, default=1)
+    parser.add_argument("--lazy", action="store_true", help="read experts only when they are needed")
     o = parser.parse_args()
     join(o.cgroup)
     with moe.Environment(threads=o.threads) as env, \
-         moe.Model(o.file, env, memory_bytes=o.memory, io="direct", context=o.generate) as model, \
+         moe.Model(o.file, env, memory_bytes=o.memory, io="direct", lazy_experts=o.lazy,
+                   context=o.generate) as model, \
          model.session(context=o.generate) as session:
         tokens = random_tokens(o.generate * (o.repetitions + 1), model.info.vocab_size)
         seconds(session, tokens[:o.generate])
