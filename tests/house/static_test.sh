@@ -15,7 +15,7 @@ if readelf -l "$moe" | grep INTERP; then
 fi
 rc=0
 "$moe" convert a b 2>/dev/null || rc=$?
-[ $rc -eq 2 ]
+[ $rc -eq 1 ]
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
