@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <ostream>
 
@@ -67,6 +68,12 @@ void expect_definition(const LinearShape& s, std::mt19937& rng) {
   for (const CpuKernels* kernels : every_isa()) {
     ASSERT_TRUE(same_bits(problem.run(*kernels).data(), want)) << describe(s, *kernels);
   }
+}
+
+TEST(Linear, RunsOnAmxWhereTheTestsEmulateIt) {
+  if (std::getenv("MOE_TEST_AMX") == nullptr) GTEST_SKIP() << "MOE_TEST_AMX is not set";
+  if (!cpu_has_avx512vnni()) GTEST_SKIP() << "no AVX-512 VNNI to emulate it on";
+  EXPECT_STREQ(every_isa()[0]->name, "amx");
 }
 
 TEST(Linear, EveryKindMatchesItsDefinition) {
