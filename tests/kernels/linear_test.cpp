@@ -110,6 +110,11 @@ TEST(Linear, TilesAndPanels) {
       expect_definition(shape_of(k, n == 140 ? 40 : 150, 700, n), rng);
       if (HasFatalFailure()) return;
     }
+    if (k.scale != ScaleKind::kGroup) continue;
+    for (const int32_t n : {5, 37, 130}) {  // also more groups than such a panel holds
+      expect_definition(shape_of(k, 18, 1100, n), rng);
+      if (HasFatalFailure()) return;
+    }
   }
 }
 
