@@ -16,10 +16,14 @@
 #include "quant/ternary3_layout.h"
 #include "src/base/inline.h"
 
+// MOE_NO_PRE: gcc's elimination of partial redundancies keeps values for the next iteration, which
+// moves sums to memory in loops that have no register left.
 #if defined(__clang__)
 #define MOE_UNROLL _Pragma("clang loop unroll(full)")
+#define MOE_NO_PRE
 #else
 #define MOE_UNROLL _Pragma("GCC unroll 64")
+#define MOE_NO_PRE __attribute__((optimize("no-tree-pre")))
 #endif
 
 namespace moe {
