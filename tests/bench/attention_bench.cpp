@@ -79,7 +79,7 @@ void run_attention(benchmark::State& state, const CpuKernels* kernels, Case c) {
   }
   a.head_dim = c.head_dim;
   a.type = c.type;
-  a.k_scale = a.v_scale = scale.data();
+  if (c.type == KvType::kInt8) a.k_scale = a.v_scale = scale.data();
   a.multiplier = 1 / std::sqrt(static_cast<float>(c.head_dim));
   const auto attend = [&] {
     const uint8_t* item = items.next();
