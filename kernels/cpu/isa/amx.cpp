@@ -14,6 +14,7 @@ namespace {
 // clang-format off
 #include "kernels/cpu/generic/kernels.inc"
 #include "kernels/cpu/isa/amx_rows.inc"
+#include "kernels/cpu/isa/amx_panels.inc"
 #include "kernels/cpu/isa/amx_tiles.inc"
 #include "kernels/cpu/isa/amx_groups.inc"
 // clang-format on
