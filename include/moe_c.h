@@ -873,7 +873,9 @@ typedef struct moe_generate_result {
 } moe_generate_result;
 
 /* Appends the prompt's tokens, then generates. Without a prompt it continues from the session's
- * position (which must not be 0). After MOE_ERR_CANCELLED the text reported so far is valid. */
+ * position (which must not be 0). A character that the last token leaves incomplete is reported as
+ * U+FFFD; a call that continues reports the whole character. After MOE_ERR_CANCELLED the text
+ * reported so far is valid. */
 MOE_API moe_status moe_session_generate(moe_session* session, const int32_t* prompt,
                                         size_t n_prompt, const moe_generate_params* params,
                                         moe_generate_result* out, moe_error* error);
