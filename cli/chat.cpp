@@ -72,6 +72,7 @@ class Talk {
         chat_(chat_owner_.get()),
         sampling_(o.sampling),
         terminal_(isatty(STDIN_FILENO) == 1),
+        editor_(LineEditor::open()),
         dim_(isatty(STDERR_FILENO) == 1),
         system_(o.chat_template.system) {
     sampling_.params.callback = on_piece;
@@ -124,6 +125,7 @@ class Talk {
   moe_chat* chat_;
   Sampling sampling_;
   const bool terminal_;
+  const std::unique_ptr<LineEditor> editor_;
   const bool dim_;
   std::exception_ptr thrown_;
   bool thinking_ = false;
@@ -338,7 +340,10 @@ void Talk::restore(const ChatFile& file) {
     check(moe_chat_set_system(chat_, file.system.c_str(), &error), error);
     system_ = file.system;
   }
-  for (const auto& [role, content] : file.messages) add(role.c_str(), content);
+  for (const auto& [role, content] : file.messages) {
+    add(role.c_str(), content);
+    if (editor_ != nullptr && role == "user") editor_->remember(content);
+  }
   // The same context unless another is requested: LongRoPE's positions depend on it.
   if (options_.model.context == 0 && file.context > 0)
     reopen(std::min(file.context, model_context(model_)));
@@ -382,7 +387,7 @@ void Talk::run() {
   }
   if (!options_.first.empty()) answer(options_.first);
   ChatInput message;
-  while (next_message(std::cin, terminal_, &message)) {
+  while (next_message({std::cin, terminal_, editor_.get()}, &message)) {
     const std::string& text = message.text;
     if (interrupted() || (!message.quoted && (text == "/quit" || text == "/exit"))) return;
     if (text.empty() || (!message.quoted && command(text))) continue;

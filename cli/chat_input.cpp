@@ -13,10 +13,15 @@ namespace {
 
 constexpr std::string_view kQuotes = "\"\"\"";
 
-bool line_after(std::istream& in, bool terminal, const char* prompt, std::string* line) {
-  if (terminal) std::cerr << prompt << std::flush;
-  if ((!terminal || wait_for_input(STDIN_FILENO)) && next_line(in, line)) return true;
-  if (terminal) std::cerr << "\n";
+bool line_after(const ChatSource& source, const char* prompt, std::string* line) {
+  if (!source.terminal) return next_line(source.in, line);
+  if (source.editor != nullptr) {
+    if (source.editor->read(prompt, line)) return true;
+  } else {
+    std::cerr << prompt << std::flush;
+    if (wait_for_input(STDIN_FILENO) && next_line(source.in, line)) return true;
+  }
+  std::cerr << "\n";
   return false;
 }
 
@@ -28,16 +33,16 @@ void check_length(const std::string& text) {
 
 }  // namespace
 
-bool next_message(std::istream& in, bool terminal, ChatInput* message) {
+bool next_message(const ChatSource& source, ChatInput* message) {
   std::string line;
-  if (!line_after(in, terminal, "> ", &line)) return false;
+  if (!line_after(source, "> ", &line)) return false;
   message->quoted = line.starts_with(kQuotes);
   message->text = message->quoted ? "\n" + line.substr(kQuotes.size()) : line;
   std::string& text = message->text;
   const std::string_view end = message->quoted ? kQuotes : "\\";
   while (text.ends_with(end) != message->quoted) {
     if (!message->quoted) text.pop_back();
-    if (!line_after(in, terminal, ". ", &line)) break;
+    if (!line_after(source, ". ", &line)) break;
     text += "\n" + line;
     check_length(text);
   }

@@ -4,6 +4,8 @@
 #include <istream>
 #include <string>
 
+#include "cli/line_editor.h"
+
 namespace moe_cli {
 
 /// What /help shows.
@@ -20,10 +22,16 @@ struct ChatInput {
   bool quoted = false;  // given between """, so not a command
 };
 
+struct ChatSource {
+  std::istream& in;
+  bool terminal = false;
+  LineEditor* editor = nullptr;  // of the terminal; may be null
+};
+
 /// The next message: a line; several lines, of which all but the last end with a backslash; or what
 /// is between """ at the start of a line and """ at the end of the same or a later one, without the
 /// line ends next to them. The end of input ends a message, too. False at the end of input. At a
 /// terminal shows a prompt for each line, and ends with false after Ctrl-C.
-bool next_message(std::istream& in, bool terminal, ChatInput* message);
+bool next_message(const ChatSource& source, ChatInput* message);
 
 }  // namespace moe_cli

@@ -24,8 +24,7 @@ void on_interrupt(int signal) {
   const int old_errno = errno;
   g_interrupted = signal;
   moe_session_cancel(g_session.load());
-  if (write(g_wake[1], "", 1) < 0) {  // full: it wakes the reader anyway
-  }
+  wake_reader();
   errno = old_errno;
 }
 
@@ -58,15 +57,21 @@ bool forgive_interrupt() {
   return true;
 }
 
-bool wait_for_input(int file) {
+void wake_reader() {
+  if (write(g_wake[1], "", 1) < 0) {  // full: it wakes the reader anyway
+  }
+}
+
+bool wait_for_input(int file, const volatile sig_atomic_t* stop) {
+  const auto stopped = [&] { return interrupted() || (stop != nullptr && *stop != 0); };
   pollfd files[] = {{file, POLLIN, 0}, {g_wake[0], POLLIN, 0}};
-  while (!interrupted() && files[0].revents == 0) {
+  while (!stopped() && files[0].revents == 0) {
     if (poll(files, 2, -1) < 0 && errno != EINTR) return true;  // reading reports the error
     // A byte may be from an already forgiven Ctrl-C. A current one set its flag before writing.
     for (char bytes[64]; read(g_wake[0], bytes, sizeof bytes) > 0;) {
     }
   }
-  return !interrupted();
+  return !stopped();
 }
 
 bool input_arrived(int file) {

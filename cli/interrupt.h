@@ -1,6 +1,8 @@
 #pragma once
 // Ctrl-C and other signals that end a command.
 
+#include <signal.h>
+
 #include "include/moe_c.h"
 
 namespace moe_cli {
@@ -12,8 +14,10 @@ bool interrupted();
 /// Resets a Ctrl-C meant for one call. False for another signal.
 bool forgive_interrupt();
 /// Waits until reading `file` would not wait: a terminal has a line, a pipe bytes, or it has ended.
-/// False after Ctrl-C.
-bool wait_for_input(int file);
+/// False after Ctrl-C, and when `stop`, if given, is not 0 and wake_reader() was called.
+bool wait_for_input(int file, const volatile sig_atomic_t* stop = nullptr);
+/// For signal handlers.
+void wake_reader();
 /// True if reading `file` would not wait.
 bool input_arrived(int file);
 void set_current_session(moe_session* session);

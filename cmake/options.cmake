@@ -9,6 +9,7 @@ option(MOE_LATENT "Sessions that keep the latent of DeepSeek's keys and values; 
 option(MOE_GPU "libmoe loads libmoe_cuda.so where there is a GPU; OFF: the CPU alone" ON)
 option(MOE_CONVERT "libmoe_convert: checkpoints to model files" ON)
 option(MOE_CLI "The command moe; with MOE_CONVERT=OFF it cannot convert and has no synthetic models" ${PROJECT_IS_TOP_LEVEL})
+option(MOE_LINE_EDITING "moe chat edits lines with libedit, if it is installed" ON)
 option(MOE_TESTS "Tests, benchmarks and examples" ${PROJECT_IS_TOP_LEVEL})
 option(MOE_INSTALL "What cmake --install copies" ${PROJECT_IS_TOP_LEVEL})
 option(MOE_TESTS_EMULATOR "Tests of the CUDA kernels on an emulator" ON)

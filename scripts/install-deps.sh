@@ -9,6 +9,7 @@ BUILD=(
   libzstd-dev libxxhash-dev
   libpcre2-dev libutf8proc-dev      # tokenizers
   nlohmann-json3-dev libcli11-dev   # converter and command
+  libedit-dev                       # lines typed at a terminal
   pkg-config                        # programs that use libmoe
 )
 TEST=(

@@ -3,13 +3,9 @@
 
 import json
 import os
-import pty
-import select
 import shutil
-import signal
-import time
 
-from support import CHAT, MODEL, MOE, Cli, main, run
+from support import CHAT, MODEL, Cli, Terminal, main, run
 
 
 class Chat(Cli):
@@ -210,52 +206,24 @@ class Chat(Cli):
 
     def test_chat_at_a_terminal(self):
         model = self.chat_model(context_length=1000000)
-        pid, terminal = pty.fork()
-        if pid == 0:
-            os.execv(MOE, [MOE, "chat", model, "--context", "1000000", "-n", "0", "--ignore-eos", "--threads", "1"])
-        self.addCleanup(os.close, terminal)
-        seen = ""
-
-        def wait_for(text):
-            nonlocal seen
-            while text not in seen:
-                self.assertTrue(select.select([terminal], [], [], 60)[0], f"no {text!r} in {seen!r}")
-                try:
-                    seen += os.read(terminal, 4096).decode()
-                except OSError:  # the other end is closed
-                    self.fail(f"no {text!r} in {seen!r}")
-            before, seen = seen.split(text, 1)
-            return before
-
-        def type_in(text):
-            os.write(terminal, text.encode())
-
-        wait_for("> ")
-        type_in("Hello\n")
-        wait_for("\x1b[2mab\x1b[0m")  # thinking is shown dim
-        wait_for("Yes.")
-        type_in("\x03")  # ends the reply, not the chat
-        wait_for("> ")
-        type_in("/show\n")
-        self.assertIn("Hello<|im_end|>", wait_for("Yes.<|im_end|>"))
-        wait_for("> ")
-        type_in("Again\n")
-        wait_for("Yes.")
-        type_in("\x03")
-        wait_for("> ")
-        type_in("/show\n")
-        self.assertIn("Again<|im_end|>", wait_for("Yes.<|im_end|>\r\n> "))
-        type_in("\x03")  # ends the program at the prompt
-        for _ in range(600):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                break
-            time.sleep(0.1)
-        else:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            self.fail("Ctrl-C at the prompt did not end the program")
-        self.assertEqual(os.waitstatus_to_exitcode(status), 130)
+        at = Terminal(self, "chat", model, "--context", "1000000", "-n", "0", "--ignore-eos", "--threads", "1", TERM="dumb")
+        at.wait_for("> ")
+        at.type("Hello\n")
+        at.wait_for("\x1b[2mab\x1b[0m")  # thinking is shown dim
+        at.wait_for("Yes.")
+        at.type("\x03")  # ends the reply, not the chat
+        at.wait_for("> ")
+        at.type("/show\n")
+        self.assertIn("Hello<|im_end|>", at.wait_for("Yes.<|im_end|>"))
+        at.wait_for("> ")
+        at.type("Again\n")
+        at.wait_for("Yes.")
+        at.type("\x03")
+        at.wait_for("> ")
+        at.type("/show\n")
+        self.assertIn("Again<|im_end|>", at.wait_for("Yes.<|im_end|>\r\n> "))
+        at.type("\x03")  # ends the program at the prompt
+        self.assertEqual(at.status(), 130)
 
 
 if __name__ == "__main__":

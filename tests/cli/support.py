@@ -3,6 +3,8 @@ NAME_test.py MOE_BINARY MODEL CHECKPOINT_FOLDER CHAT_CHECKPOINT_FOLDER, in a tem
 """
 
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
@@ -15,6 +17,50 @@ MOE, MODEL, CHECKPOINT, CHAT = sys.argv[1:5]
 
 def run(*args, text=None, env=None):
     return subprocess.run([MOE, *args], input=text, capture_output=True, text=True, timeout=300, env=env)
+
+
+class Terminal:
+    """The command at a terminal of its own. Ends it with the test."""
+
+    def __init__(self, test, *args, **env):
+        self.test = test
+        self.seen = ""
+        self.pid, self.file = pty.fork()
+        if self.pid == 0:
+            os.environ.update(env)
+            os.execv(MOE, [MOE, *args])
+        self.ended = False
+        test.addCleanup(self.end)
+
+    def end(self):
+        if not self.ended:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.file)
+
+    def type(self, text):
+        os.write(self.file, text.encode())
+
+    def wait_for(self, text):
+        """What was shown before `text`, which is taken away."""
+        while text not in self.seen:
+            self.test.assertTrue(select.select([self.file], [], [], 60)[0], f"no {text!r} in {self.seen!r}")
+            try:
+                self.seen += os.read(self.file, 4096).decode(errors="replace")
+            except OSError:  # the other end is closed
+                self.test.fail(f"no {text!r} in {self.seen!r}")
+        before, self.seen = self.seen.split(text, 1)
+        return before
+
+    def status(self):
+        """The exit status of the command, which must end."""
+        for _ in range(600):
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            if ended:
+                self.ended = True
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.1)
+        self.test.fail("the command did not end")
 
 
 class Cli(unittest.TestCase):

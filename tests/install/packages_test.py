@@ -26,7 +26,7 @@ FOLDERS = re.compile(r"\./usr/(bin|include|lib/[\w-]+|share/(bash-completion/com
 NEEDS = {
     "libmoe0": r"libc6 \(.*libpcre2-8-0.*libstdc\+\+6.*libutf8proc2",
     "libmoe0-dev": r"^libmoe0 \(= {version}\)$",
-    "moe": r"^libmoe0 \(= {version}\), libc6 \(.*libstdc\+\+6",
+    "moe": r"^libmoe0 \(= {version}\), libc6 \(.*libedit2.*libstdc\+\+6",
     "moe-cuda": r"^libmoe0 \(= {version}\), libc6 \(",
 }
 LINKED_IN = {  # without PCRE2 and utf8proc, which are shared libraries of other packages

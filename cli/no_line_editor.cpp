@@ -1,0 +1,9 @@
+// The command without libedit.
+
+#include "cli/line_editor.h"
+
+namespace moe_cli {
+
+std::unique_ptr<LineEditor> LineEditor::open() { return nullptr; }
+
+}  // namespace moe_cli

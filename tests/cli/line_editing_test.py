@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Lines of moe chat at a terminal: editing, history, pasted text, signals."""
+
+import fcntl
+import os
+import signal
+import struct
+import termios
+
+from support import MODEL, Cli, Terminal, main
+
+LEFT, UP, HOME = "\x1b[D", "\x1b[A", "\x01"
+PASTE, PASTED = "\x1b[200~", "\x1b[201~"
+
+
+class LineEditing(Cli):
+    def chat(self, *args, **env):
+        at = Terminal(self, "chat", MODEL, "--template", "chatml", *args, **{"TERM": "xterm", "LC_ALL": "C", **env})
+        at.wait_for("> ")
+        return at
+
+    def send(self, at, typed, message):
+        """Types a message; --render shows what was understood."""
+        at.type(typed)
+        shown = message.replace("\n", "\r\n")
+        at.wait_for(f"<|im_start|>user\r\n{shown}<|im_end|>")
+        at.wait_for("> ")
+
+    def test_editing(self):
+        at = self.chat("--render")
+        self.send(at, "ac" + LEFT + "b\r", "abc")
+        self.send(at, "word" + HOME + "a \r", "a word")
+        self.send(at, "one two\x17three\r", "one three")
+        self.send(at, "a\tb\r", "a\tb")
+        self.send(at, "\u00e9\U0001F642x\x7f\x7f\r", "\u00e9")  # characters, not bytes
+        self.send(at, "a\\\rb\r", "a\nb")
+        at.type("\x04")
+        self.assertEqual(at.status(), 0)
+
+    def test_history(self):
+        at = self.chat("--render")
+        self.send(at, "first\r", "first")
+        self.send(at, "second\r", "second")
+        self.send(at, UP + UP + "!\r", "first!")
+        self.send(at, UP + "\r", "first!")
+        self.send(at, "\x12sec\r", "second")
+        at.type("/quit\r")
+        self.assertEqual(at.status(), 0)
+
+    def test_history_begins_with_a_resumed_conversation(self):
+        self.ok("chat", MODEL, "--template", "chatml", "-n", "2", "--session", self.path("talk"), text="Once upon\n")
+        at = self.chat("--session", self.path("talk"), "-n", "2")
+        at.type(UP)
+        at.wait_for("Once upon")
+        at.type("\r/show\r")
+        for _ in range(2):
+            at.wait_for("<|im_start|>user\r\nOnce upon<|im_end|>")
+
+    def test_pasted_text_is_one_message(self):
+        at = self.chat("--render")
+        self.send(at, f"{PASTE}one\rtwo\r\r\tthree\x1b[31m\r\r{PASTED}, four\r", "one\ntwo\n\n\tthree[31m, four")
+        self.send(at, f"{PASTE}\r{PASTED}a\r", "a")
+        self.send(at, UP + UP + "\r", "one\ntwo\n\n\tthree[31m, four")
+        # A terminal that reads lines itself has a limit of 4095 bytes.
+        text = "".join(f"line {i}\n" for i in range(2000))
+        self.send(at, f"{PASTE}{text}{PASTED}\r", text[:-1])
+
+    def test_bytes_that_are_no_text(self):
+        at = self.chat("--render")
+        os.write(at.file, b"a\xffb\xc3c\xe2\x82\r")
+        at.type("d\r")
+        at.wait_for("<|im_start|>user\r\na\ufffdb\ufffdc\ufffd<|im_end|>")
+        at.wait_for("<|im_start|>user\r\nd<|im_end|>")
+
+    def test_signals(self):
+        at = self.chat("--render")
+        before = termios.tcgetattr(at.file)
+        self.assertFalse(before[3] & termios.ICANON)
+        at.type("one tw")
+        at.wait_for("tw")
+        fcntl.ioctl(at.file, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 20, 0, 0))
+        at.wait_for("one tw")  # drawn again
+        # Stopped, and continued by a shell that took the terminal meanwhile
+        os.kill(at.pid, signal.SIGSTOP)
+        os.waitpid(at.pid, os.WUNTRACED)
+        modes = termios.tcgetattr(at.file)
+        modes[3] |= termios.ICANON | termios.ECHO
+        termios.tcsetattr(at.file, termios.TCSANOW, modes)
+        os.kill(at.pid, signal.SIGCONT)
+        at.wait_for("one tw")
+        self.assertFalse(termios.tcgetattr(at.file)[3] & termios.ICANON)
+        self.send(at, "o\r", "one two")
+        at.type("thr\x03")
+        self.assertEqual(at.status(), 130)
+        self.assertTrue(termios.tcgetattr(at.file)[3] & termios.ICANON)
+
+
+if __name__ == "__main__":
+    main()
