@@ -83,6 +83,8 @@ class Collector {
     return static_cast<Collector*>(user)->take(piece);
   }
 
+  ReplyHeaders headers() const { return {splitter_.header_begins(), splitter_.header_end()}; }
+
   Status finish(Finish* finish) {
     if (status_.ok() && !give(splitter_.finish(), {})) *finish = Finish::kCallback;
     return status_;
@@ -357,6 +359,7 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   GenerateResult made;
   options.all_text = true;
   options.in_parts = true;  // such as thinking and answer
+  options.headers = collector.headers();
   MOE_TRY(generate(state, &tokenizer_, rest, options, &made));
   MOE_TRY(collector.finish(&made.finish));
   MOE_TRY(messages_.push(std::move(collector.message)));

@@ -90,6 +90,7 @@ class Generation {
   StopMatcher stops_;
   String text_;
   Array<float> changed_;  // (vocab) the callback's copy; the session's logits are unchanged
+  bool in_header_ = false;
   const Allocator& allocator_;
   TokenLogprob top_[kMaxTopLogprobs];
 };
@@ -103,7 +104,12 @@ Status Generation::decode(StreamDecoder* decoder, int32_t token, std::string_vie
   const bool has_text = token < tokenizer_->n_vocab();
   if (has_text) MOE_TRY(decoder->push(token, text_));
   const bool ends = options_.in_parts && has_text && tokenizer_->is_special(token);
-  return stops_.push(text_.view(), ready, ends);
+  const bool in_header = in_header_;
+  if (contains(options_.headers.begins, token)) in_header_ = true;
+  if (token == options_.headers.ends) in_header_ = false;
+  if (!in_header) return stops_.push(text_.view(), ready, ends);
+  *ready = text_.view();
+  return {};
 }
 
 // At the end, reports the text that was withheld.

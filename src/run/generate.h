@@ -17,6 +17,12 @@ enum class Finish : uint8_t {
   kCallback = 5  // the callback stopped the call
 };
 
+/// Special tokens around text that belongs to no part of a reply, such as a channel's name.
+struct ReplyHeaders {
+  std::span<const int32_t> begins;
+  int32_t ends = -1;
+};
+
 /// Reported for each token.
 struct Piece {
   int32_t token = -1;  // -1: text that was withheld, without a new token
@@ -45,7 +51,8 @@ struct GenerateOptions {
   int32_t n_top = 0;                       // candidates reported per piece
   PieceFn callback = nullptr;
   void* user = nullptr;
-  bool in_parts = false;  // no stop string matches across a special token
+  bool in_parts = false;      // no stop string matches across a special token
+  ReplyHeaders headers = {};  // of the parts: no stop string matches inside
   bool all_text = false;  // after the callback has stopped the call, withheld text is reported too
   LogitsFn change_logits = nullptr;
   void* logits_user = nullptr;

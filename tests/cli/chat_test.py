@@ -204,6 +204,28 @@ class Chat(Cli):
         self.assertEqual(r.returncode, 1)
         self.assertIn("--context can be at most 1000000", r.stderr)
 
+    def test_stop_strings_are_not_looked_for_in_the_header_of_a_channel(self):
+        folder = self.path("channels")
+        shutil.copytree(CHAT, folder)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            with open(os.path.join(folder, name), encoding="utf-8") as f:
+                text = f.read()
+            for tag, token in (("</think>", "<|message|>"), ("<think>", "<|channel|>")):
+                text = text.replace(tag, token).replace(f'"{token}",\n"special": false', f'"{token}",\n"special": true')
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+                f.write(text)
+        self.ok("convert", folder, self.path("c.moe"), "--weights", "f32")
+
+        def reply(*args):
+            return json.loads(self.ok("chat", self.path("c.moe"), "--json", *args, text="Hello\n").stdout)
+
+        whole = reply()
+        self.assertEqual((whole["reply"], whole["thinking"], whole["finish"]), ("", "Yes.", "eos"))  # the channel "ab"
+        for stop in ("ab", "a", "bYes"):
+            self.assertEqual(reply("--stop", stop)["thinking"], "Yes.")
+        stopped = reply("--stop", "s.")
+        self.assertEqual((stopped["thinking"], stopped["finish"]), ("Ye", "stop"))
+
     def test_chat_at_a_terminal(self):
         model = self.chat_model(context_length=1000000)
         at = Terminal(self, "chat", model, "--context", "1000000", "-n", "0", "--ignore-eos", "--threads", "1", TERM="dumb")

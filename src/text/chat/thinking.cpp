@@ -1,5 +1,7 @@
 #include "src/text/chat/thinking.h"
 
+#include <algorithm>
+
 namespace moe {
 namespace {
 
@@ -7,6 +9,8 @@ constexpr ThinkingTags kTags[] = {
     {"<think>", "</think>"},           {"[THINK]", "[/THINK]"},
     {"<thinking>", "</thinking>"},     {"<thought>", "</thought>"},
     {"<seed:think>", "</seed:think>"}, {"<|START_THINKING|>", "<|END_THINKING|>"}};
+
+constexpr std::string_view kHeaderBegins[] = {"<|channel|>", "<|start|>", "<|end|>"};
 
 size_t leading_space(std::string_view text) {
   size_t n = 0;
@@ -51,10 +55,8 @@ ReplySplitter::ReplySplitter(const ThinkingTags& tags, const Tokenizer& tokenize
                              const Allocator& allocator)
     : tags_(tags), header_(allocator), text_{String(allocator), String(allocator)} {
   if (tags.channels) {
-    channel_ = special_id(tokenizer, "<|channel|>");
     message_ = special_id(tokenizer, "<|message|>");
-    begin_ = special_id(tokenizer, "<|start|>");
-    end_ = special_id(tokenizer, "<|end|>");
+    for (int i = 0; i < 3; ++i) header_begins_[i] = special_id(tokenizer, kHeaderBegins[i]);
     state_ = State::kAnswer;  // until a channel is named
     return;
   }
@@ -130,9 +132,9 @@ Status ReplySplitter::push_channel(int32_t token, std::string_view text) {
     MOE_TRY(header_.append(header_.size() == 0 ? slice(text, leading_space(text)) : text));
   }
   if (token < 0) return {};
-  if (token == channel_ || token == begin_ || token == end_) {
+  if (std::find(header_begins_, header_begins_ + 3, token) != header_begins_ + 3) {
     state_ = State::kHeader;
-    named_ = token == channel_;
+    named_ = token == header_begins_[0];
     header_.clear();
   } else if (token == message_ && state_ == State::kHeader) {
     const bool final = !named_ || header_.view() == "final";

@@ -39,6 +39,9 @@ class ReplySplitter final {
   Status push(int32_t token, std::string_view text, std::span<const ReplyPart>* parts);
   /// At the end of the reply: the withheld text.
   std::span<const ReplyPart> finish();
+  /// The tokens after which a channel's header begins, and the one that ends it; -1: none.
+  std::span<const int32_t> header_begins() const { return header_begins_; }
+  int32_t header_end() const { return message_; }
   bool thinking() const { return state_ == State::kThinking || state_ == State::kHeader; }
 
  private:
@@ -56,10 +59,8 @@ class ReplySplitter final {
   bool tokens_ = false;  // the tags are special tokens without text
   int32_t open_ = -1;
   int32_t close_ = -1;
-  int32_t channel_ = -1;
   int32_t message_ = -1;
-  int32_t begin_ = -1;
-  int32_t end_ = -1;
+  int32_t header_begins_[3] = {-1, -1, -1};  // <|channel|>, <|start|>, <|end|>
   State state_ = State::kStart;
   bool trim_ = false;   // following white space belongs to a tag
   bool named_ = false;  // the header names a channel
