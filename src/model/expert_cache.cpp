@@ -18,6 +18,10 @@ bool is_set(const std::atomic<bool>* cancelled) {
   return cancelled != nullptr && cancelled->load();
 }
 
+bool is_unwanted_read(const CachedExpert& expert) {
+  return expert.state == CachedExpert::kComing && expert.n_wants == 0 && expert.n_waits == 0;
+}
+
 uint64_t nanoseconds() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -69,12 +73,12 @@ void ExpertCache::prefetch(CachedExpert* experts, const int32_t* chosen, int32_t
   for (int32_t i = 0; i < n; ++i) {
     CachedExpert& expert = experts[chosen[i]];
     count_use(expert, expert.state, stats);
+    if (is_unwanted_read(expert)) expert.joined = true;
     ++expert.n_wants;
     if (expert.state == CachedExpert::kReady && expert.n_holds == 0) place(expert);
     (void)take_failure(expert);
     if (expert.state != CachedExpert::kAbsent || expert.queued || readers_.count() == 0) continue;
-    queue_.push(&expert);
-    expert.queued = true;
+    enqueue(expert);
   }
   if (queue_.first != nullptr) readers_.wake();
 }
@@ -220,14 +224,14 @@ Status ExpertCache::make_ready(CachedExpert& expert, const ExpertWait& wait) {
 
 Status ExpertCache::wait_for_reader(CachedExpert& expert, const std::atomic<bool>* cancelled) {
   MOE_TRY(take_failure(expert));
+  if (is_unwanted_read(expert)) expert.joined = true;
   Wish wish;
   wish.expert = &expert;
   wish.next = wishes_;
   wishes_ = &wish;
   if (++expert.n_waits == 1 && expert.state == CachedExpert::kAbsent) {
     if (expert.queued) dequeue(expert);
-    urgent_.push(&expert);
-    expert.queued = true;
+    enqueue(expert);
     readers_.wake();
   }
   while (!wish.done && !is_set(cancelled)) changed_.wait_unless(mutex, cancelled);
@@ -311,6 +315,11 @@ bool ExpertCache::Queue::remove(CachedExpert* expert) {
   return false;
 }
 
+void ExpertCache::enqueue(CachedExpert& expert) {
+  (expert.n_waits > 0 ? urgent_ : queue_).push(&expert);
+  expert.queued = true;
+}
+
 void ExpertCache::dequeue(CachedExpert& expert) {
   if (!urgent_.remove(&expert)) queue_.remove(&expert);
   expert.queued = false;
@@ -356,6 +365,7 @@ Status ExpertCache::read(CachedExpert& expert, const std::atomic<bool>* cancelle
   --n_passing_;
   --n_reading_;
   const bool filled = std::exchange(expert.filling, false);
+  const bool joined = std::exchange(expert.joined, false);
   (filled ? filled_bytes_ : stats_.read_bytes) += expert.segment->stored;
   if (status.ok()) {
     expert.state = CachedExpert::kReady;
@@ -369,6 +379,11 @@ Status ExpertCache::read(CachedExpert& expert, const std::atomic<bool>* cancelle
     }
   } else {
     remove(expert);
+    if (joined && (expert.n_waits > 0 || expert.n_wants > 0)) {
+      enqueue(expert);  // it failed for a call that has ended, or for none
+      notify();
+      return status;
+    }
   }
   grant(expert, status);
   return status;

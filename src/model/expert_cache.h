@@ -44,6 +44,7 @@ struct CachedExpert : IdleLink {
   bool queued = false;
   bool checked = false;  // its bytes were verified once
   bool filling = false;  // being read without having been chosen
+  bool joined = false;   // being read for nobody any more when somebody wanted it
   State state = kAbsent;
 };
 
@@ -181,6 +182,7 @@ class ExpertCache {
   void count_use(const CachedExpert& expert, CachedExpert::State found, ExpertStats* stats);
   void notify();
   Status take_failure(CachedExpert& expert);
+  void enqueue(CachedExpert& expert);
   void dequeue(CachedExpert& expert);
   bool may_take(const Waiter& waiter) const { return first_ == nullptr || first_ == &waiter; }
   void wait_in_line(Waiter* waiter, const std::atomic<bool>* cancelled);
