@@ -33,7 +33,7 @@ class LongCall:
             have a callback that ends it: see going_on().
     """
 
-    def __init__(self, cancel: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, cancel: Callable[[], object] = lambda: None) -> None:
         self._cancel = cancel
         self._direct = threading.current_thread() is not threading.main_thread()
         self._raised = Raised()

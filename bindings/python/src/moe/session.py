@@ -446,7 +446,7 @@ class Session(Closable):
         used, in whatever thread computes; None: no longer. It must not use the session. What it
         raises ends the call, and comes out of it. UnsupportedError on a GPU."""
         raised = Raised()
-        callback = s.RoutingFn() if watcher is None else self._routing_callback(watcher, raised)
+        callback = s.RoutingFn(0) if watcher is None else self._routing_callback(watcher, raised)
         with super()._pointer() as session:
             call(lib.moe_session_watch_routing, session, callback, None)
         self._watcher, self._raised = callback, raised
