@@ -16,7 +16,7 @@ TEST=(
   libgtest-dev libbenchmark-dev
   clang libclang-rt-dev llvm        # the sanitizers; llvm-symbolizer names lines in their reports
   python3 binutils
-  python3-numpy python3-pytest      # the Python binding
+  python3-numpy python3-pytest mypy # the Python binding
   abigail-tools                     # the ABI check
   locales                           # a decimal comma
 )

@@ -483,7 +483,8 @@ func (s *Session) Embed(ctx context.Context, text string, pooling Pooling) ([]fl
 	return encoded.Pooled, err
 }
 
-// Save writes the text with its keys and values, to be resumed later or elsewhere.
+// Save writes the text with its keys and values, to be resumed later or elsewhere. The caller flushes a
+// bufio.Writer and closes a file, and checks both for errors.
 func (s *Session) Save(w io.Writer) error {
 	var a arena
 	defer a.free()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Differences that documents.py must report, and those that it must accept. Usage: documents_test.py"""
+"""What documents.py and lint_links.py must report, and what they must accept. Usage: documents_test.py"""
 
 import pathlib
 import sys
@@ -8,6 +8,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import documents  # noqa: E402
+import lint_links  # noqa: E402
 
 
 class Documents(unittest.TestCase):
@@ -56,6 +57,32 @@ class Documents(unittest.TestCase):
     def test_update(self):
         self.assertEqual(self.failures("```console\n$ echo new\nold\n```\n", update=True),
                          "```console\n$ echo new\nnew\n```\n")
+
+
+class Links(unittest.TestCase):
+    PATHS = ("README.md", "docs/a.md", "docs/b.png", "tests/README.md")
+
+    def targets(self, text, path="docs/a.md"):
+        """Those of the links that are reported."""
+        documents = {"README.md": "# Top\n", "tests/README.md": "## A `b_c`: d, [e](..)-g\n## Twice\n## Twice\n"}
+        found = lint_links.faults({**documents, path: text}, set(self.PATHS))
+        return [fault.split(": ")[1] for fault in found]
+
+    def test_files(self):
+        self.assertEqual(self.targets("[a](../README.md) ![b](b.png) [c](../tests) [d](..) <img src=\"b.png\">\n"), [])
+        self.assertEqual(self.targets("[a](b.md) ![b](a.png) [c](../../README.md)\n<img src=\"c.png\">\n\n[d]: e.md\n"),
+                         ["b.md", "a.png", "../../README.md", "c.png", "e.md"])
+        self.assertEqual(self.targets("[a `b`\nc](d.md)\n"), ["d.md"])
+
+    def test_headings(self):
+        self.assertEqual(self.targets("# A\n[a](#a) [b](../README.md#top) [c](../tests#a-b_c-d-e-g)\n"), [])
+        self.assertEqual(self.targets("[a](../tests/README.md#twice) [b](../tests#twice-1)\n"), [])
+        self.assertEqual(self.targets("# A\n[a](#b) [b](../README.md#Top) [c](../tests#twice-2) [d](b.png#a)\n"),
+                         ["#b", "../README.md#Top", "../tests#twice-2", "b.png#a"])
+        self.assertEqual(self.targets("```sh\n# A\n```\n[a](#a)\n"), ["#a"])
+
+    def test_what_is_no_link(self):
+        self.assertEqual(self.targets("`f[i](x)` ``[a](`b`)``\n\n```\n[a](b)\n```\n\n[a](https://b.c/d#e)\n"), [])
 
 
 if __name__ == "__main__":

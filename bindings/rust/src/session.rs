@@ -500,7 +500,7 @@ impl Session {
         self.encode(&tokens, &options).map(|e| e.pooled)
     }
 
-    /// Writes the text with its keys and values, to be resumed later or elsewhere.
+    /// Writes the text with its keys and values, to be resumed later or elsewhere, and flushes the writer.
     pub fn save<W: Write>(&mut self, writer: W) -> Result<()> {
         let mut guarded = Guarded::new(Writer {
             writer,
@@ -512,9 +512,12 @@ impl Session {
         };
         let result = self.run(|s, e| unsafe { sys::moe_session_save(s, &target, e) });
         guarded.go_on();
-        match guarded.into_inner().error {
-            Some(error) if result.is_err() => Err(Error::new(Status::Io, error.to_string())),
-            _ => result,
+        let Writer { mut writer, error } = guarded.into_inner();
+        // A BufWriter that is dropped loses the error of its last bytes.
+        let error = if result.is_ok() { writer.flush().err() } else { error };
+        match error {
+            Some(error) => Err(Error::new(Status::Io, error.to_string())),
+            None => result,
         }
     }
 

@@ -345,6 +345,9 @@ fn saves_loads_and_forks() {
 
     let error = other.save(Full(100)).unwrap_err();
     assert_eq!((error.status(), error.text()), (Status::Io, "the disk is full"));
+    let buffered = std::io::BufWriter::with_capacity(2 * saved.len(), Full(100));
+    let error = other.save(buffered).unwrap_err(); // of its flush alone
+    assert_eq!((error.status(), error.text()), (Status::Io, "the disk is full"));
     assert_eq!(status(other.load(&saved[..saved.len() - 1].to_vec())), Status::Format);
     let last = saved.len() - 1;
     saved[last] ^= 1;

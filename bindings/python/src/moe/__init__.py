@@ -21,6 +21,7 @@ from .batch import BatchResult
 from .chat import Chat, Message, Reply, chat_template_names
 from .completion import CompletionStream
 from .converter import convert, save_synthetic, synthetic_shapes
+from .encoding import Encoded
 from .environment import (
     Environment,
     EnvironmentInfo,
@@ -71,8 +72,10 @@ from .layer import Expert, MoeLayer
 from .model import Model
 from .routing import RoutingChoices
 from .sampling import Piece, Sample, Sampling, TokenLogprob
-from .session import Encoded, Session, Translation, eval_each, step
+from .session import Session
+from .together import eval_each, step
 from .tokenizer import Tokenizer
+from .translation import Translation
 
 __version__ = version()
 

@@ -14,7 +14,10 @@ import threading
 from typing import Any
 from collections.abc import Callable
 
+from . import _structs as s
 from ._handle import Raised
+
+Progress = Callable[[int, int], Any]
 
 # Rows times parameters. A call below it ends within a fraction of a second on the slowest machine,
 # and is too short to be worth a thread.
@@ -33,7 +36,7 @@ class LongCall:
             have a callback that ends it: see going_on().
     """
 
-    def __init__(self, cancel: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, cancel: Callable[[], object] = lambda: None) -> None:
         self._cancel = cancel
         self._direct = threading.current_thread() is not threading.main_thread()
         self._raised = Raised()
@@ -127,3 +130,12 @@ class LongCall:
                     self._wait()
             except BaseException:  # another Ctrl-C: the call is ending already
                 pass
+
+
+def progress_callback(long: LongCall, progress: Progress | None) -> Any:
+    """A moe_progress_fn; whatever `progress` returns but False means to go on."""
+    if progress is None:
+        return s.ProgressFn(lambda _user, _done, _total, _what: long.going_on())
+    function = progress
+    return s.ProgressFn(long.guard(
+        lambda _user, done, total, _what: function(done, total) is not False, False))

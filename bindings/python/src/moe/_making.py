@@ -130,7 +130,7 @@ Owner = Callable[[], Any]
 
 def _logits_callback(owner: Owner | None, handover: Handover, raised: Raised) -> Any:
     if owner is None:
-        return s.LogitsFn()
+        return s.LogitsFn(0)
     processed_by = owner
 
     def change(_user: Any, *arguments: Any) -> bool:

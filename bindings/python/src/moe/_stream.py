@@ -29,6 +29,9 @@ class StreamDecoder:
     """Decodes the tokens that follow a prompt, with its last tokens as context: they decide about a leading space and
     may end inside a character."""
 
+    _n_read: int  # characters of the tokens below that were read
+    _n_many: int  # tokens from which on they are shortened
+
     def __init__(self, tokenizer: Tokenizer, prompt: Iterable[int]) -> None:
         self._tokenizer = tokenizer
         self._tokens = [token for token in prompt if self._has_text(token)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import enum
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import ArgumentError, RangeError
 
@@ -34,6 +34,9 @@ class KvType(enum.IntEnum):
     INT8 = 2
     F32 = 3
     LATENT = 4
+
+    if TYPE_CHECKING:
+        def __new__(cls, value: int | str) -> KvType: ...
 
     @classmethod
     def _missing_(cls, value: object) -> KvType:

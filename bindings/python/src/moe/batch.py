@@ -14,7 +14,8 @@ from ._stream import StopMatcher, StreamDecoder
 from ._structs import Finish
 from .errors import (ArgumentError, BudgetError, NonFiniteError, TextError, TooLongError,
                      UnsupportedError)
-from .session import Session, append_each
+from .session import Session
+from .together import append_each
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -147,6 +147,9 @@ class Chat(Closable):
 
     @messages.setter
     def messages(self, messages: Iterable[Message | Mapping[str, str]]) -> None:
+        self._replace(messages)
+
+    def _replace(self, messages: Iterable[Message | Mapping[str, str]]) -> None:
         fresh = [m if isinstance(m, Message) else Message(m["role"], m["content"])
                  for m in messages]
         for m in fresh:

@@ -213,7 +213,7 @@ def complete(chat: Chat, messages: Iterable[Mapping[str, Any]], stream: bool, lo
         options = _options(chat, arguments)
         bias = {int(token): value for token, value in (logit_bias or {}).items()}
         answer = _Answer(chat, "chat.completion.chunk" if stream else "chat.completion", model, logprobs)
-        chat.messages = [_message(m, f"messages[{i}]") for i, m in enumerate(messages)]
+        chat._replace([_message(m, f"messages[{i}]") for i, m in enumerate(messages)])
         reply = chat.reply(logprobs=top_logprobs or 0, bias=bias, **options)
         if stream:
             streamed = CompletionStream(answer, reply, at_end)

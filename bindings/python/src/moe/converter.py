@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from . import _structs as s
 from ._handle import c_strings, optional_bytes, path_bytes, text_bytes
 from ._library import call, convert_library, text_of
-from ._long_call import LongCall
+from ._long_call import LongCall, Progress, progress_callback
 from .errors import ArgumentError
-from .session import Progress, progress_callback
 
 Path = Union[str, "os.PathLike[str]"]
 Report = dict[str, Any]

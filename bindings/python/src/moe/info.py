@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 import dataclasses
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,11 @@ from . import _structs as s
 from ._library import call, lib, text_of
 from ._structs import Finish
 
-_T = TypeVar("_T")
+class _Dataclass(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+
+_T = TypeVar("_T", bound=_Dataclass)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,10 +167,10 @@ class MemoryStats:
 def plain(cls: type[_T], struct: c.Structure, **other: Any) -> _T:
     """The fields of a struct as a dataclass; `other` are those that need more than copying."""
     values = dict(other)
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+    for field in dataclasses.fields(cls):
         if field.name not in values:
             value = getattr(struct, field.name)
-            values[field.name] = text_of(value) if field.type == "str" else value
+            values[field.name] = text_of(value) if str(field.type) == "str" else value
     return cls(**values)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 import dataclasses
+import sys
 from typing import Any
 from collections.abc import Sequence
 
@@ -156,7 +157,5 @@ class MoeLayer(Closable):
 def _like(x: Any, result: FloatArray) -> Any:
     """The result as x's kind of array."""
     if type(x).__module__.split(".")[0] == "torch":
-        import torch
-
-        return torch.from_numpy(result)
+        return sys.modules["torch"].from_numpy(result)
     return result

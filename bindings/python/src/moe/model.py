@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from io import UnsupportedOperation
-from typing import IO, Any, Union, cast
+from typing import IO, Any, TypeGuard, Union, cast
 
 import numpy as np
 
@@ -35,7 +35,8 @@ from .sampling import Sampling
 from .session import Session
 from .tokenizer import Tokenizer
 
-Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "np.ndarray[Any, Any]", IO[bytes]]
+Buffer = Union[bytes, bytearray, memoryview, "np.ndarray[Any, Any]"]
+Source = Union[str, "os.PathLike[str]", Buffer, IO[bytes]]
 
 
 _IO = {member.name.lower(): int(member) for member in s.Io}
@@ -66,7 +67,7 @@ def _read(file: IO[bytes], n: int) -> bytes:
     return data
 
 
-def _is_file(source: Any) -> bool:
+def _is_file(source: Any) -> TypeGuard[IO[bytes]]:
     """Paths of some libraries have a read() too, and so has a map."""
     return hasattr(source, "read") and not isinstance(source, (str, os.PathLike, mmap.mmap))
 
@@ -85,13 +86,10 @@ def _can_seek(file: IO[bytes]) -> bool:
 
 def _whole_if_stream(source: Source) -> Source:
     """The content of a file that can only be read from its beginning to its end."""
-    if not _is_file(source):
-        return source
-    file = cast("IO[bytes]", source)
-    if _can_seek(file):
+    if not _is_file(source) or _can_seek(source):
         return source
     content = bytearray()
-    while data := _read(file, 1 << 20):
+    while data := _read(source, 1 << 20):
         content += data
     return content
 
@@ -220,10 +218,10 @@ class Model(Closable):
         if isinstance(source, (str, os.PathLike)):
             call(lib.moe_model_open, e, path_bytes(source, "source"), c.byref(params), c.byref(model))
         elif _is_file(source):
-            data = _FileReader(cast("IO[bytes]", source))
+            data = _FileReader(source)
             data.open(e, c.byref(params), c.byref(model))
         else:
-            data = np.frombuffer(source, np.uint8)  # keeps a buffer from being resized
+            data = np.frombuffer(cast(Buffer, source), np.uint8)  # keeps a buffer from being resized
             call(lib.moe_model_open_memory, e, address(data), data.size, c.byref(params),
                  c.byref(model))
         assert model.value is not None

@@ -99,7 +99,8 @@ def probabilities(scores: Array) -> Array:
     """softmax over the last axis, in double precision."""
     z = scores.astype(np.float64)
     z = np.exp(z - z.max(axis=-1, keepdims=True))
-    return z / z.sum(axis=-1, keepdims=True)
+    p: Array = z / z.sum(axis=-1, keepdims=True)
+    return p
 
 
 def needed(p: Array, threshold: float) -> Array:
@@ -110,4 +111,5 @@ def needed(p: Array, threshold: float) -> Array:
     if threshold >= 1:
         return np.full(len(p), p.shape[-1])
     total = np.cumsum(-np.sort(-p, axis=-1), axis=-1)
-    return 1 + np.sum(total[:, :-1] < threshold, axis=-1)
+    counts: Array = 1 + np.sum(total[:, :-1] < threshold, axis=-1)
+    return counts

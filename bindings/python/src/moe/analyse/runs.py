@@ -21,6 +21,7 @@ from .measures import Array, Collapse, consistency, fluctuation, needed, probabi
 Source = Union[str, "os.PathLike[str]", Model]
 
 MAX_TOKENS = 16384
+THRESHOLDS = tuple(i / 10 for i in range(1, 11))
 DECODED = 128  # tokens, one by one, for the time that decoding takes
 
 
@@ -259,7 +260,7 @@ def _recorded(source: Source, text: str, max_tokens: int, thresholds: Sequence[f
 
 
 def analyse(models: Sequence[Source], text: str, *, others: Sequence[Source] = (),
-            thresholds: Sequence[float] = tuple(i / 10 for i in range(1, 11)),
+            thresholds: Sequence[float] = THRESHOLDS,
             topk: Sequence[int] = (), max_tokens: int = MAX_TOKENS) -> Analysis:
     """Everything that a page shows, of the first `max_tokens` tokens of a text.
 

@@ -1,0 +1,69 @@
+"""Saved sessions."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes as c
+import io
+import os
+from typing import Any
+
+from . import _structs as s
+from ._handle import Raised, path_bytes
+from ._library import call, lib
+from ._session_calls import SessionCalls
+
+
+class Saving(SessionCalls):
+    """Part of Session."""
+
+    def save(self, path: str | os.PathLike[str] | None = None) -> bytes | None:
+        """The text with its keys and values, to go on later: as bytes, or in a file, which is
+        replaced when it is complete."""
+        if path is not None:
+            partial = path_bytes(path, "path") + b".partial"
+            try:
+                with open(partial, "wb") as file:
+                    self._save(file)
+                os.replace(partial, path)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(partial)
+                raise
+            return None
+        buffer = io.BytesIO()
+        self._save(buffer)
+        return buffer.getvalue()
+
+    def _save(self, file: Any) -> None:
+        raised = Raised()
+
+        def write(_user: Any, data: Any, n: int) -> int:
+            file.write(c.string_at(data, n))
+            return 0
+
+        writer = s.Writer(write=s.WriteFn(raised.guard(write, 1)))
+        with self._pointer() as session:
+            raised.call(call, lib.moe_session_save, session, c.byref(writer))
+
+    def load(self, source: str | os.PathLike[str] | bytes) -> None:
+        """Replaces the text by one of save(), given as bytes or as the path of a file. ArgumentError
+        for one of another model or type of keys and values, TooLongError when the context is too
+        small, FormatError, VersionError or CorruptError when it is damaged."""
+        if isinstance(source, (str, os.PathLike)):
+            with open(path_bytes(source, "source"), "rb") as file:
+                self._load(file)
+        else:
+            self._load(io.BytesIO(source))
+
+    def _load(self, file: Any) -> None:
+        raised = Raised()
+
+        def read(_user: Any, offset: int, to: Any, n: int) -> int:
+            file.seek(offset)
+            return 0 if file.readinto((c.c_char * n).from_address(to)) == n else 1
+
+        size = file.seek(0, os.SEEK_END)
+        reader = s.Reader(size=size, read=s.ReadFn(raised.guard(read, 1)))
+        with self._pointer() as session:
+            raised.call(call, lib.moe_session_load, session, c.byref(reader))

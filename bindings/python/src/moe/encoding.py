@@ -1,0 +1,98 @@
+"""Texts as vectors, and what an encoder says about their tokens."""
+
+from __future__ import annotations
+
+import ctypes as c
+from typing import NamedTuple
+from collections.abc import Sequence
+
+import numpy as np
+
+from . import _structs as s
+from ._arrays import FloatArray, Tokens, address, token_array
+from ._library import call, lib
+from ._session_calls import SessionCalls
+from .errors import ArgumentError, UnsupportedError
+from .sampling import TokenLogprob
+
+_POOLING = {"mean": s.Pooling.MEAN, "first": s.Pooling.FIRST, "last": s.Pooling.LAST}
+
+
+class Encoded(NamedTuple):
+    """Results of Session.encode(); None if not requested."""
+
+    hidden: FloatArray | None
+    pooled: FloatArray | None
+    outputs: FloatArray | None
+
+
+class Encoding(SessionCalls):
+    """Part of Session."""
+
+    def encode(self, tokens: Tokens, *, hidden: bool = True, pooling: str | None = None,
+               outputs: bool = False, rows: Tokens | None = None) -> Encoded:
+        """Runs the model over a text without changing the session. A token of an encoder
+        sees the whole text, one of a decoder what is in front of it: the text's own tokens and what
+        the session holds. Do not pad: pass one text at a time.
+
+        hidden:  return the hidden states after the final norm, (len(tokens), d_model).
+        pooling: "mean", "first" or "last": return one vector of the text, (d_model,).
+        outputs: return the outputs of an encoder's head, (len(tokens), n_outputs); "classes":
+                 (1, n_outputs).
+        rows:    ascending numbers of the tokens whose outputs to return; None: of all.
+        """
+        if pooling is not None and pooling not in _POOLING:
+            raise ArgumentError(f"pooling: expected 'mean', 'first' or 'last', found {pooling!r}")
+        info, ids = self.model.info, token_array(tokens)
+        wanted = None if rows is None else token_array(rows)
+        n = 1 if info.head == "classes" else len(ids)
+        n = n if wanted is None else len(wanted)
+        states = np.empty((len(ids), info.d_model), np.float32) if hidden else None
+        pooled = np.empty(info.d_model, np.float32) if pooling is not None else None
+        out = np.empty((n, info.n_outputs), np.float32) if outputs else None
+        params = s.EncodeParams(pooling=_POOLING[pooling or "mean"], hidden=address(states),
+                                pooled=address(pooled), outputs=address(out),
+                                rows=address(wanted), n_rows=n)
+
+        def run() -> None:
+            with self._pointer() as session:
+                call(lib.moe_session_encode, session, address(ids), len(ids), c.byref(params))
+
+        with self._long_call() as long:
+            long.run(run)
+        return Encoded(states, pooled, out)
+
+    def embed(self, texts: str | Sequence[str], pooling: str = "mean") -> FloatArray:
+        """One vector of a text, (d_model,), or one for each of several, (n, d_model). ArgumentError
+        for an empty text."""
+        if isinstance(texts, str):
+            return self._embed(texts, "texts", pooling)
+        rows = [self._embed(text, f"texts[{i}]", pooling) for i, text in enumerate(texts)]
+        return np.stack(rows) if rows else np.empty((0, self.model.info.d_model), np.float32)
+
+    def _embed(self, text: str, name: str, pooling: str) -> FloatArray:
+        if text == "":
+            raise ArgumentError(f"{name}: expected a text, found an empty one")
+        pooled = self.encode(self.model.encode(text), hidden=False, pooling=pooling).pooled
+        assert pooled is not None
+        return pooled
+
+    def fill(self, text: str, top: int = 5) -> list[list[TokenLogprob]]:
+        """For each mask of the text (the tokenizer's own, such as "<mask>"), the `top` most likely
+        tokens, best first. UnsupportedError for a model that finds no tokens."""
+        if top < 1:
+            raise ArgumentError(f"top: expected at least 1, found {top}")
+        info = self.model.info
+        if not info.is_encoder or info.head != "tokens" or info.mask_token < 0:
+            raise UnsupportedError("fill needs an encoder with a token head and a mask token")
+        ids = self.model.tokenizer.encode(text, parse_special=True)
+        rows = [i for i, token in enumerate(ids) if token == info.mask_token]
+        if not rows:
+            raise ArgumentError("the text has no mask: write "
+                                f"{self.model.tokenizer.piece(info.mask_token)}")
+        logits = self.encode(ids, hidden=False, outputs=True, rows=rows).outputs
+        assert logits is not None
+        z = logits.astype(np.float64)
+        logprobs = z - np.logaddexp.reduce(z, axis=-1, keepdims=True)
+        return [[TokenLogprob(int(i), float(row[i]))
+                 for i in np.argsort(-row, kind="stable")[:top]] for row in logprobs]
