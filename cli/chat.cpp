@@ -196,24 +196,27 @@ void Talk::show_conversation() {
 
 void Talk::report(const moe_chat_result& r) {
   if (options_.model.json) {
-    const Json json = {{"reply", answer_},
-                       {"thinking", thought_},
-                       {"finish", finish_name(r.finish)},
-                       {"seed", sampling_.seed()},
-                       {"n_prompt", r.n_prompt},
-                       {"n_reused", r.n_reused},
-                       {"n_generated", r.n_generated},
-                       {"n_thinking", r.n_thinking},
-                       {"prompt_seconds", r.prompt_seconds},
-                       {"generate_seconds", r.generate_seconds}};
+    Json json = {{"reply", answer_},
+                 {"thinking", thought_},
+                 {"finish", finish_name(r.finish)},
+                 {"seed", sampling_.seed()},
+                 {"n_prompt", r.n_prompt},
+                 {"n_reused", r.n_reused},
+                 {"n_generated", r.n_generated},
+                 {"n_thinking", r.n_thinking},
+                 {"prompt_seconds", r.prompt_seconds},
+                 {"generate_seconds", r.generate_seconds}};
+    if (options_.sampling.max_draft > 0) {
+      json.update({{"n_drafted", r.n_drafted}, {"n_accepted", r.n_accepted}});
+    }
     std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n" << std::flush;
   }
   if (options_.stats) {
     const double rate = r.generate_seconds > 0 ? r.n_generated / r.generate_seconds : 0;
-    std::fprintf(stderr, "moe: conversation %s, %d of them reused; reply %s (%.0f/s), %s\n",
+    std::fprintf(stderr, "moe: conversation %s, %d of them reused; reply %s (%.0f/s)%s, %s\n",
                  counted(static_cast<uint64_t>(r.n_prompt), "token").c_str(), r.n_reused,
                  counted(static_cast<uint64_t>(r.n_generated), "token").c_str(), rate,
-                 finish_text(r.finish));
+                 drafts_text(r.n_drafted, r.n_accepted).c_str(), finish_text(r.finish));
     moe_memory_stats stats = memory_stats(session_.get());
     stats.session = since(before_, stats.session);
     print_memory(options_.model, model_, stats, r.n_prompt - r.n_reused + r.n_generated,
@@ -428,6 +431,7 @@ void add_chat(CLI::App& app) {
   CLI::App* c = app.add_subcommand("chat", "Chat line by line");
   add_model_options(*c, o->model);
   add_sampling_options(*c, o->sampling, 256);
+  add_draft_option(*c, o->sampling);
   add_session_options(*c, o->model, "4096, or more when the conversation needs it");
   c->add_option("-p,--prompt", o->first, "The first message; the next ones come from stdin")
       ->check(not_empty())

@@ -81,10 +81,10 @@ bool on_piece(void* user, const moe_piece* piece) {
 void report(const moe_generate_result& r) {
   const double prompt = r.prompt_seconds > 0 ? r.n_prompt / r.prompt_seconds : 0;
   const double rate = r.generate_seconds > 0 ? r.n_generated / r.generate_seconds : 0;
-  std::fprintf(stderr, "moe: prompt %s (%.0f/s), generated %s (%.0f/s), %s\n",
+  std::fprintf(stderr, "moe: prompt %s (%.0f/s), generated %s (%.0f/s)%s, %s\n",
                counted(static_cast<uint64_t>(r.n_prompt), "token").c_str(), prompt,
                counted(static_cast<uint64_t>(r.n_generated), "token").c_str(), rate,
-               finish_text(r.finish));
+               drafts_text(r.n_drafted, r.n_accepted).c_str(), finish_text(r.finish));
 }
 
 void check_usage(const GenerateOptions& o) {
@@ -172,6 +172,9 @@ void run_generate(GenerateOptions& o) {
                {"prompt_seconds", result.prompt_seconds},
                {"generate_seconds", result.generate_seconds},
                {"tokens", sink.tokens}});
+  if (o.sampling.max_draft > 0) {
+    json.update({{"n_drafted", result.n_drafted}, {"n_accepted", result.n_accepted}});
+  }
   if (may_skip(o.model)) {
     json["skipped"] = skipped_json(routing_json(model.get(), session.get()));
   }
@@ -196,6 +199,7 @@ void add_generate(CLI::App& app) {
                      ->option_text("ID,ID...");
   o->input.exclude(tokens);
   add_sampling_options(*c, o->sampling, 128);
+  add_draft_option(*c, o->sampling);
   add_session_options(*c, o->model, "the length of the text plus -n; with -n 0, plus 4096");
   c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt");
   add_no_bos(*c, o->no_bos);

@@ -55,6 +55,16 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
       ->group(kSamplingGroup);
 }
 
+void add_draft_option(CLI::App& app, SamplingOptions& o) {
+  app.add_option("--draft", o.max_draft,
+                 "Guess up to N tokens at once from earlier text and check them together: the same "
+                 "output, faster where text repeats; 0 to 16")
+      ->option_text("N")
+      ->group(kSamplingGroup)
+      ->transform(integer_in(0, 16))
+      ->capture_default_str();
+}
+
 namespace {
 
 moe_logit_bias parse_bias(const std::string& text) {
@@ -107,6 +117,12 @@ Sampling::Sampling(const SamplingOptions& o) : options_(o) {
   params.stop = stop_.data();
   params.n_stop = static_cast<int32_t>(stop_.size());
   params.ignore_eos = o.ignore_eos ? 1 : 0;
+  params.max_draft = o.max_draft;
+}
+
+std::string drafts_text(int32_t n_drafted, int32_t n_accepted) {
+  if (n_drafted == 0) return "";
+  return ", " + std::to_string(n_accepted) + " of " + std::to_string(n_drafted) + " guesses right";
 }
 
 const char* finish_name(moe_finish finish) {

@@ -854,9 +854,13 @@ typedef struct moe_generate_params {
   const char* const* stop;      /* at most 64 of at most 4096 bytes each; requires a tokenizer. In
                                    a chat none matches across a special token */
   int32_t n_stop;
-  int32_t ignore_eos;    /* 1: continue after end-of-text tokens */
-  int32_t n_top;         /* candidates reported per piece; at most 64 */
-  int32_t reserved;      /* zero */
+  int32_t ignore_eos; /* 1: continue after end-of-text tokens */
+  int32_t n_top;      /* candidates reported per piece; at most 64 */
+  /* 0..16. Guesses up to this many tokens at once, as earlier text continued after the same last
+   * tokens (prompt lookup decoding), and checks them in one pass, which costs less than a pass for
+   * each. The result is the same; text that repeats itself or the prompt comes faster. Not
+   * with logits_callback, nor with an expert capacity. 0: no guesses */
+  int32_t max_draft;
   moe_piece_fn callback; /* NULL: none */
   void* user;
   moe_logits_fn logits_callback; /* NULL: none */
@@ -870,6 +874,8 @@ typedef struct moe_generate_result {
   int32_t n_generated;
   double prompt_seconds;   /* time for the prompt */
   double generate_seconds; /* time after the prompt */
+  int32_t n_drafted;       /* tokens guessed */
+  int32_t n_accepted;      /* of these, generated */
 } moe_generate_result;
 
 /* Appends the prompt's tokens, then generates. Without a prompt it continues from the session's
@@ -974,6 +980,8 @@ typedef struct moe_chat_result {
   int32_t n_thinking; /* of these, thinking including its tags */
   double prompt_seconds;
   double generate_seconds;
+  int32_t n_drafted; /* as in moe_generate_result */
+  int32_t n_accepted;
 } moe_chat_result;
 
 /* Generates a reply to the messages so far and appends it with the role "assistant". It ends at an

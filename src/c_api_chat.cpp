@@ -181,6 +181,8 @@ Status reply(moe_chat* chat, const moe_generate_params* given, moe_chat_result* 
   value.n_thinking = r.n_thinking;
   value.prompt_seconds = r.prompt_seconds;
   value.generate_seconds = r.generate_seconds;
+  value.n_drafted = r.n_drafted;
+  value.n_accepted = r.n_accepted;
   write_struct(value, out);
   return {};
 }

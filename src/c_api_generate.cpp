@@ -32,7 +32,6 @@ Status sampling_config(const moe_sampling* given, SamplingConfig* out) {
 Status GenerateCall::read(const moe_generate_params* given) {
   moe_generate_params p{};
   MOE_TRY(read_params(given, "params", &p));
-  MOE_TRY(check_reserved(p.reserved));
   if (p.n_stop < 0 || (p.n_stop > 0 && p.stop == nullptr)) {
     return Status::error(MOE_ERR_ARGUMENT, "params.stop: %d strings at a NULL or negative count",
                          p.n_stop);
@@ -46,6 +45,7 @@ Status GenerateCall::read(const moe_generate_params* given) {
   options.stop = stops.span();
   options.ignore_eos = p.ignore_eos != 0;
   options.n_top = p.n_top;
+  options.max_draft = p.max_draft;
   callback = p.callback;
   user = p.user;
   if (callback != nullptr) {
@@ -109,6 +109,8 @@ Status run_generate(moe_session* session, const int32_t* prompt, size_t n_prompt
   value.n_generated = result.n_generated;
   value.prompt_seconds = result.prompt_seconds;
   value.generate_seconds = result.generate_seconds;
+  value.n_drafted = result.n_drafted;
+  value.n_accepted = result.n_accepted;
   write_struct(value, out);
   return {};
 }

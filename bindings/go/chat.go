@@ -41,6 +41,7 @@ type ChatResult struct {
 	NGenerated                     int
 	NThinking                      int // of these, thinking and its tags
 	PromptSeconds, GenerateSeconds float64
+	NDrafted, NAccepted            int // as in GenerateResult
 }
 
 // Chat is a conversation in a session, which it references; several chats may share one.
@@ -240,5 +241,6 @@ func (c *Chat) Reply(ctx context.Context, o GenerateOptions, callback func(Piece
 		Finish: Finish(out.finish), NPrompt: int(out.n_prompt), NReused: int(out.n_reused),
 		NGenerated: int(out.n_generated), NThinking: int(out.n_thinking),
 		PromptSeconds: float64(out.prompt_seconds), GenerateSeconds: float64(out.generate_seconds),
+		NDrafted: int(out.n_drafted), NAccepted: int(out.n_accepted),
 	}, err
 }

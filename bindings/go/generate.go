@@ -107,6 +107,9 @@ type GenerateOptions struct {
 	Stop      []string // strings that end the text; nothing of them is given out
 	IgnoreEOS bool     // go on after end-of-text tokens
 	NTop      int      // candidates reported with each piece, at most 64
+	// 0 to 16: up to this many tokens at once are guessed from earlier text and checked together. The
+	// result is the same; text that repeats comes faster. Not together with Logits.
+	MaxDraft int
 	// Logits, if set, receives the tokens so far and may change the logits of the next one until it
 	// returns: negative infinity bans a token. It returns false to stop.
 	Logits func(tokens []int32, logits []float32) bool
@@ -149,6 +152,7 @@ type GenerateResult struct {
 	Finish                         Finish
 	NPrompt, NGenerated            int
 	PromptSeconds, GenerateSeconds float64
+	NDrafted, NAccepted            int // tokens guessed (MaxDraft); of these, generated
 }
 
 // withParams makes a call with the parameters as a C struct, and with the guard of its callbacks.
@@ -170,6 +174,9 @@ func (o GenerateOptions) withParams(callback func(Piece) bool, call func(*C.moe_
 		return err
 	}
 	if p.n_top, err = count(o.NTop, "NTop"); err != nil {
+		return err
+	}
+	if p.max_draft, err = count(o.MaxDraft, "MaxDraft"); err != nil {
 		return err
 	}
 	callbacks := &generateCall{piece: callback, logits: o.Logits}
@@ -198,6 +205,7 @@ func (s *Session) Generate(ctx context.Context, prompt []int32, o GenerateOption
 	return GenerateResult{
 		Finish: Finish(out.finish), NPrompt: int(out.n_prompt), NGenerated: int(out.n_generated),
 		PromptSeconds: float64(out.prompt_seconds), GenerateSeconds: float64(out.generate_seconds),
+		NDrafted: int(out.n_drafted), NAccepted: int(out.n_accepted),
 	}, err
 }
 

@@ -60,6 +60,24 @@ func TestStreamsPieces(t *testing.T) {
 	}
 }
 
+func TestGuessesChangeNothingButTheSpeed(t *testing.T) {
+	model, texts := stories(t), [2]string{}
+	for i, most := range []int{0, 8} {
+		result, err := session(t, model).Generate(background, encode(model, prompt), GenerateOptions{MaxTokens: 200, MaxDraft: most},
+			func(p Piece) bool {
+				texts[i] += p.Text
+				return true
+			})
+		check0(t, err)
+		if (result.NDrafted > 0) != (most > 0) || result.NAccepted > result.NDrafted {
+			t.Error(result)
+		}
+	}
+	equal(t, texts[0], texts[1])
+	_, err := session(t, model).Generate(background, encode(model, prompt), GenerateOptions{MaxDraft: 17}, nil)
+	fails(t, err, StatusRange)
+}
+
 func TestEndsAsTold(t *testing.T) {
 	model := stories(t)
 	ids, fox := encode(model, prompt), encode(model, "The fox was very")

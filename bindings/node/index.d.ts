@@ -110,6 +110,11 @@ export interface GenerateOptions {
   stop?: readonly string[];
   ignoreEos?: boolean;
   nTop?: number;
+  /**
+   * 0 to 16: up to this many tokens at once are guessed from earlier text and checked together. The
+   * result is the same; text that repeats comes faster.
+   */
+  maxDraft?: number;
   /** After abort(), the call ends within one layer's time and throws the signal's `reason`. */
   signal?: AbortSignal;
 }
@@ -120,6 +125,10 @@ export interface GenerateResult {
   nGenerated: number;
   promptSeconds: number;
   generateSeconds: number;
+  /** Tokens guessed (`maxDraft`). */
+  nDrafted: number;
+  /** Of these, generated. */
+  nAccepted: number;
 }
 
 export interface ChatResult extends GenerateResult {

@@ -369,7 +369,9 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
           made.n_generated,
           collector.n_thinking,
           made.prompt_seconds,
-          made.generate_seconds};
+          made.generate_seconds,
+          made.n_drafted,
+          made.n_accepted};
   return {};
 }
 

@@ -42,6 +42,8 @@ struct ChatReply {
   int32_t n_thinking = 0;  // of these
   double prompt_seconds = 0;
   double generate_seconds = 0;
+  int32_t n_drafted = 0;  // as in GenerateResult
+  int32_t n_accepted = 0;
 };
 
 /// Used by one thread at a time, like the session; a concurrent call that would change it gets

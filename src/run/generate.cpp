@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include <algorithm>
+
 #include "src/base/inline.h"
 #include "src/run/logits.h"
 #include "src/run/session_state.h"
@@ -32,6 +34,13 @@ Status check_options(const GenerateOptions& o, const Tokenizer* tokenizer, int32
   if (o.n_top < 0 || o.n_top > kMaxTopLogprobs) {
     return Status::error(MOE_ERR_RANGE, "n_top: expected 0..%d, found %d", kMaxTopLogprobs,
                          o.n_top);
+  }
+  if (o.max_draft < 0 || o.max_draft > static_cast<int32_t>(kMaxDraft)) {
+    return Status::error(MOE_ERR_RANGE, "max_draft: expected 0..%zu, found %d", kMaxDraft,
+                         o.max_draft);
+  }
+  if (o.max_draft > 0 && o.change_logits != nullptr) {
+    return Status::error(MOE_ERR_ARGUMENT, "max_draft: not together with a logits callback");
   }
   if (!o.stop.empty() && tokenizer == nullptr) {
     return Status::error(MOE_ERR_UNSUPPORTED, "stop strings need a model with a tokenizer");
@@ -64,6 +73,7 @@ class Generation {
       : state_(state),
         tokenizer_(tokenizer),
         options_(options),
+        drafter_(static_cast<size_t>(options.max_draft)),
         stops_(allocator),
         text_(allocator),
         changed_(allocator),
@@ -73,26 +83,54 @@ class Generation {
     if (options_.change_logits != nullptr) MOE_TRY(changed_.resize(state_.logits.size()));
     return stops_.init(options_.stop);
   }
-  Status run(GenerateResult* result);
+  Status run();
+  GenerateResult& result() { return result_; }
 
  private:
-  Status loop(StreamDecoder* decoder, GenerateResult* result);
-  Status sample_next_token(TokenLogprob* next, bool* go_on);
+  /// What would be sampled after each token of a pass that checks guesses, up to the first wrong
+  /// one.
+  struct Checked {
+    TokenLogprob tokens[kMaxDraft + 1];
+    TokenLogprob top[(kMaxDraft + 1) * kMaxTopLogprobs];
+    size_t n = 0;
+    Status status;  // of the token after these
+  };
+
+  Status loop(StreamDecoder* decoder);
+  Status choose();
+  Status sample_next_token();
+  Status report(StreamDecoder* decoder);
+  Status check_guesses(size_t n_guesses, StreamDecoder* decoder);
+  Status take_guesses(const Checked& checked, size_t n_guesses, StreamDecoder* decoder,
+                      size_t* n_right);
+  size_t guess();
   Status decode(StreamDecoder* decoder, int32_t token, std::string_view* ready);
-  Status flush(StreamDecoder* decoder, GenerateResult* result);
+  Status flush(StreamDecoder* decoder);
+  bool at_limit(int32_t position);
+  bool at_end_of_text();
+  void end(Finish finish) {
+    ended_ = true;
+    result_.finish = finish;
+  }
   bool give(const Piece& piece) {
     return options_.callback == nullptr || options_.callback(options_.user, piece);
   }
+  size_t n_top() const { return static_cast<size_t>(options_.n_top); }
 
   SessionState& state_;
   const Tokenizer* tokenizer_;
   const GenerateOptions& options_;
+  GenerateResult result_;
+  bool ended_ = false;
+  TokenLogprob next_{};                // sampled, to be reported
+  TokenLogprob top_[kMaxTopLogprobs];  // its candidates
+  Drafter drafter_;
+  int32_t pass_[kMaxDraft + 1];  // the next token and guesses
   StopMatcher stops_;
   String text_;
   Array<float> changed_;  // (vocab) the callback's copy; the session's logits are unchanged
   bool in_header_ = false;
   const Allocator& allocator_;
-  TokenLogprob top_[kMaxTopLogprobs];
 };
 
 // Decodes one more token, as far as whole characters are complete.
@@ -113,9 +151,9 @@ Status Generation::decode(StreamDecoder* decoder, int32_t token, std::string_vie
 }
 
 // At the end, reports the text that was withheld.
-Status Generation::flush(StreamDecoder* decoder, GenerateResult* result) {
+Status Generation::flush(StreamDecoder* decoder) {
   if (decoder == nullptr || stops_.stopped()) return {};
-  bool go_on = result->finish != Finish::kCallback;
+  bool go_on = result_.finish != Finish::kCallback;
   if (!go_on && !options_.all_text) return {};
   text_.clear();
   MOE_TRY(decoder->finish(text_));
@@ -123,80 +161,167 @@ Status Generation::flush(StreamDecoder* decoder, GenerateResult* result) {
   MOE_TRY(stops_.push(text_.view(), &piece.text));
   if (!piece.text.empty()) go_on = give(piece) && go_on;
   if (stops_.stopped()) {
-    if (go_on || result->finish != Finish::kCallback) result->finish = Finish::kStop;
+    if (go_on || result_.finish != Finish::kCallback) result_.finish = Finish::kStop;
     return {};
   }
   piece.text = stops_.finish();
   if ((go_on || options_.all_text) && !piece.text.empty()) go_on = give(piece) && go_on;
-  if (!go_on) result->finish = Finish::kCallback;
+  if (!go_on) result_.finish = Finish::kCallback;
   return {};
 }
 
-// *go_on: false if the callback stopped; then nothing was sampled.
-Status Generation::sample_next_token(TokenLogprob* next, bool* go_on) {
-  const size_t n_top = static_cast<size_t>(options_.n_top);
+// True, with the generation ended, if nothing may follow `position` tokens.
+bool Generation::at_limit(int32_t position) {
+  if (options_.max_tokens > 0 && result_.n_generated == options_.max_tokens) {
+    end(Finish::kLength);
+  } else if (position == state_.options.context) {
+    end(Finish::kContext);
+  }
+  return ended_;
+}
+
+bool Generation::at_end_of_text() {
+  const std::span<const int32_t> eos = state_.model.config().eos_token_ids.span();
+  if (!options_.ignore_eos &&
+      (contains(eos, next_.token) || contains(options_.more_eos, next_.token))) {
+    end(Finish::kEos);
+  }
+  return ended_;
+}
+
+Status Generation::sample_next_token() {
   if (options_.change_logits == nullptr) {
-    return sample_next(state_, options_.sampling, next, top_, n_top);
+    return sample_next(state_, options_.sampling, &next_, top_, n_top());
   }
   MOE_TRY(recall_logits(state_));
   MOE_TRY(read_logits(state_, changed_.data()));
-  *go_on = options_.change_logits(options_.logits_user, state_.tokens.span(), changed_.span());
-  if (!*go_on) return {};
+  if (!options_.change_logits(options_.logits_user, state_.tokens.span(), changed_.span())) {
+    end(Finish::kCallback);
+    return {};
+  }
   MOE_TRY(settle_bans(changed_.span()));
   return state_.sampler.sample(options_.sampling, changed_.span(), state_.tokens.span(),
-                               static_cast<uint64_t>(state_.position()), next, top_, n_top);
+                               static_cast<uint64_t>(state_.position()), &next_, top_, n_top());
 }
 
-Status Generation::loop(StreamDecoder* decoder, GenerateResult* result) {
-  const ModelConfig& config = state_.model.config();
-  const size_t n_top = static_cast<size_t>(options_.n_top);
-  for (;;) {
-    if (options_.max_tokens > 0 && result->n_generated == options_.max_tokens) {
-      result->finish = Finish::kLength;
-      return {};
-    }
-    if (state_.position() == state_.options.context) {
-      result->finish = Finish::kContext;
-      return {};
-    }
-    TokenLogprob next{};
-    bool go_on = true;
-    MOE_TRY(sample_next_token(&next, &go_on));
-    if (!go_on) {
-      result->finish = Finish::kCallback;
-      return {};
-    }
-    if (!options_.ignore_eos && (contains(config.eos_token_ids.span(), next.token) ||
-                                 contains(options_.more_eos, next.token))) {
-      result->finish = Finish::kEos;
-      return {};
-    }
-    Piece piece{next.token, next.logprob, {}, {top_, n_top}, false};
-    MOE_TRY(decode(decoder, next.token, &piece.text));
-    go_on = give(piece);
-    ++result->n_generated;
-    MOE_TRY(eval_tokens(state_, {&next.token, 1}, {}));
-    if (stops_.stopped()) {
-      result->finish = Finish::kStop;
-      return {};
-    }
-    if (!go_on) {
-      result->finish = Finish::kCallback;
-      return {};
-    }
+// Samples the token after the session's last one, unless the generation ends.
+Status Generation::choose() {
+  if (at_limit(state_.position())) return {};
+  MOE_TRY(sample_next_token());
+  if (!ended_) (void)at_end_of_text();
+  return {};
+}
+
+Status Generation::report(StreamDecoder* decoder) {
+  Piece piece{next_.token, next_.logprob, {}, {top_, n_top()}, false};
+  MOE_TRY(decode(decoder, next_.token, &piece.text));
+  const bool go_on = give(piece);
+  ++result_.n_generated;
+  if (stops_.stopped()) {
+    end(Finish::kStop);
+  } else if (!go_on) {
+    end(Finish::kCallback);
   }
+  return {};
 }
 
-Status Generation::run(GenerateResult* result) {
-  if (tokenizer_ == nullptr) return loop(nullptr, result);
+// Puts the next token and guesses of those after it into pass_. The text that they continue stands
+// behind the session's tokens, in the room reserved for the context.
+size_t Generation::guess() {
+  if (options_.max_draft == 0) return 0;
+  const auto position = static_cast<size_t>(state_.position());
+  size_t room = static_cast<size_t>(state_.options.context) - position - 1;
+  room = std::min(room, static_cast<size_t>(state_.options.chunk) - 1);
+  if (options_.max_tokens > 0) {
+    room = std::min(room, static_cast<size_t>(options_.max_tokens - result_.n_generated));
+  }
+  int32_t* const text = state_.tokens.data();
+  text[position] = pass_[0] = next_.token;
+  const size_t n = drafter_.guess({text, position + 1}, room, pass_ + 1);
+  std::copy_n(pass_ + 1, n, text + position + 1);
+  return n;
+}
+
+// Evaluates the next token and the guesses in one pass.
+Status Generation::check_guesses(size_t n_guesses, StreamDecoder* decoder) {
+  struct Pass {
+    Generation& generation;
+    size_t position;
+    size_t n_guesses;
+    Checked checked;
+    bool settled = false;
+
+    static Status take(void* user, size_t i, const float* logits) {
+      Pass& p = *static_cast<Pass*>(user);
+      if (p.settled) return {};
+      Generation& g = p.generation;
+      SessionState& state = g.state_;
+      const size_t text = p.position + 1 + i;
+      TokenLogprob& next = p.checked.tokens[i];
+      p.checked.status = state.sampler.sample(
+          g.options_.sampling, {logits, state.logits.size()}, {state.tokens.data(), text},
+          static_cast<uint64_t>(text), &next, p.checked.top + i * kMaxTopLogprobs, g.n_top());
+      if (p.checked.status.ok()) ++p.checked.n;
+      p.settled = !p.checked.status.ok() || i == p.n_guesses || next.token != g.pass_[i + 1];
+      return {};
+    }
+  } pass{*this, static_cast<size_t>(state_.position()), n_guesses, {}};
+  const double start = now_seconds();
+  MOE_TRY(eval_tokens(state_, {pass_, n_guesses + 1}, {Pass::take, &pass}));
+  const double seconds = now_seconds() - start;
+  size_t n_right = 0;
+  const Status status = take_guesses(pass.checked, n_guesses, decoder, &n_right);
+  drafter_.learn(n_right, seconds);
+  result_.n_drafted += static_cast<int32_t>(n_guesses);
+  result_.n_accepted += static_cast<int32_t>(n_right);
+  MOE_TRY(rewind_to(state_, pass.position + 1 + n_right));
+  return status;
+}
+
+// Reports the guesses that are right; next_ is then the token after them, unless the generation has
+// ended.
+Status Generation::take_guesses(const Checked& checked, size_t n_guesses, StreamDecoder* decoder,
+                                size_t* n_right) {
+  const int32_t position = state_.position() - static_cast<int32_t>(n_guesses);
+  for (size_t i = 0; !at_limit(position + static_cast<int32_t>(i)); ++i) {
+    if (i == checked.n) return checked.status;
+    next_ = checked.tokens[i];
+    std::copy_n(checked.top + i * kMaxTopLogprobs, n_top(), top_);
+    if (at_end_of_text() || i == n_guesses || next_.token != pass_[i + 1]) return {};
+    ++*n_right;
+    MOE_TRY(report(decoder));
+    if (ended_) return {};
+  }
+  return {};
+}
+
+Status Generation::loop(StreamDecoder* decoder) {
+  MOE_TRY(choose());
+  while (!ended_) {
+    MOE_TRY(report(decoder));
+    const size_t n_guesses = ended_ ? 0 : guess();
+    if (n_guesses > 0) {
+      MOE_TRY(check_guesses(n_guesses, decoder));
+      continue;
+    }
+    const double start = now_seconds();
+    MOE_TRY(eval_tokens(state_, {&next_.token, 1}, {}));
+    drafter_.learn_single(now_seconds() - start);
+    if (!ended_) MOE_TRY(choose());
+  }
+  return {};
+}
+
+Status Generation::run() {
+  if (tokenizer_ == nullptr) return loop(nullptr);
   StreamDecoder decoder(*tokenizer_, true, allocator_);
   // The text so far affects how the first new token is decoded (a leading space, half a character).
   for (const int32_t token : state_.tokens) {
     text_.clear();
     if (token < tokenizer_->n_vocab()) MOE_TRY(decoder.push(token, text_));
   }
-  MOE_TRY(loop(&decoder, result));
-  return flush(&decoder, result);
+  MOE_TRY(loop(&decoder));
+  return flush(&decoder);
 }
 
 }  // namespace
@@ -206,6 +331,10 @@ Status check_generate(const SessionState& state, const Tokenizer* tokenizer,
                       const GenerateOptions& options) {
   MOE_TRY(check_options(options, tokenizer, state.model.config().vocab_size));
   MOE_TRY(check_tokens(state, prompt, used));
+  if (options.max_draft > 0 && state.has_capacity) {
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "max_draft: a router has a capacity, so results depend on the calls");
+  }
   if (prompt.empty() && used == 0) {
     return Status::error(MOE_ERR_STATE, "the session is empty: there is nothing to continue");
   }
@@ -225,7 +354,7 @@ Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const
   Generation generation(state, tokenizer, options, state.model.allocator());
   MOE_TRY(generation.prepare());
 
-  GenerateResult result;
+  GenerateResult& result = generation.result();
   result.n_prompt = static_cast<int32_t>(prompt.size());
   state.spec = {};
   if (options.change_logits == nullptr) {
@@ -234,7 +363,7 @@ Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const
   const double start = now_seconds();
   MOE_TRY(eval_tokens(state, prompt, {}));
   const double prompt_end = now_seconds();
-  MOE_TRY(generation.run(&result));
+  MOE_TRY(generation.run());
   result.prompt_seconds = prompt_end - start;
   result.generate_seconds = now_seconds() - prompt_end;
   *out = result;

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "src/run/draft.h"
 #include "src/run/session.h"
 
 namespace moe {
@@ -54,6 +55,10 @@ struct GenerateOptions {
   bool in_parts = false;      // no stop string matches across a special token
   ReplyHeaders headers = {};  // of the parts: no stop string matches inside
   bool all_text = false;  // after the callback has stopped the call, withheld text is reported too
+  /// Tokens guessed at once (Drafter) and evaluated in one pass; only those that would have been
+  /// sampled are used, so the result is the same. 0..kMaxDraft; 0: none. Not with change_logits,
+  /// nor with an expert capacity, where results depend on the calls.
+  int32_t max_draft = 0;
   LogitsFn change_logits = nullptr;
   void* logits_user = nullptr;
 };
@@ -62,6 +67,8 @@ struct GenerateResult {
   Finish finish = Finish::kLength;
   int32_t n_prompt = 0;
   int32_t n_generated = 0;  // tokens reported
+  int32_t n_drafted = 0;    // guessed
+  int32_t n_accepted = 0;   // of these, generated
   double prompt_seconds = 0;
   double generate_seconds = 0;
 };
@@ -69,7 +76,8 @@ struct GenerateResult {
 /// Evaluates `prompt` (may be empty if the session is not), then generates. On success every
 /// reported token is part of the session, so generating 5 and 5 more equals generating 10; a token
 /// that completes a stop string counts as reported. After MOE_ERR_CANCELLED the last reported token
-/// may be missing from the session: compare its position. tokenizer: null for ids only.
+/// may be missing from the session, with guesses as many as were checked at once: compare its
+/// position. tokenizer: null for ids only.
 /// MOE_ERR_STATE without a prompt on an empty session. MOE_ERR_NON_FINITE if change_logits leaves
 /// NaN or +infinity, MOE_ERR_RANGE if it bans every token.
 Status generate(Session& session, const Tokenizer* tokenizer, std::span<const int32_t> prompt,

@@ -427,7 +427,7 @@ moe_generate_params* generation(FuzzArgs& a, Listener* listener) {
   p.stop = a.maybe(stops);
   p.ignore_eos = a.in().number();
   p.n_top = a.in().byte() < 240 ? a.in().byte() % 8 : a.in().number();
-  p.reserved = a.in().byte() == 13 ? 1 : 0;
+  p.max_draft = a.in().byte() % 20 - 1;
   p.callback = a.maybe(listen);
   p.user = listener;
   if (listener->mood >= 200) {

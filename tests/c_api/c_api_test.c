@@ -609,9 +609,9 @@ static void test_session_limits(void) {
   CHECK(moe_session_set_router(session, "threshold:nan", &error) != MOE_OK);
   CHECK_OK(moe_session_set_router(session, "threshold:0.5", &error));
   CHECK_OK(moe_session_set_router(session, NULL, &error));
-  const moe_generate_params gp = {.struct_size = sizeof gp, .max_tokens = 1, .reserved = 1};
+  const moe_generate_params gp = {.struct_size = sizeof gp, .max_tokens = 1, .max_draft = 17};
   moe_generate_result result = {.struct_size = sizeof result};
-  CHECK(moe_session_generate(session, NULL, 0, &gp, &result, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_session_generate(session, NULL, 0, &gp, &result, &error) == MOE_ERR_RANGE);
   moe_routing_stats stats = {.struct_size = sizeof stats};
   CHECK(moe_session_get_routing(session, 0, &stats, &error) != MOE_OK);
   sp.context = -4;

@@ -234,8 +234,8 @@ static void test_stops_and_failures(void) {
 
   gp = (moe_generate_params){.struct_size = sizeof gp, .max_tokens = -1};
   CHECK(reply(chat, NULL, &gp, &r) == MOE_ERR_RANGE && moe_chat_message_count(chat) == 2);
-  gp = (moe_generate_params){.struct_size = sizeof gp, .reserved = 1};
-  CHECK(reply(chat, NULL, &gp, &r) == MOE_ERR_ARGUMENT);
+  gp = (moe_generate_params){.struct_size = sizeof gp, .max_draft = -1};
+  CHECK(reply(chat, NULL, &gp, &r) == MOE_ERR_RANGE);
 
   /* A reply that is refused leaves the session as it was. */
   const int32_t position = moe_session_position(session);

@@ -23,13 +23,14 @@ struct Made {
 };
 
 Made make(Session& session, const Tokens& prompt, const SamplingConfig& sampling, int32_t n,
-          int32_t n_top = 0) {
+          int32_t n_top = 0, int32_t max_draft = 0) {
   Made made;
   GenerateOptions options;
   options.max_tokens = n;
   options.ignore_eos = true;
   options.sampling = sampling;
   options.n_top = n_top;
+  options.max_draft = max_draft;
   options.user = &made;
   options.callback = [](void* user, const Piece& piece) {
     Made& m = *static_cast<Made*>(user);
@@ -88,6 +89,7 @@ TEST(GpuSampling, SameTokensWithTheRowOnEitherSide) {
       const Made found = make(*kept, prompt, sampling, 12, n_top);
       ASSERT_EQ(found.tokens.size(), 12u);
       EXPECT_EQ(found, make(*brought, prompt, sampling, 12, n_top));
+      EXPECT_EQ(found, make(*kept, prompt, sampling, 12, n_top, 4));
     }
   }
 }

@@ -13,6 +13,7 @@ struct Request {
     params.max_tokens = js.int32(options, "maxTokens");
     params.ignore_eos = js.flag(options, "ignoreEos");
     params.n_top = js.int32(options, "nTop");
+    params.max_draft = js.int32(options, "maxDraft");
     params.callback = Work::take;
     read_sampling(js, options);
     read_stop(js, js.get(options, "stop"));
@@ -83,6 +84,8 @@ napi_value to_js(const Js& js, const Result& r) {
   js.set(result, "nGenerated", js.of(static_cast<double>(r.n_generated)));
   js.set(result, "promptSeconds", js.of(r.prompt_seconds));
   js.set(result, "generateSeconds", js.of(r.generate_seconds));
+  js.set(result, "nDrafted", js.of(static_cast<double>(r.n_drafted)));
+  js.set(result, "nAccepted", js.of(static_cast<double>(r.n_accepted)));
   return result;
 }
 

@@ -63,6 +63,17 @@ test('generates what the command does, piece by piece', async () => {
   assert.deepStrictEqual([finish, nPrompt, nGenerated, s.position], ['length', 5, 24, 29]);
 });
 
+test('guesses change nothing but the speed', async () => {
+  const s = await session();
+  const plain = s.generate(PROMPT, { maxTokens: 200 });
+  const text = await plain.text();
+  assert.deepStrictEqual([plain.result.nDrafted, plain.result.nAccepted], [0, 0]);
+  s.rewind(0);
+  const guessed = s.generate(PROMPT, { maxTokens: 200, maxDraft: 8 });
+  assert.strictEqual(await guessed.text(), text);
+  assert.ok(guessed.result.nDrafted > 0 && guessed.result.nAccepted <= guessed.result.nDrafted);
+});
+
 test('ends at a stop string, the end token or a full context', async () => {
   const model = await open();
   const s = await model.session();

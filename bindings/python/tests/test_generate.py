@@ -43,6 +43,20 @@ def test_sampling(model):
     assert banned != [first]
 
 
+def test_guesses_change_nothing_but_the_speed(model):
+    def generated(**options):
+        generation = model.session().generate(PROMPT, max_tokens=200, **options)
+        tokens = generation.tokens()
+        return tokens, generation.result.n_drafted, generation.result.n_accepted
+
+    for how in ({}, {"temperature": 1.0, "seed": 5}):
+        plain, guessed = generated(**how), generated(max_draft=8, **how)
+        assert plain == (guessed[0], 0, 0)
+        assert guessed[1] > 0 and 0 <= guessed[2] <= guessed[1]
+    with pytest.raises(moe.ArgumentError, match="logits callback"):
+        model.session().generate(PROMPT, max_draft=8, logits_processor=lambda t, x: None).text()
+
+
 def test_sample(session):
     session.append([0, 301, 716])
     best = session.sample(logprobs=4)
@@ -61,7 +75,7 @@ def test_stop(session):
 
 @pytest.mark.parametrize("options, error", [
     ({"temperature": -1}, moe.RangeError), ({"logprobs": 65}, moe.RangeError),
-    ({"max_tokens": -1}, moe.RangeError), ({"seed": -1}, ValueError),
+    ({"max_tokens": -1}, moe.RangeError), ({"max_draft": 17}, moe.RangeError), ({"seed": -1}, ValueError),
     ({"bias": {9999: 1.0}}, moe.MoeError), ({"stop": "a\0b"}, ValueError)])
 def test_wrong_options(session, options, error):
     with pytest.raises(error):

@@ -54,6 +54,9 @@ pub struct ChatResult {
     pub n_thinking: i32,
     pub prompt_seconds: f64,
     pub generate_seconds: f64,
+    /// As in `GenerateResult`.
+    pub n_drafted: i32,
+    pub n_accepted: i32,
 }
 
 struct ChatHandle(NonNull<sys::moe_chat>);
@@ -240,6 +243,8 @@ impl Chat {
             n_thinking: out.n_thinking,
             prompt_seconds: out.prompt_seconds,
             generate_seconds: out.generate_seconds,
+            n_drafted: out.n_drafted,
+            n_accepted: out.n_accepted,
         })
     }
 }

@@ -67,6 +67,9 @@ pub struct GenerateOptions<'a> {
     pub ignore_eos: bool,
     /// Candidates reported per piece, at most 64.
     pub n_top: i32,
+    /// 0 to 16: up to this many tokens at once are guessed from earlier text and checked together.
+    /// The result is the same; text that repeats comes faster.
+    pub max_draft: i32,
 }
 
 /// A piece of generated text, for the time of the callback.
@@ -116,6 +119,10 @@ pub struct GenerateResult {
     pub n_generated: i32,
     pub prompt_seconds: f64,
     pub generate_seconds: f64,
+    /// Tokens guessed (`max_draft`).
+    pub n_drafted: i32,
+    /// Of these, generated.
+    pub n_accepted: i32,
 }
 
 unsafe extern "C" fn on_piece<F>(user: *mut c_void, piece: *const sys::moe_piece) -> bool
@@ -176,6 +183,7 @@ where
     params.n_stop = int(options.stop.len(), "stop")?;
     params.ignore_eos = i32::from(options.ignore_eos);
     params.n_top = options.n_top;
+    params.max_draft = options.max_draft;
     params.callback = Some(on_piece::<F>);
     params.user = guarded.user();
     if let Some(logits) = &mut logits {

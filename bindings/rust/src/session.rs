@@ -694,6 +694,8 @@ impl Session {
             n_generated: out.n_generated,
             prompt_seconds: out.prompt_seconds,
             generate_seconds: out.generate_seconds,
+            n_drafted: out.n_drafted,
+            n_accepted: out.n_accepted,
         })
     }
 

@@ -466,7 +466,7 @@ pub struct moe_generate_params {
     pub n_stop: i32,
     pub ignore_eos: i32,
     pub n_top: i32,
-    pub reserved: i32,
+    pub max_draft: i32,
     pub callback: moe_piece_fn,
     pub user: *mut c_void,
     pub logits_callback: moe_logits_fn,
@@ -482,6 +482,8 @@ pub struct moe_generate_result {
     pub n_generated: i32,
     pub prompt_seconds: f64,
     pub generate_seconds: f64,
+    pub n_drafted: i32,
+    pub n_accepted: i32,
 }
 
 #[repr(C)]
@@ -520,6 +522,8 @@ pub struct moe_chat_result {
     pub n_thinking: i32,
     pub prompt_seconds: f64,
     pub generate_seconds: f64,
+    pub n_drafted: i32,
+    pub n_accepted: i32,
 }
 
 #[repr(C)]

@@ -68,6 +68,30 @@ fn streams_pieces() {
 }
 
 #[test]
+fn guesses_change_nothing_but_the_speed() {
+    let model = stories();
+    let prompt = encode(&model, PROMPT);
+    let text = |max_draft| {
+        let (mut text, mut n) = (String::new(), (0, 0));
+        let options = GenerateOptions {
+            max_draft,
+            ..tokens(200)
+        };
+        let result = session(&model).generate(&prompt, &options, |piece| {
+            text.push_str(&piece.text);
+            ControlFlow::Continue(())
+        });
+        if let Ok(result) = result {
+            n = (result.n_drafted, result.n_accepted);
+        }
+        (text, n)
+    };
+    let ((plain, none), (guessed, (n_drafted, n_accepted))) = (text(0), text(8));
+    assert_eq!((plain, none), (guessed, (0, 0)));
+    assert!(n_drafted > 0 && (0..=n_drafted).contains(&n_accepted));
+}
+
+#[test]
 fn ends_as_told() {
     let model = stories();
     let prompt = encode(&model, PROMPT);

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from . import _structs as s
-from ._arrays import FloatArray, IntArray, address
+from ._arrays import FloatArray, IntArray, address, int32
 from ._handle import Native, Raised, c_strings
 from ._library import call, lib
 from ._structs import Finish
@@ -35,6 +35,7 @@ class Request:
     stop: tuple[str, ...]
     ignore_eos: bool
     n_top: int
+    max_draft: int = 0
     question: str | None = None  # of a chat's reply
 
 
@@ -151,6 +152,7 @@ def _params(request: Request, handover: Handover, owner: Owner | None,
         max_tokens=request.max_tokens, sampling=c.pointer(sampling_struct(request.sampling)),
         stop=c_strings(request.stop), n_stop=len(request.stop),
         ignore_eos=int(request.ignore_eos), n_top=n_candidates(request.n_top),
+        max_draft=int32(request.max_draft, "max_draft"),
         callback=s.PieceFn(raised.guard(give, False)),
         logits_callback=_logits_callback(owner, handover, raised))
 

@@ -302,14 +302,15 @@ class GenerateParams(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("max_tokens", c.c_int32),
                 ("sampling", c.POINTER(Sampling)), ("stop", c.POINTER(c.c_char_p)),
                 ("n_stop", c.c_int32), ("ignore_eos", c.c_int32), ("n_top", c.c_int32),
-                ("reserved", c.c_int32), ("callback", PieceFn), ("user", c.c_void_p),
+                ("max_draft", c.c_int32), ("callback", PieceFn), ("user", c.c_void_p),
                 ("logits_callback", LogitsFn), ("logits_user", c.c_void_p)]
 
 
 class GenerateResult(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("finish", c.c_int), ("n_prompt", c.c_int32),
                 ("n_generated", c.c_int32), ("prompt_seconds", c.c_double),
-                ("generate_seconds", c.c_double)]
+                ("generate_seconds", c.c_double), ("n_drafted", c.c_int32),
+                ("n_accepted", c.c_int32)]
 
 
 class ChatParams(Sized):
@@ -327,7 +328,8 @@ class ChatMessage(Sized):
 class ChatResult(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("finish", c.c_int), ("n_prompt", c.c_int32),
                 ("n_reused", c.c_int32), ("n_generated", c.c_int32), ("n_thinking", c.c_int32),
-                ("prompt_seconds", c.c_double), ("generate_seconds", c.c_double)]
+                ("prompt_seconds", c.c_double), ("generate_seconds", c.c_double),
+                ("n_drafted", c.c_int32), ("n_accepted", c.c_int32)]
 
 
 class ExpertWeights(c.Structure):

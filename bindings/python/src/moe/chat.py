@@ -229,7 +229,7 @@ class Chat(Closable):
               top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
               repetition_penalty: float = 1.0, repetition_window: int = 64, seed: int = 0,
               bias: Mapping[int, float] | None = None, stop: str | Sequence[str] = (),
-              ignore_eos: bool = False, logprobs: int = 0,
+              ignore_eos: bool = False, logprobs: int = 0, max_draft: int = 0,
               logits_processor: LogitsProcessor | None = None) -> Reply:
         """Adds the user's message, if given, and generates the reply piece by piece as the result is
         iterated. The other arguments are those of Session.generate(). TooLongError if the
@@ -237,7 +237,7 @@ class Chat(Closable):
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty,
                             repetition_window, seed, bias)
         request = Request(token_array(()), sampling, max_tokens, stop_texts(stop), ignore_eos,
-                          logprobs, message)
+                          logprobs, max_draft, message)
         return Reply(self, request, logits_processor)
 
     def create_chat_completion(self, messages: Iterable[Mapping[str, Any]], *, stream: bool = False,

@@ -206,7 +206,7 @@ class Session(Encoding, Translating, Saving, Counting):
                  repetition_penalty: float = 1.0, repetition_window: int = 64, seed: int = 0,
                  bias: Mapping[int, float] | None = None,
                  stop: str | Sequence[str] = (), ignore_eos: bool = False,
-                 logprobs: int = 0,
+                 logprobs: int = 0, max_draft: int = 0,
                  logits_processor: LogitsProcessor | None = None) -> Generation:
         """Appends the prompt, then generates, piece by piece as the result is iterated.
 
@@ -216,6 +216,9 @@ class Session(Encoding, Translating, Saving, Counting):
         stop:       strings that end the text; no part of them is reported.
         ignore_eos: continue after end-of-text tokens.
         logprobs:   number of candidates in each Piece.top, at most 64.
+        max_draft:  0 to 16: up to this many tokens at once are guessed from earlier text and checked
+                    together. The result is the same; text that repeats comes faster. Not with a
+                    logits_processor.
         logits_processor: called as f(tokens, logits) before each token is sampled, in a thread that
                     is not the caller's: the text so far, and the logits of what comes next, which
                     it changes in place or returns anew; -inf bans a token. False ends the text in
@@ -229,7 +232,7 @@ class Session(Encoding, Translating, Saving, Counting):
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty,
                             repetition_window, seed, bias)
         request = Request(token_array(() if prompt is None else prompt), sampling, max_tokens,
-                          stop_texts(stop), ignore_eos, logprobs)
+                          stop_texts(stop), ignore_eos, logprobs, max_draft)
         return Generation(self, request, logits_processor)
 
 

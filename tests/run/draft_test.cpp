@@ -1,0 +1,234 @@
+// Guesses change the speed of generation, never its results.
+
+#include "src/run/draft.h"
+
+#include <algorithm>
+
+#include "tests/run/generate_run.h"
+
+namespace moe {
+namespace {
+
+Tokens guesses(Drafter& drafter, const Tokens& text, size_t room = kMaxDraft) {
+  Tokens out(kMaxDraft, -1);
+  out.resize(drafter.guess(span(text), room, out.data()));
+  return out;
+}
+
+TEST(DrafterTest, ContinuesTheLatestOfTheLongestMatches) {
+  Drafter drafter(1);
+  EXPECT_EQ(guesses(drafter, {}), Tokens());
+  EXPECT_EQ(guesses(drafter, {1}), Tokens());
+  EXPECT_EQ(guesses(drafter, {1, 2, 3}), Tokens());
+  EXPECT_EQ(guesses(drafter, {1, 2, 3, 4, 9, 1, 2, 3}), Tokens{4});
+  EXPECT_EQ(guesses(drafter, {1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 3}), Tokens{5});
+  EXPECT_EQ(guesses(drafter, {0, 1, 2, 3, 4, 7, 1, 2, 3, 5, 0, 1, 2, 3}), Tokens{4});
+  EXPECT_EQ(guesses(drafter, {1, 2, 3, 4, 9, 1, 2, 3}, 0), Tokens());
+}
+
+TEST(DrafterTest, ContinuesWithItsOwnGuesses) {
+  Drafter drafter(kMaxDraft);
+  Tokens text;
+  for (int i = 0; i < 30; ++i) text.push_back(i % 3);
+  const Tokens found = guesses(drafter, text);
+  ASSERT_GT(found.size(), 3u);
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i], static_cast<int32_t>(i % 3));
+}
+
+TEST(DrafterTest, LearnsWhatPays) {
+  const Tokens text = {1, 2, 3, 4, 5, 6, 9, 1, 2, 3, 4, 5, 6};
+  // The guesses made in 300 steps if all or none are right and each adds `cost` to a pass.
+  const auto n_guesses = [&](bool right, double cost) {
+    Drafter drafter(kMaxDraft);
+    drafter.learn_single(1);
+    size_t sum = 0;
+    for (int i = 0; i < 300; ++i) {
+      const size_t n = guesses(drafter, text).size();
+      if (n > 0) drafter.learn(right ? n : 0, 1 + cost * static_cast<double>(n));
+      sum += n;
+    }
+    return sum;
+  };
+  EXPECT_GT(n_guesses(true, 0.05), 300u * 12);
+  EXPECT_LT(n_guesses(false, 0.2), 100u);
+  EXPECT_LT(n_guesses(true, 1.5), 60u);
+  // It never gives up.
+  EXPECT_GT(n_guesses(false, 0.2), 20u);
+  EXPECT_GT(n_guesses(true, 1.5), 20u);
+}
+
+class DraftTest : public GenerateTest {
+ protected:
+  /// Runs with and without guesses from an empty session; expects the same and returns how many
+  /// guesses were right.
+  int32_t expect_the_same() {
+    options_.max_draft = 0;
+    again();
+    const Status plain_status = run();
+    const Seen plain = seen_;
+    const GenerateResult result = result_;
+    const int32_t position = session_->position();
+    int32_t n_accepted = 0;
+    for (const int32_t most : {1, 3, static_cast<int32_t>(kMaxDraft)}) {
+      options_.max_draft = most;
+      again();
+      const Status status = run();
+      EXPECT_EQ(status.code(), plain_status.code()) << status.text();
+      EXPECT_EQ(seen_.tokens, plain.tokens);
+      EXPECT_EQ(seen_.text, plain.text);
+      EXPECT_EQ(seen_.logprobs, plain.logprobs);
+      EXPECT_EQ(seen_.top, plain.top);
+      EXPECT_EQ(result_.finish, result.finish);
+      EXPECT_EQ(result_.n_generated, result.n_generated);
+      EXPECT_EQ(session_->position(), position);
+      EXPECT_LE(result_.n_accepted, result_.n_drafted);
+      n_accepted += result_.n_accepted;
+    }
+    return n_accepted;
+  }
+};
+
+TEST_F(DraftTest, GivesTheSameTokens) {
+  options_.n_top = 3;
+  int32_t n_accepted = 0;
+  for (const float temperature : {0.0f, 0.3f, 1.0f}) {
+    for (const char* bytes : {"a", "ab", "abc", "abcdefghijklmnop"}) {
+      only(bytes);
+      options_.sampling.temperature = temperature;
+      for (const int32_t max_tokens : {0, 1, 2, 7, 40}) {
+        options_.max_tokens = max_tokens;
+        n_accepted += expect_the_same();
+      }
+    }
+  }
+  EXPECT_GT(n_accepted, 500);
+  only("ab");
+  options_.sampling.repetition_penalty = 1.3f;
+  EXPECT_GT(expect_the_same(), 0);
+  for (const int32_t chunk : {1, 2, 5}) {
+    SessionOptions small;
+    small.chunk = chunk;
+    session_ = machine_.session(small);
+    EXPECT_EQ(expect_the_same() > 0, chunk > 1);
+  }
+}
+
+TEST_F(DraftTest, EndsAtTheSameToken) {
+  only("ab");
+  int32_t n_accepted = 0;
+  for (const char* stop : {"aab", "aba", "bbbb", "abab", "a"}) {
+    const std::string_view view = stop;
+    options_.stop = {&view, 1};
+    n_accepted += expect_the_same();
+  }
+  options_.stop = {};
+  only(std::string("ab\x01"));  // with the end of the text
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    options_.sampling.seed = seed;
+    n_accepted += expect_the_same();
+  }
+  EXPECT_GT(n_accepted, 50);
+  only("ab");
+  for (size_t n = 1; n < 30; ++n) {
+    options_.max_draft = 0;
+    again();
+    seen_.stop_after = n;
+    ASSERT_TRUE(run().ok());
+    const Tokens tokens = seen_.tokens;
+    options_.max_draft = 8;
+    again();
+    seen_.stop_after = n;
+    ASSERT_TRUE(run().ok());
+    EXPECT_EQ(result_.finish, Finish::kCallback);
+    EXPECT_EQ(seen_.tokens, tokens);
+    EXPECT_EQ(session_->position(), static_cast<int32_t>(prompt_.size() + n));
+  }
+}
+
+// Whatever a call leaves, the next one continues from.
+TEST_F(DraftTest, AnotherCallContinues) {
+  only("abc");
+  options_.max_tokens = 60;
+  ASSERT_TRUE(run().ok());
+  const Tokens whole = seen_.tokens;
+  options_.max_draft = 8;
+  for (int32_t part = 1; part < 12; ++part) {
+    again();
+    for (bool first = true; seen_.tokens.size() < 60; first = false) {
+      options_.max_tokens = std::min(part, 60 - static_cast<int32_t>(seen_.tokens.size()));
+      ASSERT_TRUE(run(first).ok());
+    }
+    EXPECT_EQ(seen_.tokens, whole);
+  }
+}
+
+TEST_F(DraftTest, CancelAtEveryCallback) {
+  only("ab");
+  ASSERT_TRUE(run().ok());
+  const Tokens whole = seen_.tokens;
+  options_.max_draft = 8;
+  for (size_t at = 1; at < 40; ++at) {
+    again();
+    seen_.cancel = session_.get();
+    seen_.cancel_at = at;
+    EXPECT_EQ(run().code(), MOE_ERR_CANCELLED);
+    const size_t n = seen_.tokens.size();
+    ASSERT_GE(n, at);
+    EXPECT_TRUE(std::equal(seen_.tokens.begin(), seen_.tokens.end(), whole.begin()));
+    const auto position = static_cast<size_t>(session_->position());
+    EXPECT_LE(position, prompt_.size() + n);
+    // The session holds a prefix of what was reported, and continues.
+    const size_t held = position - prompt_.size();
+    EXPECT_TRUE(
+        std::equal(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(held),
+                   session_->tokens().begin() + static_cast<std::ptrdiff_t>(prompt_.size())));
+    seen_ = Seen();
+    options_.max_tokens = static_cast<int32_t>(40 - held);
+    ASSERT_TRUE(run(false).ok());
+    options_.max_tokens = 40;
+    EXPECT_TRUE(std::equal(seen_.tokens.begin(), seen_.tokens.end(),
+                           whole.begin() + static_cast<std::ptrdiff_t>(held)));
+  }
+}
+
+TEST_F(DraftTest, BadOptionsAreRefused) {
+  for (const int32_t most : {-1, static_cast<int32_t>(kMaxDraft) + 1}) {
+    options_.max_draft = most;
+    EXPECT_EQ(run().code(), MOE_ERR_RANGE);
+  }
+  options_.max_draft = 1;
+  options_.change_logits = [](void*, std::span<const int32_t>, std::span<float>) { return true; };
+  EXPECT_EQ(run().code(), MOE_ERR_ARGUMENT);
+  options_.change_logits = nullptr;
+  ASSERT_TRUE(session_->set_router("topk:1,gamma=2").ok());
+  EXPECT_EQ(run().code(), MOE_ERR_UNSUPPORTED);
+  EXPECT_EQ(session_->position(), 0);
+}
+
+// Every kind of layer, router and weight.
+class DraftKinds : public testing::TestWithParam<TinyKind> {};
+
+TEST_P(DraftKinds, GivesTheSameTokens) {
+  const auto bytes = build_tiny_kind(GetParam());
+  Machine machine(*bytes);
+  const Box<Session> session = machine.session();
+  const Tokens prompt = random_tokens(20, machine.vocab_size());
+  GenerateOptions options;
+  options.max_tokens = 60;
+  options.ignore_eos = true;
+  GenerateResult result;
+  ASSERT_TRUE(generate(*session, nullptr, span(prompt), options, &result).ok());
+  const Tokens plain(session->tokens().begin(), session->tokens().end());
+  ASSERT_TRUE(session->reset().ok());
+  options.max_draft = 8;
+  const Status status = generate(*session, nullptr, span(prompt), options, &result);
+  if (status.code() == MOE_ERR_UNSUPPORTED) return;  // a capacity
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(Tokens(session->tokens().begin(), session->tokens().end()), plain);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, DraftKinds, testing::ValuesIn(all_tiny_kinds()),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+}  // namespace
+}  // namespace moe
