@@ -74,9 +74,9 @@ void OutFile::write_npy(const std::vector<float>& values, size_t n, size_t d) {
 void embed_line(const EmbedOptions& o, const moe_model* model, moe_session* session,
                 const std::string& line, size_t number, float* pooled) {
   const auto tokens = encode(model, line, 0);
-  const std::string where = "line " + std::to_string(number) + ": ";
-  if (tokens.empty()) throw CallError(MOE_ERR_RANGE, where + "the text has no tokens");
-  check_fits("line " + std::to_string(number) + " has", tokens.size(), session, model);
+  const std::string line_n = "line " + std::to_string(number);
+  if (tokens.empty()) throw CallError(MOE_ERR_RANGE, line_n + ": the text has no tokens");
+  check_fits(line_n + " has", tokens.size(), session, model);
   moe_encode_params p{};
   p.struct_size = sizeof p;
   p.pooling = o.pooling == "first"  ? MOE_POOL_FIRST
@@ -84,10 +84,7 @@ void embed_line(const EmbedOptions& o, const moe_model* model, moe_session* sess
                                     : MOE_POOL_MEAN;
   p.pooled = pooled;
   moe_error error;
-  const moe_status status = moe_session_encode(session, tokens.data(), tokens.size(), &p, &error);
-  if (status != MOE_OK) {
-    throw CallError(status, where + error.text);
-  }
+  check_line(moe_session_encode(session, tokens.data(), tokens.size(), &p, &error), error, number);
 }
 
 void print_vectors(const EmbedOptions& o, const std::vector<float>& values, size_t n, size_t d) {
@@ -128,7 +125,7 @@ void run_embed(const EmbedOptions& o) {
 void add_embed(CLI::App& app) {
   auto o = std::make_shared<EmbedOptions>();
   CLI::App* c = app.add_subcommand("embed", "Turn each line of a text into a vector");
-  add_model_options(*c, o->model);
+  add_model_options(*c, o->model, {.json = false});
   o->input.take_whole_files();
   o->input.add(*c, "Texts, one per line");
   c->add_option("--pool", o->pooling,

@@ -160,10 +160,10 @@ void add_synthetic_options(CLI::App& c, BenchOptions& o) {
       ->option_text("FORMAT")
       ->capture_default_str()
       ->each([&o](const std::string&) { o.weights_named = true; });
-  c.add_option(
-       "--save", o.save,
-       "Write the synthetic model to FILE and stop; with --memory or --io, measure from FILE "
-       "(without --save: from a temporary file in TMPDIR)")
+  c.add_option("--save", o.save,
+               "Write the synthetic model to FILE and stop; with --memory, --io or --map, measure "
+               "from FILE "
+               "(without --save: from a temporary file in TMPDIR)")
       ->check(no_stdout())
       ->option_text("FILE");
 }
@@ -177,7 +177,7 @@ Loaded load_synthetic(const BenchOptions& o, moe_env* env) {
     loaded.model = open_saved(o, env);
     return loaded;
   }
-  if (o.model.memory.empty() && o.model.io == "auto") loaded = make_in_memory(o, env);
+  if (!o.from_file()) loaded = make_in_memory(o, env);
   if (!loaded.model) loaded.model = open_temporary(o, env);
   return loaded;
 }

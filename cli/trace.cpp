@@ -143,6 +143,7 @@ size_t count_steps(const Trace& trace, bool decode) {
 void record(TraceOptions& o) {
   if (o.output.empty())
     throw UsageError("-o FILE is required to record a trace; --budgets and --html read one");
+  if (o.model.json) throw UsageError("--json requires --budgets");
   const std::string text = o.input.read();
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
@@ -238,7 +239,7 @@ void add_trace(CLI::App& app) {
   CLI::App* c = app.add_subcommand("trace", "Record which experts a text uses, and replay it");
   c->add_option("MODEL", o->model.path, "Model file (.moe); with --budgets or --html a trace")
       ->required();
-  add_model_options(*c, o->model, false);
+  add_model_options(*c, o->model, {.path = false});
   o->input.add(*c, "Text to evaluate");
   c->add_option("-o,--output", o->output, "Write the trace to FILE (- is stdout), as CSV")
       ->option_text("FILE");
@@ -254,11 +255,11 @@ void add_trace(CLI::App& app) {
       ->option_text("PAGE");
   add_no_bos(*c, o->no_bos);
   add_session_options(*c, o->model, "the length of the text plus -n");
-  c->callback([o] {
+  c->callback([o, c] {
     if (!o->budgets && o->page.empty()) return record(*o);
-    if (o->input.given() || !o->output.empty()) {
-      throw UsageError("--budgets and --html read a trace; record it first with -o FILE");
-    }
+    refuse_others(*c, {"MODEL", "--budgets", "--html", "--json"},
+                  "--budgets and --html read a trace; record it first with -o FILE");
+    if (o->model.json && !o->budgets) throw UsageError("--json requires --budgets");
     replay(*o);
   });
 }

@@ -249,11 +249,6 @@ class Budget(Cli):
         j = json.loads(self.ok(*args, str(least), "--json").stdout)
         self.assertLessEqual(j["memory_peak_bytes"], least)
 
-    def test_what_makes_no_session_needs_no_memory_for_one(self):
-        cap = self.plan("--memory", "1G", "--context", "1", "--chunk", "1")["least_cap_bytes"]
-        self.assertEqual(self.ok("tokenize", MODEL, "-p", "The fox", "--memory", str(cap)).stdout,
-                         self.ok("tokenize", MODEL, "-p", "The fox").stdout)
-
     def test_a_plan_without_experts_speaks_of_none(self):
         self.ok("convert", os.path.join(FAMILIES, "llama"), self.path("dense.moe"), "--weights", "f32")
         text = self.ok("inspect", self.path("dense.moe"), "--memory", "1G").stdout
