@@ -291,11 +291,13 @@ void add_batch(CLI::App& app) {
        "IN", o->in,
        "One JSON object per line (- is stdin): prompt, messages or tokens; optionally id and "
        "stop, which replaces --stop")
-      ->required();
+      ->required()
+      ->check(not_empty());
   c->add_option("OUT", o->out,
                 "One JSON object per line of IN (- is stdout); lines already in it are not "
                 "generated again")
-      ->required();
+      ->required()
+      ->check(not_empty());
   add_template_options(*c, o->chat_template,
                        "System prompt of conversations that do not begin with one");
   add_sampling_options(*c, o->sampling, 128);

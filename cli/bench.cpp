@@ -176,9 +176,11 @@ void run_bench(BenchOptions& o, const CLI::App& app) {
 void add_bench(CLI::App& app) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App* c = app.add_subcommand("bench", "Measure tokens per second");
-  c->add_option("MODEL", o->model.path, "Model file (.moe)");
+  c->add_option("MODEL", o->model.path, "Model file (.moe)")->check(not_empty());
   add_synthetic_options(*c, *o);
-  c->add_option("--routing", o->routing, "Route as in this trace (moe trace)")->option_text("FILE");
+  c->add_option("--routing", o->routing, "Route as in this trace (moe trace)")
+      ->check(not_empty())
+      ->option_text("FILE");
   c->add_option("-p,--prompt-tokens", o->n_prompt, "Tokens of the prompt (0: none)")
       ->transform(integer_in(0, 1 << 24))
       ->capture_default_str();

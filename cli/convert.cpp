@@ -5,11 +5,11 @@
 #include <signal.h>
 
 #include <cstring>
-#include <filesystem>
 #include <new>
 #include <optional>
 
 #include "cli/help.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/text_input.h"
 
@@ -79,13 +79,10 @@ CLI::Validator override_format() {
 
 // What is written replaces a file of that name.
 void keep_text(const ConvertOptions& o) {
-  const std::string text = o.calibrate == "-" ? "/dev/stdin" : o.calibrate;
   for (const std::string& written : {o.destination, o.save_statistics}) {
     if (written.empty()) continue;
     for (const char* end : {"", ".partial"}) {
-      std::error_code ignored;  // there is no such file
-      if (!std::filesystem::equivalent(text, written + end, ignored)) continue;
-      throw UsageError(written + end + ": this is the text of --calibrate; expected another file");
+      keep_input(written + end, o.calibrate, "the text of --calibrate");
     }
   }
 }
@@ -138,9 +135,11 @@ void add_convert(CLI::App& app) {
   auto o = std::make_shared<ConvertOptions>();
   CLI::App* c = app.add_subcommand("convert", "Turn a checkpoint into a model file");
   c->add_option("SRC", o->source, "Folder with config.json and safetensors, or a GGUF file")
-      ->required();
+      ->required()
+      ->check(not_empty());
   c->add_option("DST", o->destination, "Model file to write (.moe)")
       ->required()
+      ->check(not_empty())
       ->check(no_stdout());
   c->add_option("--weights", o->weights,
                 "Format of linear weights: auto, " + std::string(moe_weight_formats()))

@@ -98,7 +98,7 @@ void add_io(CLI::App& app, ModelOptions& o) {
 }
 
 void add_path(CLI::App& app, ModelOptions& o) {
-  app.add_option("MODEL", o.path, "Model file (.moe)")->required();
+  app.add_option("MODEL", o.path, "Model file (.moe)")->required()->check(not_empty());
 }
 
 void add_output(CLI::App& app, ModelOptions& o, bool json) {

@@ -208,6 +208,7 @@ void add_synthetic_options(CLI::App& c, BenchOptions& o) {
                "Write the synthetic model to FILE and stop; with --memory, --io or --map, measure "
                "from FILE "
                "(without --save: from a temporary file in TMPDIR)")
+      ->check(not_empty())
       ->check(no_stdout())
       ->option_text("FILE");
 }

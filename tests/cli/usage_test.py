@@ -56,6 +56,11 @@ class Usage(Cli):
                 self.fails(2, command[0], MODEL, *command[1:], "--router", router, contains=[f"--router {router}: "])
         self.ok("inspect", MODEL, "--router", "threshold:0.5,min_k=1,max_k=3")
 
+    def test_flags_take_no_value(self):
+        for command, flag in (("inspect", "--json"), ("generate", "--stats")):
+            for value in ("7", "no"):
+                self.fails(2, command, f"{flag}={value}", MODEL, contains=[f"moe: {flag}: it takes no value"])
+
     def test_nothing_is_ignored(self):
         """An option that would change nothing is an error, of one option or of two that do not go together."""
         text, ids, new = ("-p", "x"), ("--tokens", "1"), self.path("new")
@@ -92,6 +97,34 @@ class Usage(Cli):
             self.fails(2, "bench", "--synthetic", "tiny", "--save", new, *option, contains=["--save writes a model and stops"])
         self.ok("generate", MODEL, *text, "-n", "1", "--top-k", "0", "--top-p", "1", "--min-p", "0")
         self.assertEqual(os.listdir(self.folder.name), [])
+
+    def test_a_file_without_a_name_is_a_wrong_command_line(self):
+        for args, name in [(("inspect", ""), "MODEL"), (("tokenize", "", "x"), "MODEL"), (("trace", "", "--budgets"), "MODEL"),
+                           (("bench", ""), "MODEL"), (("bench", MODEL, "--routing", ""), "--routing"),
+                           (("bench", "--synthetic", "tiny", "--save", ""), "--save"), (("convert", "", "x"), "SRC"),
+                           (("convert", CHECKPOINT, ""), "DST"), (("batch", MODEL, "", "x"), "IN"), (("batch", MODEL, "x", ""), "OUT"),
+                           (("generate", MODEL, "-f", ""), "--file"), (("perplexity", MODEL, ""), "FILE"),
+                           (("generate", MODEL, "-p", "x", "--gpu-memory", ""), "--gpu-memory")]:
+            self.fails(2, *args, contains=[f"moe: {name}: must not be empty"])
+
+    def test_what_is_read_is_not_written(self):
+        model, text, trace = self.path("m.moe"), self.path("t.txt"), self.path("t.csv")
+        os.symlink(os.path.abspath(MODEL), model)
+        with open(text, "w") as f:
+            f.write("The fox")
+        self.ok("trace", model, "-f", text, "-n", "2", "-o", trace)
+        for args, what in [(("embed", model, "-f", text, "-o", model), "the model"), (("embed", model, "-f", text, "-o", text), "the text"),
+                           (("trace", model, "-f", text, "-o", MODEL), "the model"), (("trace", model, "-f", text, "-o", text), "the text"),
+                           (("trace", trace, "--html", trace), "the trace")]:
+            self.fails(2, *args, contains=[f"{args[-1]}: this is {what}; expected another file"])
+        self.ok("inspect", model, "--verify")
+        self.ok("trace", trace, "--budgets")
+        with open(text) as f:
+            self.assertEqual(f.read(), "The fox")
+
+    def test_a_trace_that_cannot_be_written_is_refused_first(self):
+        self.fails(1, "trace", MODEL, "-p", "x", "-n", "2", "-o", self.path("no/t"), contains=["no/t: cannot be written: No such file"])
+        self.fails(1, "trace", MODEL, "-p", "x", "-n", "2", "-o", "/dev/full", contains=["/dev/full: cannot be written: No space left"])
 
     def test_what_reads_a_model_without_running_it_takes_no_machine(self):
         for option in (("--threads", "1"), ("--device", "cpu"), ("--memory", "1G"), ("--map",)):
