@@ -8,10 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iostream>
 #include <utility>
 #include <vector>
 
+#include "cli/batch_request.h"
 #include "cli/common.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {
@@ -122,7 +125,7 @@ void ResultFile::check_result(const std::string& head, size_t n, bool whole) con
 void ResultFile::fail() const { throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno)); }
 
 BatchFiles::BatchFiles(const std::string& from, const std::string& to)
-    : in_path(from), in(from), out(to), n_written(to == "-" ? 0 : out.resume()) {}
+    : in_path(from), out_path(to), in(from), out(to), n_written(to == "-" ? 0 : out.resume()) {}
 
 int BatchFiles::lines_left(int most) const {
   if (in_path == "-") return most;  // stdin, whatever file has that name
@@ -137,6 +140,30 @@ int BatchFiles::lines_left(int most) const {
   int n = 0;
   while (n < most && lines.next(&line, &whole)) ++n;
   return n;
+}
+
+void BatchFiles::skip_answered(const moe_model* model) {
+  if (n_written == 0) return;
+  LineReader results(out_path);
+  const std::string source = in_path == "-" ? "stdin" : in_path;
+  std::string line, result;
+  bool whole = true, whole_result = true;
+  for (size_t i = 0; i < n_written; ++i) {
+    if (!in.next(&line, &whole)) {
+      throw CallError(MOE_ERR_ARGUMENT, out_path + " has " + counted(n_written, "line") +
+                                            ", more than " + source + " with " + std::to_string(i) +
+                                            ": results of another file?");
+    }
+    if (results.next(&result, &whole_result) && whole_result &&
+        !may_answer(result, line, whole, model)) {
+      const std::string number = std::to_string(i + 1);
+      throw CallError(MOE_ERR_ARGUMENT, out_path + ": line " + number +
+                                            " is not the result of line " + number + " of " +
+                                            source + ": results of another file?");
+    }
+  }
+  std::cerr << "moe: continuing after line " << n_written << "; to begin again, remove " << out_path
+            << "\n";
 }
 
 }  // namespace moe_cli

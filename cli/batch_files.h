@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/input_file.h"
+#include "include/moe_c.h"
 
 namespace moe_cli {
 
@@ -59,8 +60,11 @@ struct BatchFiles {
   BatchFiles(const std::string& from, const std::string& to);
   /// Lines without a result, at most `most`; `most` for a pipe, which can be read only once.
   int lines_left(int most) const;
+  /// Skips the lines with results of earlier runs. CallError if these are of another input.
+  void skip_answered(const moe_model* model);
 
   std::string in_path;
+  std::string out_path;
   LineReader in;
   ResultFile out;
   size_t n_written;  // lines of earlier runs

@@ -54,18 +54,8 @@ Json member(const Json& object, const char* key) {
 }  // namespace
 
 void check_line(moe_status status, const moe_error& error) {
-  if (status == MOE_OK) return;
-  switch (status) {
-    case MOE_ERR_ARGUMENT:
-    case MOE_ERR_RANGE:
-    case MOE_ERR_TEXT:
-    case MOE_ERR_TOO_LONG:
-    case MOE_ERR_NON_FINITE:
-    case MOE_ERR_UNSUPPORTED:
-      throw LineError(error.text);
-    default:
-      throw CallError(status, error.text);
-  }
+  if (blames_text(status)) throw LineError(error.text);
+  check(status, error);
 }
 
 Json parse_request(const std::string& line, bool whole) {

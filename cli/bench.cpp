@@ -87,25 +87,45 @@ void check_file(const BenchOptions& o, moe_env* env) {
                             static_cast<size_t>(holds), static_cast<size_t>(most)));
 }
 
-void run_bench(BenchOptions& o) {
+void check_usage(const BenchOptions& o) {
   if (o.synthetic.empty() == o.model.path.empty()) {
     throw UsageError("give either a model file or --synthetic SHAPE");
   }
   if (o.synthetic.empty() && o.weights_named) {
     throw UsageError("--weights requires --synthetic; moe convert sets the formats of a file");
   }
-  std::optional<Trace> trace;
-  if (!o.routing.empty()) trace = read_trace(o.routing);
   if (!o.save.empty() && o.synthetic.empty()) throw UsageError("--save requires --synthetic");
-  if (!o.save.empty() && o.model.memory.empty() && o.model.io == "auto") {
+}
+
+void check_sizes(const BenchOptions& o) {
+  if (o.n_generate == 0) {
+    if (o.n_prompt == 0) throw UsageError("-p 0 and -n 0 leave nothing to measure");
+    if (o.depth > 0) throw UsageError("--depth is that of decoding, which -n 0 leaves out");
+    if (o.n_sessions > 1) throw UsageError("--sessions decode together, and -n 0 leaves that out");
+  }
+  const int context = o.model.context;  // of the shape, too
+  if (o.synthetic.empty() || context == 0 || o.positions() <= context) return;
+  throw UsageError("--context " + std::to_string(context) + ": expected at least " +
+                   std::to_string(o.positions()) + ", which -p, -d and -n need");
+}
+
+void run_bench(BenchOptions& o, const CLI::App& app) {
+  check_usage(o);
+  if (!o.save.empty() && !o.from_file()) {
+    refuse_others(app, {"--synthetic", "--weights", "--save", "--context"},
+                  "--save writes a model and stops; --memory, --io or --map measures it");
     save_synthetic(o);
     std::cout << "saved " << o.synthetic << " as " << o.save << "\n";
     return;
   }
+  check_sizes(o);
+  std::optional<Trace> trace;
+  if (!o.routing.empty()) trace = read_trace(o.routing);
   int threads = 0;
   {  // its threads end with it: the meter forks, which needs a single thread
     ModelOptions on_cpu = o.model;
     on_cpu.device = "cpu";
+    on_cpu.gpu_memory.clear();
     const Env env = open_env(on_cpu);
     threads = env_info(env.get()).threads;
   }
@@ -156,9 +176,11 @@ void run_bench(BenchOptions& o) {
 void add_bench(CLI::App& app) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App* c = app.add_subcommand("bench", "Measure tokens per second");
-  c->add_option("MODEL", o->model.path, "Model file (.moe)");
+  c->add_option("MODEL", o->model.path, "Model file (.moe)")->check(not_empty());
   add_synthetic_options(*c, *o);
-  c->add_option("--routing", o->routing, "Route as in this trace (moe trace)")->option_text("FILE");
+  c->add_option("--routing", o->routing, "Route as in this trace (moe trace)")
+      ->check(not_empty())
+      ->option_text("FILE");
   c->add_option("-p,--prompt-tokens", o->n_prompt, "Tokens of the prompt (0: none)")
       ->transform(integer_in(0, 1 << 24))
       ->capture_default_str();
@@ -175,9 +197,9 @@ void add_bench(CLI::App& app) {
   c->add_option("-r,--repetitions", o->repetitions, "Repetitions; the median is shown")
       ->transform(integer_in(1, 1000))
       ->capture_default_str();
-  add_model_options(*c, o->model, false);
+  add_model_options(*c, o->model, {.path = false});
   add_session_options(*c, o->model, "what -p, -d and -n need");
-  c->callback([o] { run_bench(*o); });
+  c->callback([o, c] { run_bench(*o, *c); });
 }
 
 }  // namespace moe_cli

@@ -25,6 +25,8 @@ struct BenchOptions {
 
   /// Positions that a session needs.
   int positions() const;
+  /// Whether a synthetic model is measured from a file.
+  bool from_file() const;
 };
 
 struct Timing {

@@ -248,6 +248,10 @@ int BenchOptions::positions() const {
   return std::max({n_prompt, depth + n_generate, kFirstTokens});
 }
 
+bool BenchOptions::from_file() const {
+  return !model.memory.empty() || model.io != "auto" || model.map;
+}
+
 double Timing::decode_bound() const {
   if (disk_bytes_per_s <= 0 || decode_tokens_per_s <= 0 || decode_read_bytes <= 0) return 0;
   const double reading = decode_read_bytes / disk_bytes_per_s;

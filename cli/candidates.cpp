@@ -53,9 +53,9 @@ Json token_json(const moe_model* model, const moe_token_logprob& chosen,
   return json;
 }
 
-void add_logprobs(CLI::App& app, int& n_top, const std::string& what) {
-  app.add_option("--logprobs", n_top, what)
-      ->transform(integer_in(0, kMostLogprobs))
+CLI::Option* add_logprobs(CLI::App& app, int& n_top, int least, const std::string& what) {
+  return app.add_option("--logprobs", n_top, what)
+      ->transform(integer_in(least, kMostLogprobs))
       ->option_text("N");
 }
 

@@ -19,7 +19,7 @@ Json token_json(const moe_model* model, int32_t id);
 /// The same with the log-probability and, unless n_top is 0, the candidates as "top".
 Json token_json(const moe_model* model, const moe_token_logprob& chosen,
                 const moe_token_logprob* top, size_t n_top);
-/// Adds --logprobs.
-void add_logprobs(CLI::App& app, int& n_top, const std::string& what);
+/// Adds --logprobs, of at least `least` candidates.
+CLI::Option* add_logprobs(CLI::App& app, int& n_top, int least, const std::string& what);
 
 }  // namespace moe_cli

@@ -26,50 +26,6 @@ void log_to_stderr(void* most, moe_log_level level, const char* text) {
   }
 }
 
-struct KvName {
-  const char* name;
-  moe_kv_type type;
-  uint64_t element_bytes;
-};
-constexpr KvName kKvNames[] = {{"f16", MOE_KV_F16, 2},
-                               {"int8", MOE_KV_INT8, 1},
-                               {"f32", MOE_KV_F32, 4},
-                               {"latent", MOE_KV_LATENT, 2}};
-
-std::vector<std::string> kv_names() {
-  std::vector<std::string> names;
-  for (const KvName& kv : kKvNames) names.push_back(kv.name);
-  return names;
-}
-
-const KvName& kv_of(const ModelOptions& o) {
-  const auto* kv = std::find_if(std::begin(kKvNames), std::end(kKvNames),
-                                [&](const KvName& k) { return o.kv == k.name; });
-  return kv == std::end(kKvNames) ? kKvNames[0] : *kv;  // the command line was checked
-}
-
-CLI::Validator device_name() {
-  return CLI::Validator(
-      [](std::string& text) -> std::string {
-        const std::string gpu = "cuda:";
-        const bool number = text.starts_with(gpu) && text.size() > gpu.size() &&
-                            text.find_first_not_of("0123456789", gpu.size()) == text.npos;
-        if (number || text == "auto" || text == "cpu" || text == "cuda") return "";
-        return "expected auto, cpu, cuda or cuda:N, found '" + text + "'";
-      },
-      "");
-}
-
-// "a,b" as "a, b".
-std::string spaced(const char* names) {
-  std::string text;
-  for (const char* c = names; *c != '\0'; ++c) {
-    text += *c;
-    if (*c == ',') text += ' ';
-  }
-  return text;
-}
-
 }  // namespace
 
 void check(moe_status status, const moe_error& error) {
@@ -81,111 +37,35 @@ void check_option(moe_status status, const moe_error& error, const std::string& 
   throw UsageError(option + ": " + error.text);
 }
 
+bool blames_text(moe_status status) {
+  switch (status) {
+    case MOE_ERR_ARGUMENT:
+    case MOE_ERR_RANGE:
+    case MOE_ERR_TEXT:
+    case MOE_ERR_TOO_LONG:
+    case MOE_ERR_NON_FINITE:
+    case MOE_ERR_UNSUPPORTED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void check_line(moe_status status, const moe_error& error, size_t number) {
+  if (!blames_text(status)) return check(status, error);
+  throw CallError(status, "line " + std::to_string(number) + ": " + error.text);
+}
+
 CallError write_error(const std::string& path) {
   const int reason = errno;
   return {MOE_ERR_IO, (path == "-" ? "stdout" : path) + ": cannot be written" +
                           (reason == 0 ? "" : std::string(": ") + std::strerror(reason))};
 }
 
-void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
-  if (with_path) app.add_option("MODEL", o.path, "Model file (.moe)")->required();
-  auto machine = [](CLI::Option* option, const char* value) {
-    return option->option_text(value)->group(kMachineGroup);
-  };
-  machine(app.add_option("--threads", o.threads,
-                         "Compute threads (default all that this process may use)"),
-          "N")
-      ->transform(integer_in(0, 1024));
-  machine(app.add_option("--isa", o.isa,
-                         "Instruction set: " + spaced(moe_env_isas()) +
-                             " (default the best that this CPU supports)"),
-          "NAME")
-      ->check(listed("auto, " + std::string(moe_env_isas())));
-  machine(app.add_option("--device", o.device,
-                         "auto (a GPU if one is usable, otherwise the CPU), cpu, cuda or cuda:N"),
-          "NAME")
-      ->check(suggest("auto, cpu, cuda"))
-      ->check(device_name())
-      ->capture_default_str()
-      ->each([&o](const std::string&) { o.device_named = true; });
-  machine(app.add_option(
-              "--gpu-memory", o.gpu_memory,
-              "Limit on GPU memory, such as 4G (default and most: 15/16 of the free memory)"),
-          "SIZE");
-  machine(app.add_option(
-              "--memory", o.memory,
-              "Cap on weights, KV cache and scratch, such as 2G; experts that do not fit are "
-              "read on demand (default the available memory, if the "
-              "model needs more)"),
-          "SIZE")
-      ->check(not_empty());
-  machine(app.add_option(
-              "--io", o.io,
-              "How to read the file: buffered (through the page cache), direct (bypassing it), "
-              "auto (direct if the file is larger than the available memory)"),
-          "auto|direct|buffered")
-      ->check(one_of({"auto", "direct", "buffered"}))
-      ->capture_default_str();
-  app.add_flag("--lazy", o.lazy,
-               "With a cap, read experts only when a token needs them, not ahead into free memory")
-      ->group(kMachineGroup);
-  app.add_flag("--map", o.map, "Map the weights instead of reading them (the file must not change)")
-      ->group(kMachineGroup);
-  app.add_flag("--json", o.json, "Print the result as JSON")->group(kOutputGroup);
-  app.add_flag("--verbose", o.verbose, "Show the library's messages on stderr")
-      ->group(kOutputGroup);
-}
-
-namespace {
-
-void add_sizes(CLI::App& app, ModelOptions& o, const std::string& default_context,
-               const std::string& default_chunk) {
-  app.add_option("--context", o.context,
-                 "Context size in tokens, at most the model's (default " + default_context + ")")
-      ->transform(integer_in(1, 1 << 30))
-      ->option_text("N")
-      ->group(kSessionGroup);
-  app.add_option("--chunk", o.chunk,
-                 "Tokens evaluated at once, at most 4096 (default " + default_chunk + ")")
-      ->transform(integer_in(1, kMostChunk))
-      ->option_text("N")
-      ->group(kSessionGroup);
-}
-
-void add_router(CLI::App& app, ModelOptions& o) {
-  app.add_option("--router", o.router,
-                 "Override the file's router: one of " + std::string(moe_session_routers()) +
-                     " (threshold with ,min_k=N ,max_k=N), with ,gamma=G (capacity factor) "
-                     ",min_capacity=N ,resident=P (skip experts of at most probability P that are "
-                     "not in memory)")
-      ->check(not_empty())
-      ->option_text("ROUTER")
-      ->group(kSessionGroup);
-}
-
-}  // namespace
-
-void add_session_options(CLI::App& app, ModelOptions& o, const std::string& default_context,
-                         const std::string& default_chunk) {
-  add_sizes(app, o, default_context, default_chunk);
-  app.add_option("--kv", o.kv,
-                 "Type of the KV cache: f16, int8, f32 (CPU only) or latent (CPU only, for "
-                 "DeepSeek's attention: a fraction of the memory)")
-      ->check(one_of(kv_names()))
-      ->capture_default_str()
-      ->option_text("f16|int8|f32|latent")
-      ->group(kSessionGroup);
-  add_router(app, o);
-}
-
-void add_encoder_options(CLI::App& app, ModelOptions& o) {
-  add_sizes(app, o, "the model's, at most 4096", "the context");
-  add_router(app, o);
-}
-
-uint64_t kv_element_bytes(const ModelOptions& o) { return kv_of(o).element_bytes; }
-
 Env open_env(const ModelOptions& o) {
+  if (o.device == "cpu" && !o.gpu_memory.empty()) {
+    throw UsageError("--gpu-memory: --device cpu uses no GPU");
+  }
   moe_env_params p{};
   p.struct_size = sizeof p;
   p.threads = o.threads;
@@ -221,7 +101,7 @@ moe_session_params session_params(const ModelOptions& o) {
   p.struct_size = sizeof p;
   p.context = o.context;
   p.chunk = needs_whole_calls(o) ? kMostChunk : o.chunk;
-  p.kv = kv_of(o).type;
+  p.kv = kv_type(o);
   p.max_beam = o.max_beam;
   return p;
 }
@@ -302,10 +182,6 @@ void check_ids(const std::vector<int32_t>& ids, const moe_model* model) {
     throw UsageError("token " + std::to_string(id) + ": expected an id in 0.." +
                      std::to_string(vocab_size - 1));
   }
-}
-
-void add_no_bos(CLI::App& app, bool& no_bos) {
-  app.add_flag("--no-bos", no_bos, "Do not add special tokens such as BOS");
 }
 
 uint32_t encode_flags(bool no_bos, bool special) {

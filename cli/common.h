@@ -41,6 +41,10 @@ void check(moe_status status, const moe_error& error);
 /// The same after a call that was given the value of an option: UsageError, beginning with
 /// `option`, if the call refused the value.
 void check_option(moe_status status, const moe_error& error, const std::string& option);
+/// Whether a call failed because of the text or the tokens that it was given.
+bool blames_text(moe_status status);
+/// The same as check() after a call with line `number` of a text, which an error of the line names.
+void check_line(moe_status status, const moe_error& error, size_t number);
 /// Of a file that could not be written, with the reason of the last system call.
 CallError write_error(const std::string& path);
 
@@ -77,8 +81,20 @@ struct ModelOptions {
   bool verbose = false;
 };
 
-/// Adds the machine options (threads, isa ...) and, if `with_path`, the MODEL argument.
-void add_model_options(CLI::App& app, ModelOptions& o, bool with_path = true);
+/// What a command offers of the options that most have.
+struct Offered {
+  bool path = true;
+  bool json = true;
+  bool lazy = true;
+};
+/// Adds the machine options (threads, isa ...), --json, --verbose and the MODEL argument.
+void add_model_options(CLI::App& app, ModelOptions& o, Offered offered = {});
+/// Of a command that reads a model but does not run it: MODEL, --io, --json and --verbose.
+void add_reader_options(CLI::App& app, ModelOptions& o);
+/// UsageError, beginning with its name, for the first option of the command line that is not among
+/// `used`. Nothing is ignored: `why` says why the command has no use for it here.
+void refuse_others(const CLI::App& app, const std::vector<std::string>& used,
+                   const std::string& why);
 /// Adds --context, --chunk, --kv and --router. The texts describe the defaults of --context and
 /// --chunk.
 void add_session_options(
@@ -86,6 +102,7 @@ void add_session_options(
     const std::string& default_context = "the model's, at most 4096",
     const std::string& default_chunk =
         "256; 1024 on a GPU with enough memory; 32 to 4096 under a memory cap");
+moe_kv_type kv_type(const ModelOptions& o);
 /// Of a key or value, with --kv.
 uint64_t kv_element_bytes(const ModelOptions& o);
 /// The same without --kv, for encoder commands, which evaluate a whole text at once.
@@ -110,7 +127,8 @@ Session open_session(const ModelOptions& o, moe_model* model);
 /// Throws UsageError for an id of --tokens that is not in the vocabulary.
 void check_ids(const std::vector<int32_t>& ids, const moe_model* model);
 
-/// Adds --no-bos, the same for every command that reads a text.
+/// Adds --no-bos, the same for every command that reads a text. It excludes --tokens, if the
+/// command has that already.
 void add_no_bos(CLI::App& app, bool& no_bos);
 /// MOE_ENCODE_* of these options.
 uint32_t encode_flags(bool no_bos, bool special = false);

@@ -1,14 +1,13 @@
 // moe embed: one vector per line of a text.
 
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 
 #include "cli/context.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/memory.h"
+#include "cli/output_file.h"
 #include "cli/text_input.h"
 
 namespace moe_cli {
@@ -21,62 +20,30 @@ struct EmbedOptions {
   std::string out;
 };
 
-/// A file checked to be writable before the computation. Its old content remains until write_npy();
-/// a failure leaves no new or partial file.
-class OutFile {
- public:
-  explicit OutFile(const std::string& path) : path_(path) {
-    if (path.empty()) return;
-    std::error_code ignored;
-    remove_ = !std::filesystem::exists(path, ignored);
-    file_.open(path, std::ios::binary | std::ios::app);
-    if (!file_) fail();
-  }
-  OutFile(const OutFile&) = delete;
-  OutFile& operator=(const OutFile&) = delete;
-  ~OutFile() {
-    std::error_code ignored;
-    if (remove_ && std::filesystem::is_regular_file(path_, ignored)) {
-      std::filesystem::remove(path_, ignored);
-    }
-  }
-  void write_npy(const std::vector<float>& values, size_t n, size_t d);
-
- private:
-  [[noreturn]] void fail() const { throw write_error(path_); }
-  std::string path_;
-  std::ofstream file_;
-  bool remove_ = false;
-};
-
 /// (n, d) floats as NumPy's format 1.0, which is little-endian here.
-void OutFile::write_npy(const std::vector<float>& values, size_t n, size_t d) {
+void write_npy(OutputFile& file, const std::vector<float>& values, size_t n, size_t d) {
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(n) +
                        ", " + std::to_string(d) + "), }";
   constexpr size_t kPreamble = 10, kAlign = 64;
   header.append(kAlign - 1 - (kPreamble + header.size()) % kAlign, ' ');
   header += '\n';
-  file_.close();
-  file_.open(path_, std::ios::binary | std::ios::trunc);
-  remove_ = true;
   const char size[] = {static_cast<char>(header.size() & 0xff),
                        static_cast<char>(header.size() >> 8)};
-  file_.write("\x93NUMPY\x01\x00", 8);
-  file_.write(size, sizeof size);
-  file_ << header;
-  file_.write(reinterpret_cast<const char*>(values.data()),
-              static_cast<std::streamsize>(values.size() * sizeof(float)));
-  file_.close();
-  if (!file_) fail();
-  remove_ = false;
+  std::ostream& out = file.begin();
+  out.write("\x93NUMPY\x01\x00", 8);
+  out.write(size, sizeof size);
+  out << header;
+  out.write(reinterpret_cast<const char*>(values.data()),
+            static_cast<std::streamsize>(values.size() * sizeof(float)));
+  file.finish();
 }
 
 void embed_line(const EmbedOptions& o, const moe_model* model, moe_session* session,
                 const std::string& line, size_t number, float* pooled) {
   const auto tokens = encode(model, line, 0);
-  const std::string where = "line " + std::to_string(number) + ": ";
-  if (tokens.empty()) throw CallError(MOE_ERR_RANGE, where + "the text has no tokens");
-  check_fits("line " + std::to_string(number) + " has", tokens.size(), session, model);
+  const std::string line_n = "line " + std::to_string(number);
+  if (tokens.empty()) throw CallError(MOE_ERR_RANGE, line_n + ": the text has no tokens");
+  check_fits(line_n + " has", tokens.size(), session, model);
   moe_encode_params p{};
   p.struct_size = sizeof p;
   p.pooling = o.pooling == "first"  ? MOE_POOL_FIRST
@@ -84,10 +51,7 @@ void embed_line(const EmbedOptions& o, const moe_model* model, moe_session* sess
                                     : MOE_POOL_MEAN;
   p.pooled = pooled;
   moe_error error;
-  const moe_status status = moe_session_encode(session, tokens.data(), tokens.size(), &p, &error);
-  if (status != MOE_OK) {
-    throw CallError(status, where + error.text);
-  }
+  check_line(moe_session_encode(session, tokens.data(), tokens.size(), &p, &error), error, number);
 }
 
 void print_vectors(const EmbedOptions& o, const std::vector<float>& values, size_t n, size_t d) {
@@ -100,6 +64,8 @@ void print_vectors(const EmbedOptions& o, const std::vector<float>& values, size
 }
 
 void run_embed(const EmbedOptions& o) {
+  keep_input(o.out, o.model.path, "the model");
+  o.input.keep_from(o.out);
   const std::vector<std::string> lines = lines_of(o.input.read());
   const Env env = open_env(o.model);
   const Model model = open_model_to_run(o.model, env.get());
@@ -110,7 +76,7 @@ void run_embed(const EmbedOptions& o) {
                         ": an encoder-decoder; embed needs an encoder or a decoder "
                         "('moe translate' runs encoder-decoders)");
   }
-  OutFile out(o.out);
+  OutputFile out(o.out);
   const Session session = open_session(o.model, model.get());
   const CurrentSession current(session.get());
   const auto d = static_cast<size_t>(info.d_model);
@@ -120,7 +86,7 @@ void run_embed(const EmbedOptions& o) {
     embed_line(o, model.get(), session.get(), lines[i], i + 1, values.data() + i * d);
   }
   if (o.out.empty()) return print_vectors(o, values, lines.size(), d);
-  out.write_npy(values, lines.size(), d);
+  write_npy(out, values, lines.size(), d);
 }
 
 }  // namespace
@@ -128,7 +94,7 @@ void run_embed(const EmbedOptions& o) {
 void add_embed(CLI::App& app) {
   auto o = std::make_shared<EmbedOptions>();
   CLI::App* c = app.add_subcommand("embed", "Turn each line of a text into a vector");
-  add_model_options(*c, o->model);
+  add_model_options(*c, o->model, {.json = false});
   o->input.take_whole_files();
   o->input.add(*c, "Texts, one per line");
   c->add_option("--pool", o->pooling,

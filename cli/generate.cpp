@@ -88,14 +88,10 @@ void report(const moe_generate_result& r) {
 }
 
 void check_usage(const GenerateOptions& o) {
-  if (o.n_top > 0 && !o.model.json) throw UsageError("--logprobs requires --json");
   if (o.tokens.empty() && !o.input.given()) {
     throw UsageError(
         "give a text with -p TEXT, -f FILE or -f - for stdin, or token ids with "
         "--tokens 1,2,3");
-  }
-  if (!o.tokens.empty() && (o.no_bos || o.special)) {
-    throw UsageError("--tokens takes ids unchanged: --no-bos and --special require a text");
   }
 }
 
@@ -201,12 +197,13 @@ void add_generate(CLI::App& app) {
   add_sampling_options(*c, o->sampling, 128);
   add_draft_option(*c, o->sampling);
   add_session_options(*c, o->model, "the length of the text plus -n; with -n 0, plus 4096");
-  c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt");
+  auto* json = c->get_option("--json");
+  c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt")->excludes(json);
   add_no_bos(*c, o->no_bos);
-  c->add_flag("--special", o->special, "Recognise special tokens in the prompt");
+  c->add_flag("--special", o->special, "Recognise special tokens in the prompt")->excludes(tokens);
   c->add_flag("--stats", o->stats,
               "Report expert use, positive activations and memory use on stderr, or in the JSON");
-  add_logprobs(*c, o->n_top, "With --json: the N best candidates of each token");
+  add_logprobs(*c, o->n_top, 1, "With --json: the N best candidates of each token")->needs(json);
   c->callback([o] { run_generate(*o); });
 }
 

@@ -145,12 +145,13 @@ std::string unknown_word(const CLI::App& app, const std::string& word) {
   return "unknown command '" + word + "'" + (near.empty() ? list(names) : question(near));
 }
 
-// The texts of CLI11 for a missing value and for an option that is given twice.
+// The texts of CLI11 for a missing value, for one too many, and for an option that is given twice.
 std::string plain(const std::string& text) {
   const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
   const std::string option = text.substr(0, text.find_first_of(": "));
   if (has(": 1 required ") && has(" missing")) return option + ": its value is missing";
   if (has(": At Most 1 required ")) return option + ": given more than once";
+  if (has(" was given a disallowed flag override")) return "--" + option + ": it takes no value";
   const std::string excludes = option + " excludes ";
   if (!text.starts_with(excludes)) return text;
   return option + " and " + text.substr(excludes.size()) + " cannot be combined";

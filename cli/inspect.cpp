@@ -307,7 +307,7 @@ void add_inspect(CLI::App& app) {
   auto o = std::make_shared<InspectOptions>();
   CLI::App* c = app.add_subcommand("inspect", "Show the contents of a model file");
   o->model.planning = true;
-  add_model_options(*c, o->model);
+  add_model_options(*c, o->model, {.lazy = false});
   c->add_flag("--tensors", o->tensors, "List every stored matrix");
   c->add_flag("--verify", o->verify, "Read and check every weight");
   add_session_options(*c, o->model);

@@ -65,6 +65,9 @@ void add_commands(CLI::App& app) {
   add_trace(app);
   add_completion(app);
   add_manual(app);
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (CLI::Option* option : command->get_options()) option->disable_flag_override();
+  }
 }
 
 // Otherwise a file opened later would get the number of a closed standard stream. These cannot be

@@ -124,6 +124,7 @@ void run_perplexity(const PerplexityOptions& o) {
   ModelOptions first = o.model;
   if (!o.sweep.empty()) {
     sweep = parse_sweep(o.sweep);
+    if (o.stats && !o.model.json) throw UsageError("--stats of a --sweep requires --json");
     first.router = swept_router(o.model.router, sweep, 0);
   }
   const std::string text = o.input.read();

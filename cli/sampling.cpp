@@ -97,6 +97,13 @@ void check_sampling(const SamplingOptions& o, const moe_model* model) {
 }
 
 Sampling::Sampling(const SamplingOptions& o) : options_(o) {
+  if (o.temperature == 0) {  // the best token passes every filter
+    const char* filter = o.top_k > 0   ? "--top-k"
+                         : o.top_p < 1 ? "--top-p"
+                         : o.min_p > 0 ? "--min-p"
+                                       : nullptr;
+    if (filter != nullptr) throw UsageError(std::string(filter) + " requires --temp above 0");
+  }
   for (const std::string& text : options_.bias) bias_.push_back(parse_bias(text));
   for (const std::string& s : options_.stop) {
     if (s.empty()) throw UsageError("--stop: must not be empty");

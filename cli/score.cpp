@@ -67,11 +67,9 @@ void score_line(moe_session* session, ScoredLine& line, size_t number) {
   moe_error error;
   check(moe_session_rewind(session, 0, &error), error);
   line.logprobs.resize(std::max<size_t>(line.tokens.size(), 1) - 1);
-  const moe_status status = moe_session_score(session, line.tokens.data(), line.tokens.size(),
-                                              line.logprobs.data(), line.logprobs.size(), &error);
-  if (status != MOE_OK) {
-    throw CallError(status, "line " + std::to_string(number) + ": " + error.text);
-  }
+  check_line(moe_session_score(session, line.tokens.data(), line.tokens.size(),
+                               line.logprobs.data(), line.logprobs.size(), &error),
+             error, number);
   for (const float logprob : line.logprobs) line.sum += static_cast<double>(logprob);
 }
 

@@ -85,12 +85,11 @@ Sweep parse_sweep(const std::string& text) {
 std::string swept_router(const std::string& base, const Sweep& sweep, size_t i) {
   const std::string& value = sweep.values[i];
   if (find_parameter(sweep.name)->kind) {
-    const size_t comma = base.find(',');
-    const bool options_only = base.find(':') == std::string::npos;  // "gamma=1"
-    const std::string rest = options_only && !base.empty() ? "," + base
-                             : comma == std::string::npos  ? ""
-                                                           : base.substr(comma);
-    return sweep.name + ":" + value + rest;
+    if (base.find(':') != std::string::npos) {
+      throw UsageError("--router " + base + ": --sweep " + sweep.name +
+                       " replaces the rule; expected its other parameters alone, such as gamma=1");
+    }
+    return sweep.name + ":" + value + (base.empty() ? "" : ",") + base;
   }
   const std::string key = sweep.name + "=";
   if (base.find(key) != std::string::npos) {

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "cli/help.h"
 #include "cli/memory.h"
@@ -26,6 +27,7 @@ struct Work {
   std::string folder;          // of the file; empty: in memory
   uint64_t most = UINT64_MAX;  // available bytes
   uint64_t total = 0;          // bytes of weights, known after the first call
+  bool announced = false;
 
   static bool callback(void* user, uint64_t done, uint64_t total, const char* what);
   bool fits() const { return total <= most; }
@@ -39,11 +41,10 @@ void Work::announce() const {
 
 bool Work::callback(void* user, uint64_t done, uint64_t total, const char* what) {
   auto* work = static_cast<Work*>(user);
-  const bool first = work->total == 0;
   work->total = total;
   if (!work->fits()) return false;
   try {
-    if (first && !work->folder.empty()) work->announce();
+    if (!std::exchange(work->announced, true) && !work->folder.empty()) work->announce();
   } catch (const std::bad_alloc&) {  // continue unannounced
   }
   return Progress::callback(&work->progress, done, total, what);
@@ -68,15 +69,19 @@ uint64_t free_on_disk(const std::string& folder) {
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  return slash == std::string::npos ? "./" : path.substr(0, slash + 1);
 }
 
-void write_file(const BenchOptions& o, const std::string& path) {
+enum class Content : uint8_t { kOutline, kWeights };
+
+void write_file(const BenchOptions& o, const std::string& path, Content content) {
   signal(SIGPIPE, SIG_IGN);  // if the reader of our output exits, leave no partial file
   Work work;
   work.folder = folder_of(path);
   work.most = free_on_disk(work.folder);
-  const moe_synthetic_params p = synthetic_params(o, &work);
+  work.announced = content == Content::kOutline;
+  moe_synthetic_params p = synthetic_params(o, &work);
+  p.outline = content == Content::kOutline ? 1 : 0;
   moe_error error;
   const moe_status status = moe_synthetic_save(o.synthetic.c_str(), &p, path.c_str(), &error);
   if (status == MOE_ERR_CANCELLED && !work.fits()) {
@@ -87,12 +92,16 @@ void write_file(const BenchOptions& o, const std::string& path) {
   check(status, error);
 }
 
+std::string temporary_folder() {
+  const char* place = std::getenv("TMPDIR");
+  return std::string(place == nullptr || *place == '\0' ? "/tmp" : place) + "/";
+}
+
 // A file that is deleted with this object, or earlier.
 class TemporaryFile {
  public:
-  TemporaryFile() {
-    const char* place = std::getenv("TMPDIR");
-    folder_ = std::string(place == nullptr || *place == '\0' ? "/tmp" : place) + "/moe-XXXXXX";
+  /// `folder` ends with a slash.
+  explicit TemporaryFile(const std::string& folder) : folder_(folder + "moe-XXXXXX") {
     if (mkdtemp(folder_.data()) == nullptr) {
       throw CallError(MOE_ERR_IO,
                       folder_ + ": cannot create a temporary folder: " + std::strerror(errno));
@@ -112,19 +121,54 @@ class TemporaryFile {
   std::string folder_;
 };
 
+// Errors name the shape rather than a temporary file.
+Model open_named(const BenchOptions& o, moe_env* env, const ModelOptions& model) {
+  try {
+    return open_model_to_run(model, env, o.n_sessions);
+  } catch (const CallError& e) {
+    const std::string text = e.what();
+    if (!text.starts_with(model.path)) throw;
+    throw CallError(e.code, o.synthetic + text.substr(model.path.size()));
+  }
+}
+
+// Opens an outline at the path of `model` as the file would be: what cannot work is refused before
+// gigabytes are written. Sets the cap that was chosen for the machine. A GPU gets its weights when
+// a model is opened, of which an outline has none.
+void try_outline(const BenchOptions& o, moe_env* env, ModelOptions& model) {
+  moe_env_info info{};
+  info.struct_size = sizeof info;
+  moe_error error;
+  check(moe_env_get_info(env, &info, &error), error);
+  if (std::string_view(info.device) != "cpu") return;
+  write_file(o, model.path, Content::kOutline);
+  const Model outline = open_named(o, env, model);
+  ModelOptions named = model;
+  named.path = o.synthetic;
+  share_cap(named, outline.get(), o.n_sessions);
+  const uint64_t cap = memory_plan(model, outline.get()).cap_bytes;
+  if (cap != 0) model.memory = std::to_string(cap);
+}
+
 // An open file remains readable without its name, so no signal can leave it behind.
 Model open_temporary(const BenchOptions& o, moe_env* env) {
-  const TemporaryFile file;
-  write_file(o, file.path());
+  const TemporaryFile file(temporary_folder());
   ModelOptions model = o.model;
   model.path = file.path();
-  return open_model_to_run(model, env, o.n_sessions);
+  try_outline(o, env, model);
+  write_file(o, file.path(), Content::kWeights);
+  return open_named(o, env, model);
 }
 
 Model open_saved(const BenchOptions& o, moe_env* env) {
-  write_file(o, o.save);
   ModelOptions model = o.model;
+  {
+    const TemporaryFile outline(folder_of(o.save));  // where --io direct means the same
+    model.path = outline.path();
+    try_outline(o, env, model);
+  }
   model.path = o.save;
+  write_file(o, o.save, Content::kWeights);
   return open_model_to_run(model, env, o.n_sessions);
 }
 
@@ -160,15 +204,16 @@ void add_synthetic_options(CLI::App& c, BenchOptions& o) {
       ->option_text("FORMAT")
       ->capture_default_str()
       ->each([&o](const std::string&) { o.weights_named = true; });
-  c.add_option(
-       "--save", o.save,
-       "Write the synthetic model to FILE and stop; with --memory or --io, measure from FILE "
-       "(without --save: from a temporary file in TMPDIR)")
+  c.add_option("--save", o.save,
+               "Write the synthetic model to FILE and stop; with --memory, --io or --map, measure "
+               "from FILE "
+               "(without --save: from a temporary file in TMPDIR)")
+      ->check(not_empty())
       ->check(no_stdout())
       ->option_text("FILE");
 }
 
-void save_synthetic(const BenchOptions& o) { write_file(o, o.save); }
+void save_synthetic(const BenchOptions& o) { write_file(o, o.save, Content::kWeights); }
 
 Loaded load_synthetic(const BenchOptions& o, moe_env* env) {
   memory_cap(o.model);  // reports an invalid one before anything is created
@@ -177,7 +222,7 @@ Loaded load_synthetic(const BenchOptions& o, moe_env* env) {
     loaded.model = open_saved(o, env);
     return loaded;
   }
-  if (o.model.memory.empty() && o.model.io == "auto") loaded = make_in_memory(o, env);
+  if (!o.from_file()) loaded = make_in_memory(o, env);
   if (!loaded.model) loaded.model = open_temporary(o, env);
   return loaded;
 }

@@ -15,8 +15,8 @@ struct Loaded {
 void add_synthetic_options(CLI::App& c, BenchOptions& o);
 /// Writes the synthetic model to o.save.
 void save_synthetic(const BenchOptions& o);
-/// The synthetic model: in memory; with --memory, --io or --save, or if memory is too small, from a
-/// file, which is temporary without --save.
+/// The synthetic model: in memory; with --memory, --io, --map or --save, or if memory is too small,
+/// from a file, which is temporary without --save.
 Loaded load_synthetic(const BenchOptions& o, moe_env* env);
 
 }  // namespace moe_cli

@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 
+#include "cli/help.h"
 #include "cli/input_file.h"
+#include "cli/output_file.h"
 #include "cli/strict_stream.h"
 
 namespace moe_cli {
@@ -92,7 +94,7 @@ CLI::Option* TextInput::add_file(CLI::App& app, const std::string& name, const s
       },
       what);
   keep(option);
-  return option->option_text("FILE");
+  return option->check(not_empty())->option_text("FILE");
 }
 
 void TextInput::add(CLI::App& app, const std::string& what) {
@@ -118,6 +120,10 @@ void TextInput::exclude(CLI::Option* other) const {
 std::string TextInput::source() const {
   if (!has_file_) return "";
   return file_ == "-" ? "stdin" : file_;
+}
+
+void TextInput::keep_from(const std::string& written) const {
+  if (has_file_) keep_input(written, file_, "the text");
 }
 
 void TextInput::refuse_empty() {

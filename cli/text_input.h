@@ -42,6 +42,9 @@ class TextInput {
   /// The file's name, "stdin" for standard input; empty for a text of the command line.
   std::string source() const;
 
+  /// Throws UsageError if the file to write is that of the text.
+  void keep_from(const std::string& written) const;
+
   /// Excludes all of these options, for example for eval's --tokens.
   void exclude(CLI::Option* other) const;
 

@@ -35,17 +35,10 @@ void print_ids(const TokenizeOptions& o, const moe_model* model, const std::vect
   std::cout << "\n";
 }
 
-// A cap need not leave room for a session.
-ModelOptions without_session(ModelOptions o) {
-  o.context = o.chunk = 1;
-  return o;
-}
-
 void run_tokenize(const TokenizeOptions& o) {
   const std::string text = o.input.read();
   const Env env = open_env(o.model);
-  const Model model = open_model(without_session(o.model), env.get());
-  if (o.decode && o.pieces) throw UsageError("--pieces requires a text, not --decode");
+  const Model model = open_model(o.model, env.get());
   if (o.decode) {
     const auto ids = parse_ids(text, o.input.source());
     if (o.input.source().empty()) check_ids(ids, model.get());
@@ -65,13 +58,15 @@ void run_tokenize(const TokenizeOptions& o) {
 void add_tokenize(CLI::App& app) {
   auto o = std::make_shared<TokenizeOptions>();
   CLI::App* c = app.add_subcommand("tokenize", "Show the token ids of a text");
-  add_model_options(*c, o->model);
+  add_reader_options(*c, o->model);
   o->input.add_positional_text(*c, "The text, the same as -p TEXT");
   o->input.add(*c, "The text; with --decode: ids separated by commas");
-  c->add_flag("--decode", o->decode, "Turn ids into text instead");
+  auto* decode = c->add_flag("--decode", o->decode, "Turn ids into text instead");
   add_no_bos(*c, o->no_bos);
   c->add_flag("--special", o->special, "Recognise special tokens in the text");
-  c->add_flag("--pieces", o->pieces, "One line per token: id and spelling");
+  c->add_flag("--pieces", o->pieces, "One line per token: id and spelling")
+      ->excludes(c->get_option("--json"));
+  for (const char* of_text : {"--no-bos", "--special", "--pieces"}) decode->excludes(of_text);
   c->callback([o] { run_tokenize(*o); });
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <iomanip>
 #include <iostream>
 
@@ -11,6 +10,7 @@
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/memory.h"
+#include "cli/output_file.h"
 #include "cli/routing_stats.h"
 #include "cli/text_input.h"
 #include "cli/trace_page.h"
@@ -115,10 +115,7 @@ Trace empty_trace(const moe_model* model, std::vector<int32_t>* subheads) {
   return trace;
 }
 
-void write_trace(const std::string& path, const Trace& trace) {
-  std::ofstream file;
-  if (path != "-") file.open(path, std::ios::binary);
-  std::ostream& out = path == "-" ? std::cout : file;
+void write_trace(std::ostream& out, const Trace& trace) {
   out << "# n_layer=" << trace.n_layers << " n_expert=" << trace.n_experts
       << " n_expert_used=" << trace.n_used << "\nphase,step,layer,slot,expert,weight\n";
   char row[128];
@@ -127,8 +124,6 @@ void write_trace(const std::string& path, const Trace& trace) {
                   u.slot, u.expert, static_cast<double>(u.weight));
     out << row;
   }
-  file.close();
-  if (!out.flush()) throw write_error(path);
 }
 
 size_t count_steps(const Trace& trace, bool decode) {
@@ -143,6 +138,9 @@ size_t count_steps(const Trace& trace, bool decode) {
 void record(TraceOptions& o) {
   if (o.output.empty())
     throw UsageError("-o FILE is required to record a trace; --budgets and --html read one");
+  if (o.model.json) throw UsageError("--json requires --budgets");
+  keep_input(o.output, o.model.path, "the model");
+  o.input.keep_from(o.output);
   const std::string text = o.input.read();
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
@@ -153,6 +151,8 @@ void record(TraceOptions& o) {
   Trace trace = empty_trace(model.get(), &subheads);
   const Session session = open_session(o.model, model.get());
   const CurrentSession current(session.get());
+  const bool to_stdout = o.output == "-";
+  OutputFile out(to_stdout ? "" : o.output);
   Recorder recorder(session.get(), static_cast<int32_t>(tokens.size()), subheads);
   moe_error error;
   moe_generate_params p{};
@@ -169,7 +169,8 @@ void record(TraceOptions& o) {
   check(status, error);
   trace.uses = std::move(recorder.uses);
   for (const TraceUse& use : trace.uses) trace.n_used = std::max(trace.n_used, use.slot + 1);
-  write_trace(o.output, trace);
+  write_trace(to_stdout ? std::cout : out.begin(), trace);
+  if (!to_stdout) out.finish();
   std::fprintf(stderr, "moe: %s of experts by %s of the text and %zu decoded\n",
                counted(trace.uses.size(), "use").c_str(), counted(tokens.size(), "token").c_str(),
                count_steps(trace, true));
@@ -194,6 +195,7 @@ void print_budgets(const Json& j) {
 }
 
 void replay(const TraceOptions& o) {
+  keep_input(o.page, o.model.path, "the trace");
   const Trace trace = read_trace(o.model.path);
   const Replay all = replay_lru(trace, SIZE_MAX);
   if (all.n_uses == 0) {
@@ -218,10 +220,9 @@ void replay(const TraceOptions& o) {
                             {"best", replay_best(trace, room).share()}});
   }
   if (!o.page.empty()) {
-    std::ofstream out(o.page, std::ios::binary);
-    out << trace_page(o.model.path, trace, j);
-    out.close();
-    if (!out) throw write_error(o.page);
+    OutputFile out(o.page);
+    out.begin() << trace_page(o.model.path, trace, j);
+    out.finish();
   }
   if (!o.budgets) return;
   if (o.model.json) {
@@ -237,8 +238,9 @@ void add_trace(CLI::App& app) {
   auto o = std::make_shared<TraceOptions>();
   CLI::App* c = app.add_subcommand("trace", "Record which experts a text uses, and replay it");
   c->add_option("MODEL", o->model.path, "Model file (.moe); with --budgets or --html a trace")
-      ->required();
-  add_model_options(*c, o->model, false);
+      ->required()
+      ->check(not_empty());
+  add_model_options(*c, o->model, {.path = false});
   o->input.add(*c, "Text to evaluate");
   c->add_option("-o,--output", o->output, "Write the trace to FILE (- is stdout), as CSV")
       ->option_text("FILE");
@@ -254,11 +256,11 @@ void add_trace(CLI::App& app) {
       ->option_text("PAGE");
   add_no_bos(*c, o->no_bos);
   add_session_options(*c, o->model, "the length of the text plus -n");
-  c->callback([o] {
+  c->callback([o, c] {
     if (!o->budgets && o->page.empty()) return record(*o);
-    if (o->input.given() || !o->output.empty()) {
-      throw UsageError("--budgets and --html read a trace; record it first with -o FILE");
-    }
+    refuse_others(*c, {"MODEL", "--budgets", "--html", "--json"},
+                  "--budgets and --html read a trace; record it first with -o FILE");
+    if (o->model.json && !o->budgets) throw UsageError("--json requires --budgets");
     replay(*o);
   });
 }

@@ -81,11 +81,8 @@ std::vector<Translation> translate(const moe_model* model, moe_session* session,
   moe_translate_result result{};
   result.struct_size = sizeof result;
   moe_error error;
-  const moe_status status =
-      moe_session_translate(session, source.data(), source.size(), &p, &result, &error);
-  if (status != MOE_OK) {
-    throw CallError(status, "line " + std::to_string(number) + ": " + error.text);
-  }
+  check_line(moe_session_translate(session, source.data(), source.size(), &p, &result, &error),
+             error, number);
   std::vector<Translation> texts;
   for (size_t i = 0; i < result.n_texts; ++i) {
     const moe_translation& t = result.texts[i];

@@ -1124,6 +1124,11 @@ typedef struct moe_synthetic_params {
   uint64_t seed;
   moe_progress_fn progress; /* bytes of weights written; return false to cancel. May be NULL. */
   void* user;
+  /* 1: a file with holes instead of weights: it takes little time and room, and opens as the whole
+   * one would, which tells what a session needs, but its weights cannot be read (MOE_ERR_CORRUPT).
+   * moe_synthetic_create: MOE_ERR_ARGUMENT. */
+  int32_t outline;
+  int32_t reserved; /* 0 */
 } moe_synthetic_params;
 
 /* Comma-separated names of shapes: "tiny", "olmoe-1b-7b" ... (examples/shapes.md). */

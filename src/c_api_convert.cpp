@@ -93,6 +93,7 @@ Status synthetic_options(const char* shape, const moe_synthetic_params* given,
   if (p.weights != nullptr) out->weights = p.weights;
   out->context = p.context;
   out->seed = p.seed;
+  out->outline = p.outline != 0;
   if (p.progress != nullptr) {
     out->progress = [p](uint64_t done, uint64_t total) {
       return p.progress(p.user, done, total, "weights");
@@ -114,6 +115,9 @@ Status create_synthetic(const char* shape, const moe_synthetic_params* params, v
   MOE_TRY(synthetic_options(shape, params, &options));
   if (data == nullptr) return null_argument("data");
   if (size == nullptr) return null_argument("size");
+  if (options.outline) {
+    return Status::error(MOE_ERR_ARGUMENT, "outline: expected 0 for a model in memory, found 1");
+  }
   MemorySink sink(synthetic_bytes(shape, options));
   MOE_TRY(write_synthetic(shape, options, sink));
   *size = sink.size();

@@ -67,6 +67,12 @@ Status ModelWriter::end_segment() {
   return {};
 }
 
+Status ModelWriter::write_hole(const SegmentId& id, const BlobLayout& layout) {
+  MOE_TRY(begin_segment(id, layout));
+  written_ = current_.raw;  // its checksum is that of no bytes
+  return end_segment();
+}
+
 Status ModelWriter::write_segment(const SegmentId& id, const BlobLayout& layout, const void* blob) {
   MOE_TRY(begin_segment(id, layout));
   MOE_TRY(write(blob, layout.bytes));

@@ -81,6 +81,8 @@ class ModelWriter {
   Status write(const void* bytes, size_t n);
   /// All bytes must have been written.
   Status end_segment();
+  /// A segment whose bytes are a hole and cannot be read, in a file that only describes a model.
+  Status write_hole(const SegmentId& id, const BlobLayout& layout);
   /// All three calls for a blob in memory.
   Status write_segment(const SegmentId& id, const BlobLayout& layout, const void* blob);
 

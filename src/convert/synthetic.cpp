@@ -176,13 +176,19 @@ void write_model(const Recipe& recipe, const SyntheticOptions& options, ModelSin
   Random seeds(recipe.seed);
   for (const SlotGroup& group : list_slots(recipe.config, {})) {
     const BlobLayout layout = layout_of(recipe, group);
+    const SegmentId id{group.part, group.layer, group.expert};
+    if (options.outline) {
+      advance(0);
+      check(writer.write_hole(id, layout));
+      continue;
+    }
     blob.assign((layout.bytes + 7) / 8, 0);
     auto* bytes = reinterpret_cast<uint8_t*>(blob.data());
     Random random(seeds.next());
     for (const BlobMatrix& m : layout.matrices) {
       fill_matrix(group, latent_attention(recipe, group), m, random, bytes, [&] { advance(0); });
     }
-    check(writer.write_segment({group.part, group.layer, group.expert}, layout, bytes));
+    check(writer.write_segment(id, layout, bytes));
     advance(round_up(layout.bytes, kSegmentAlign));
   }
   ModelWriter::Builder<fbs::Tokenizer> tokenizer;

@@ -12,8 +12,9 @@ namespace moe {
 struct SyntheticOptions {
   /// Stores what `moe convert --weights` stores of 16-bit weights.
   std::string weights = "ternary2";
-  int32_t context = 0;  // 0: the shape's
-  uint64_t seed = 0;    // same seed, same bytes
+  int32_t context = 0;   // 0: the shape's
+  uint64_t seed = 0;     // same seed, same bytes
+  bool outline = false;  // holes instead of weights, which cannot be read
   /// Bytes written, and the total. False cancels. May be empty.
   std::function<bool(uint64_t done, uint64_t total)> progress;
 };

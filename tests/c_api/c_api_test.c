@@ -49,6 +49,35 @@ static void test_synthetic_progress(void) {
   moe_synthetic_free(data);
 }
 
+/* It opens as the whole model would. */
+static void test_outline(void) {
+  const char* path = "outline_test.moe";
+  Image image = tiny_image();
+  moe_synthetic_params p = {.struct_size = sizeof p, .outline = 1};
+  void* data = NULL;
+  size_t size = 0;
+  moe_env* env = NULL;
+  moe_env_params ep = {.struct_size = sizeof ep, .threads = 1, .device = "cpu"};
+  moe_model *outline = NULL, *whole = NULL;
+  moe_session* session = NULL;
+  moe_memory_plan planned = {.struct_size = sizeof planned}, plan = planned;
+  CHECK(moe_synthetic_create("tiny", &p, &data, &size, &error) == MOE_ERR_ARGUMENT && !data);
+  CHECK_OK(moe_synthetic_save("tiny", &p, path, &error));
+  CHECK_OK(moe_env_create(&ep, &env, &error));
+  CHECK_OK(moe_model_open(env, path, NULL, &outline, &error));
+  CHECK_OK(moe_model_open_memory(env, image.data, image.size, NULL, &whole, &error));
+  CHECK(moe_model_tensor_count(outline) == moe_model_tensor_count(whole));
+  CHECK_OK(moe_model_get_memory_plan(outline, NULL, &planned, &error));
+  CHECK_OK(moe_model_get_memory_plan(whole, NULL, &plan, &error));
+  CHECK(planned.needed_bytes == plan.needed_bytes && planned.needed_bytes > 0);
+  CHECK(moe_session_create(outline, NULL, &session, &error) == MOE_ERR_CORRUPT && !session);
+  moe_model_free(outline);
+  moe_model_free(whole);
+  moe_env_free(env);
+  moe_synthetic_free(image.data);
+  remove(path);
+}
+
 static void test_arguments(const char* path) {
   moe_env* env = NULL;
   moe_model* model = NULL;
@@ -803,6 +832,7 @@ int main(int argc, char** argv) {
   }
   test_versions();
   test_synthetic_progress();
+  test_outline();
   test_arguments(argv[1]);
   test_failing_allocator();
   test_no_allocation_per_token();

@@ -83,10 +83,11 @@ class Batch(Cli):
         self.fails(1, "batch", self.path("bad.moe"), source, self.path("out.jsonl"), *options, str(plan["least_cap_bytes"]),
                    contains=["bad.moe: segment layers.3.", "checksum"])
         self.assertEqual(self.results(), [])
-        for command in (("eval", "-p", "The fox"), ("generate", "-p", "The fox"), ("inspect", "--verify"), ("score", "-p", "The fox")):
+        for command in (("eval", "-p", "The fox"), ("generate", "-p", "The fox"), ("inspect", "--verify"), ("score", "-p", "The fox"),
+                        ("embed", "-p", "The fox")):
             for how in ((), ("--map",)):
                 self.fails(1, command[0], self.path("bad.moe"), *command[1:], *how,
-                           contains=[f"{self.path('bad.moe')}: segment layers.3.", ": its checksum does not match"])
+                           contains=[f"moe: {self.path('bad.moe')}: segment layers.3.", ": its checksum does not match"])
         self.ok("batch", MODEL, source, self.path("out.jsonl"), *options, str(plan["least_cap_bytes"]))
         self.assertEqual([r["n_generated"] for r in self.results()], [4] * len(TEXTS))
 

@@ -251,6 +251,12 @@ class Convert(Cli):
                    contains=["7 experts do not divide the 24 inner neurons of layer 0"])
         self.assertEqual(os.listdir(self.path("out")), [])
 
+    def test_float_weights_have_float_activations(self):
+        to = ("convert", CHECKPOINT, self.path("a.moe"), "--set")
+        for name in ("f32", "f16", "bf16"):
+            self.ok(*to, f"*={name}:f32")
+            self.fails(1, *to, f"*={name}:a8", contains=[f'override "*={name}:a8": expected activations f32'])
+
     def test_ignored_keys(self):
         source = self.source(frobnicate=3)
         self.fails(1, "convert", source, self.path("a.moe"), contains=["frobnicate", "--ignore-key"])

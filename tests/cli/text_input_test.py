@@ -74,7 +74,7 @@ class TextInput(Cli):
         self.fails(2, "generate", MODEL, "-p", "x", "--tokens", "1", contains=["cannot be combined"])
         self.fails(2, "generate", MODEL, "--tokens", "1,x", contains=["'x'", "token id"])
         self.fails(2, "generate", MODEL, "--tokens", "1", "--special", contains=["--special"])
-        self.fails(2, "generate", MODEL, "--tokens", "1,1536", "--no-echo", "--json", contains=["0..1535", "1536"])
+        self.fails(2, "generate", MODEL, "--tokens", "1,1536", "--json", contains=["0..1535", "1536"])
 
     def test_a_model_without_a_tokenizer_speaks_ids(self):
         model = self.path("ids.moe")

@@ -56,6 +56,80 @@ class Usage(Cli):
                 self.fails(2, command[0], MODEL, *command[1:], "--router", router, contains=[f"--router {router}: "])
         self.ok("inspect", MODEL, "--router", "threshold:0.5,min_k=1,max_k=3")
 
+    def test_flags_take_no_value(self):
+        for command, flag in (("inspect", "--json"), ("generate", "--stats")):
+            for value in ("7", "no"):
+                self.fails(2, command, f"{flag}={value}", MODEL, contains=[f"moe: {flag}: it takes no value"])
+
+    def test_nothing_is_ignored(self):
+        """An option that would change nothing is an error, of one option or of two that do not go together."""
+        text, ids, new = ("-p", "x"), ("--tokens", "1"), self.path("new")
+        for args, words in [(("batch", MODEL, "in", new, "--json"), ["unknown option '--json'"]),
+                            (("embed", MODEL, *text, "--json"), ["unknown option '--json'"]),
+                            (("inspect", MODEL, "--lazy"), ["unknown option '--lazy'"]),
+                            (("generate", MODEL, *text, "--no-echo", "--json"), ["--json and --no-echo cannot be combined"]),
+                            (("generate", MODEL, *text, "--logprobs", "2"), ["--logprobs requires --json"]),
+                            (("generate", MODEL, *text, "--json", "--logprobs", "0"), ["--logprobs: expected a whole number in 1..64"]),
+                            (("generate", MODEL, *ids, "--special"), ["--tokens and --special cannot be combined"]),
+                            (("generate", MODEL, *text, "--lazy", "--map"), ["--lazy and --map cannot be combined"]),
+                            (("generate", MODEL, *text, "--device", "cpu", "--gpu-memory", "1G"), ["--gpu-memory: --device cpu uses no GPU"]),
+                            (("tokenize", MODEL, "--decode", "1", "--special"), ["--special"]),
+                            (("tokenize", MODEL, "--decode", "1", "--pieces"), ["--pieces"]),
+                            (("tokenize", MODEL, "x", "--json", "--pieces"), ["--json", "--pieces"]),
+                            (("perplexity", MODEL, *text, "--sweep", "topk=1:2:1", "--stats"), ["--stats of a --sweep requires --json"]),
+                            (("perplexity", MODEL, *text, "--sweep", "topk=1:2:1", "--router", "threshold:0.5,gamma=1"),
+                             ["--router threshold:0.5,gamma=1: --sweep topk replaces the rule"]),
+                            (("trace", MODEL, *text, "-o", new, "--json"), ["--json requires --budgets"]),
+                            (("trace", MODEL, "--html", new, "--json"), ["--json requires --budgets"]),
+                            (("convert", CHECKPOINT, new, "--list", "--json"), ["--list and --json cannot be combined"]),
+                            (("bench", MODEL, "-p", "0", "-n", "0"), ["-p 0 and -n 0 leave nothing to measure"]),
+                            (("bench", MODEL, "-n", "0", "-d", "4"), ["--depth is that of decoding"]),
+                            (("bench", MODEL, "-n", "0", "--sessions", "2"), ["--sessions decode together"])]:
+            self.fails(2, *args, contains=words)
+        for command in ("generate", "eval", "score", "translate"):
+            self.fails(2, command, MODEL, *ids, "--no-bos", contains=["--no-bos", "--tokens", "cannot be combined"])
+        for command in (("generate", MODEL, *text), ("batch", MODEL, "in", new)):
+            for option, value in (("--top-k", "3"), ("--top-p", "0.5"), ("--min-p", "0.5")):
+                self.fails(2, *command, option, value, contains=[f"{option} requires --temp above 0"])
+        for option in (("--threads", "1"), ("-n", "4"), ("--router", "topk:1"), text, ("-o", new), ("--verbose",)):
+            self.fails(2, "trace", MODEL, "--budgets", *option, contains=["--budgets and --html read a trace"])
+        for option in (("-n", "4"), ("--json",), ("--threads", "1"), ("--kv", "int8")):
+            self.fails(2, "bench", "--synthetic", "tiny", "--save", new, *option, contains=["--save writes a model and stops"])
+        self.ok("generate", MODEL, *text, "-n", "1", "--top-k", "0", "--top-p", "1", "--min-p", "0")
+        self.assertEqual(os.listdir(self.folder.name), [])
+
+    def test_a_file_without_a_name_is_a_wrong_command_line(self):
+        for args, name in [(("inspect", ""), "MODEL"), (("tokenize", "", "x"), "MODEL"), (("trace", "", "--budgets"), "MODEL"),
+                           (("bench", ""), "MODEL"), (("bench", MODEL, "--routing", ""), "--routing"),
+                           (("bench", "--synthetic", "tiny", "--save", ""), "--save"), (("convert", "", "x"), "SRC"),
+                           (("convert", CHECKPOINT, ""), "DST"), (("batch", MODEL, "", "x"), "IN"), (("batch", MODEL, "x", ""), "OUT"),
+                           (("generate", MODEL, "-f", ""), "--file"), (("perplexity", MODEL, ""), "FILE"),
+                           (("generate", MODEL, "-p", "x", "--gpu-memory", ""), "--gpu-memory")]:
+            self.fails(2, *args, contains=[f"moe: {name}: must not be empty"])
+
+    def test_what_is_read_is_not_written(self):
+        model, text, trace = self.path("m.moe"), self.path("t.txt"), self.path("t.csv")
+        os.symlink(os.path.abspath(MODEL), model)
+        with open(text, "w") as f:
+            f.write("The fox")
+        self.ok("trace", model, "-f", text, "-n", "2", "-o", trace)
+        for args, what in [(("embed", model, "-f", text, "-o", model), "the model"), (("embed", model, "-f", text, "-o", text), "the text"),
+                           (("trace", model, "-f", text, "-o", MODEL), "the model"), (("trace", model, "-f", text, "-o", text), "the text"),
+                           (("trace", trace, "--html", trace), "the trace")]:
+            self.fails(2, *args, contains=[f"{args[-1]}: this is {what}; expected another file"])
+        self.ok("inspect", model, "--verify")
+        self.ok("trace", trace, "--budgets")
+        with open(text) as f:
+            self.assertEqual(f.read(), "The fox")
+
+    def test_a_trace_that_cannot_be_written_is_refused_first(self):
+        self.fails(1, "trace", MODEL, "-p", "x", "-n", "2", "-o", self.path("no/t"), contains=["no/t: cannot be written: No such file"])
+        self.fails(1, "trace", MODEL, "-p", "x", "-n", "2", "-o", "/dev/full", contains=["/dev/full: cannot be written: No space left"])
+
+    def test_what_reads_a_model_without_running_it_takes_no_machine(self):
+        for option in (("--threads", "1"), ("--device", "cpu"), ("--memory", "1G"), ("--map",)):
+            self.fails(2, "tokenize", MODEL, "x", *option, contains=[f"unknown option '{option[0]}'"])
+
     def test_whole_numbers_are_decimal(self):
         j = json.loads(self.ok("generate", MODEL, "-p", "x", "-n", "010", "--ignore-eos", "--json", "--seed", "010").stdout)
         self.assertEqual((j["n_generated"], j["seed"]), (10, 10))
@@ -112,6 +186,13 @@ class Usage(Cli):
             for cap in ((), ("--memory", "1G")):
                 self.fails(2, command[0], MODEL, *command[1:], "--context", "513", *cap,
                            contains=["moe: --context 513: expected 1..512, the context of this model"])
+        self.assertEqual(os.listdir(self.folder.name), [])
+
+    def test_a_value_that_only_a_checkpoint_can_refuse_is_1(self):
+        to = (CHECKPOINT, self.path("x.moe"))
+        for option, wrong, of_checkpoint in (("--ignore-key", "", "frob"), ("--set", "=int8", "frob=int8")):
+            self.fails(2, "convert", *to, option, wrong, contains=[option])
+            self.fails(1, "convert", *to, option, of_checkpoint, contains=["frob"])
         self.assertEqual(os.listdir(self.folder.name), [])
 
     def test_what_the_machine_or_the_model_cannot_do_is_1(self):

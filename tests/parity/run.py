@@ -34,7 +34,7 @@ DOWN = "model.layers.0.mlp.down_proj.weight"  # golden cases contain its dequant
 
 
 def convert(moe, case, folder, out):
-    command = [moe, "convert", folder, out, "--verify", "--list", "--json", *case.convert]
+    command = [moe, "convert", folder, out, "--verify", "--json", *case.convert]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
@@ -47,7 +47,7 @@ def convert(moe, case, folder, out):
 
 def check_codes(moe, case, folder, out):
     """Checks how a checkpoint's own codes are stored without --weights."""
-    command = [moe, "convert", source(case, folder), out, "--verify", "--list", "--json"]
+    command = [moe, "convert", source(case, folder), out, "--verify", "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr.strip())

@@ -98,6 +98,11 @@ PrecisionRule parse_override(const std::string& text) {
          "PATTERN=:ACTIVATIONS with a format of auto, %s",
          text.c_str(), weight_format_names());
   }
+  if (rule.weights && !is_integer(*rule.weights) &&
+      rule.activations.value_or(ActPrecision::kF32) != ActPrecision::kF32) {
+    fail(MOE_ERR_ARGUMENT,
+         "override \"%.100s\": expected activations f32, which float weights have", text.c_str());
+  }
   return rule;
 }
 

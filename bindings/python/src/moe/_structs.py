@@ -362,4 +362,5 @@ class ConvertParams(Sized):
 
 class SyntheticParams(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("context", c.c_int32), ("weights", c.c_char_p),
-                ("seed", c.c_uint64), ("progress", ProgressFn), ("user", c.c_void_p)]
+                ("seed", c.c_uint64), ("progress", ProgressFn), ("user", c.c_void_p), ("outline", c.c_int32),
+                ("reserved", c.c_int32)]

@@ -1,0 +1,32 @@
+#pragma once
+// Shared by the parts of `moe convert`: options and report.
+
+#include <string>
+#include <vector>
+
+#include "cli/common.h"
+
+namespace moe_cli {
+
+struct ConvertOptions {
+  std::string source;
+  std::string destination;
+  std::string weights = "auto";
+  std::string compress = "none";
+  std::vector<std::string> overrides;
+  std::vector<std::string> ignored_keys;
+  std::string calibrate;  // file
+  std::string statistics;
+  std::string save_statistics;
+  int32_t split_ffn = 0;
+  std::string split_by = "clusters";
+  bool verify = false;
+  bool json = false;
+  bool list = false;
+};
+
+/// Results on stdout and warnings on stderr, from the JSON objects that the library reported.
+void print_conversion(const ConvertOptions& o, const std::vector<std::string>& reports,
+                      double seconds);
+
+}  // namespace moe_cli
