@@ -33,6 +33,7 @@ void add_template_options(CLI::App& app, TemplateOptions& o, const std::string& 
                  "A file with a Jinja template, or a name: " +
                      CLI::detail::find_and_replace(moe_chat_template_names(), ",", ", ") +
                      " (default the model's own)")
+      ->check(not_empty())
       ->check(suggest(moe_chat_template_names()))
       ->option_text("FILE|NAME");
   app.add_option("--system", o.system, system)->option_text("TEXT");

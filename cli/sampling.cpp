@@ -22,6 +22,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
                           "checkpoint's generation_config.json are not used"),
            "X")
       ->check(number_in(0, 100))
+      ->each([&o](const std::string&) { o.has_temperature = true; })
       ->capture_default_str();
   sampling(app.add_option("--top-k", o.top_k,
                           "Sample from the N most probable tokens only (default off)"),
@@ -97,12 +98,12 @@ void check_sampling(const SamplingOptions& o, const moe_model* model) {
 }
 
 Sampling::Sampling(const SamplingOptions& o) : options_(o) {
-  if (o.temperature == 0) {  // the best token passes every filter
+  if (!o.has_temperature) {  // the best token passes every filter
     const char* filter = o.top_k > 0   ? "--top-k"
                          : o.top_p < 1 ? "--top-p"
                          : o.min_p > 0 ? "--min-p"
                                        : nullptr;
-    if (filter != nullptr) throw UsageError(std::string(filter) + " requires --temp above 0");
+    if (filter != nullptr) throw UsageError(std::string(filter) + " requires --temp");
   }
   for (const std::string& text : options_.bias) bias_.push_back(parse_bias(text));
   for (const std::string& s : options_.stop) {

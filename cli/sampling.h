@@ -8,6 +8,7 @@ namespace moe_cli {
 struct SamplingOptions {
   int max_tokens = 0;
   float temperature = 0;
+  bool has_temperature = false;  // given
   int top_k = 0;
   float top_p = 1;
   float min_p = 0;

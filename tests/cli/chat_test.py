@@ -71,6 +71,9 @@ class Chat(Cli):
         self.fails(2, "chat", model, "--template", "chatlm", contains=["chatlm", "chatml"])
         self.fails(1, "chat", MODEL, "--template", "chatml", "--think", contains=["enable_thinking"])
         self.fails(2, "chat", model, "--think", "--no-think")
+        self.fails(2, "chat", model, "--template", "", contains=["--template: must not be empty"])
+        for option in ("--json", "--stats"):
+            self.fails(2, "chat", model, "--render", option, contains=["--render", option])
         r = run("chat", model, "--template", self.path("t.jinja"), text="Hello\n")
         self.assertEqual(r.returncode, 1)
         self.assertIn("not today", r.stderr)

@@ -1,0 +1,122 @@
+// The session of a conversation: its context and its file.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+
+#include "cli/talk.h"
+
+namespace moe_cli {
+
+// If a session is too small for the conversation and the reply, replaces it by one of at least
+// twice the context, if the model supports it and --context does not prevent it.
+void Talk::make_room() {
+  moe_error error;
+  size_t n = 0;
+  check(moe_chat_tokens(chat_, true, nullptr, 0, &n, &error), error);
+  const int more = options_.sampling.max_tokens;
+  grow(static_cast<int64_t>(n) + (more == 0 ? kOpenEnd / 2 : more));
+}
+
+void Talk::grow(int64_t needed) {
+  const int64_t now = moe_session_context(session_.get());
+  const int64_t most = model_context(model_);
+  if (options_.model.context != 0 || now == most || needed <= now) return;
+  reopen(static_cast<int>(std::min(most, std::max(2 * now, needed))));
+}
+
+// Opens an empty session with another context, or with the old one if memory is insufficient.
+void Talk::reopen(int context) {
+  const int now = moe_session_context(session_.get());
+  if (context == now) return;
+  ModelOptions other = options_.model;
+  other.context = context;
+  report_skips();    // of the old session
+  session_.reset();  // --memory need not cover both
+  try {
+    session_ = open_session(other, model_);
+  } catch (const CallError& e) {
+    if (e.code != MOE_ERR_BUDGET && e.code != MOE_ERR_MEMORY) throw;
+    other.context = now;
+    session_ = open_session(other, model_);
+  }
+  moe_error error;
+  check(moe_chat_set_session(chat_, session_.get(), &error), error);
+}
+
+// Advice that is possible here: the library speaks of sessions.
+void Talk::name_context(moe_error* error) const {
+  moe_error ignored;
+  size_t n = 0;
+  const int most = model_context(model_), now = moe_session_context(session_.get());
+  if (moe_chat_tokens(chat_, true, nullptr, 0, &n, &ignored) != MOE_OK) return;
+  if (n < static_cast<size_t>(now)) return;  // another limit, such as --chunk
+  std::snprintf(
+      error->text, sizeof error->text, "%s%s",
+      too_long("the conversation has", n, static_cast<size_t>(now), static_cast<size_t>(most))
+          .c_str(),
+      now < most ? "" : "; /clear starts again, and a shorter message may fit");
+}
+
+// After a reply that the end of the context cut.
+void Talk::tell_full() const {
+  const int most = model_context(model_), now = moe_session_context(session_.get());
+  std::cerr << "moe: the context of " << now << " tokens is full; ";
+  if (now < most && options_.model.context == 0) {
+    std::cerr << "the next message enlarges it\n";
+  } else {
+    if (now < most) std::cerr << "--context can be at most " << most << " with this model; ";
+    std::cerr << "/clear starts again\n";
+  }
+}
+
+// Restores a stored conversation: its messages and session.
+void Talk::restore(const ChatFile& file) {
+  moe_error error;
+  if (system_.empty() && !file.system.empty()) {
+    check(moe_chat_set_system(chat_, file.system.c_str(), &error), error);
+    system_ = file.system;
+  }
+  for (const auto& [role, content] : file.messages) {
+    add(role.c_str(), content);
+    if (editor_ != nullptr && role == "user") editor_->remember(content);
+  }
+  // The same context unless another is requested: LongRoPE's positions depend on it.
+  if (options_.model.context == 0 && file.context > 0)
+    reopen(std::min(file.context, model_context(model_)));
+  load_chat_session(file, session_.get());
+}
+
+void Talk::keep() {
+  ChatFile file;
+  file.path = options_.file;
+  file.system = system_;
+  for (size_t i = 0; i < moe_chat_message_count(chat_); ++i) {
+    moe_chat_message m{};
+    m.struct_size = sizeof m;
+    moe_error error;
+    check(moe_chat_get_message(chat_, i, &m, &error), error);
+    file.messages.emplace_back(m.role, std::string(m.content, m.n_bytes));
+  }
+  write_chat_file(file, session_.get());
+}
+
+// After a fatal failure: saves the answered messages.
+void Talk::keep_answered() {
+  const size_t n = moe_chat_message_count(chat_);
+  moe_chat_message last{};
+  last.struct_size = sizeof last;
+  moe_error error;
+  if (n > 0 && moe_chat_get_message(chat_, n - 1, &last, &error) == MOE_OK &&
+      std::strcmp(last.role, "user") == 0) {
+    truncate(n - 1);
+  }
+  try {
+    keep();
+  } catch (const std::exception& e) {  // report only the first failure
+    std::cerr << "moe: " << options_.file << " is not written: " << e.what() << "\n";
+  }
+}
+
+}  // namespace moe_cli
