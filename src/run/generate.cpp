@@ -332,8 +332,10 @@ Status check_generate(const SessionState& state, const Tokenizer* tokenizer,
   MOE_TRY(check_options(options, tokenizer, state.model.config().vocab_size));
   MOE_TRY(check_tokens(state, prompt, used));
   if (options.max_draft > 0 && state.has_capacity) {
-    return Status::error(MOE_ERR_UNSUPPORTED,
-                         "max_draft: a router has a capacity, so results depend on the calls");
+    return Status::error(
+        MOE_ERR_UNSUPPORTED,
+        "max_draft (--draft): not with an expert capacity, where results depend on "
+        "how a text is split");
   }
   if (prompt.empty() && used == 0) {
     return Status::error(MOE_ERR_STATE, "the session is empty: there is nothing to continue");

@@ -48,7 +48,7 @@ class JsonKeys(Cli):
 
     def test_texts(self):
         full = self.json("generate", MODEL, "-p", TEXT, "-n", "2", "--logprobs", "2", "--stats", "--router", "resident=0.1")
-        self.agrees("generate", full, self.json("generate", MODEL, "--tokens", "1", "-n", "2"))
+        self.agrees("generate", full, self.json("generate", MODEL, "--tokens", "1", "-n", "2", "--draft", "2"))
         tokens = json.loads(full)["tokens"]
         pieces = [json.loads(self.json("tokenize", MODEL, "--no-bos", t["piece"].replace("\u0120", " ")))["pieces"] for t in tokens]
         self.assertEqual(pieces, [[t["piece"]] for t in tokens])
@@ -61,7 +61,7 @@ class JsonKeys(Cli):
         sweep = self.json("perplexity", MODEL, "-p", TEXT, "--stats", "--sweep", "topk=1:2:1")
         self.agrees("perplexity", self.json("perplexity", MODEL, "-p", TEXT, "--stats"), sweep)
         self.agrees("embed", self.ok("embed", MODEL, "-p", TEXT).stdout)
-        self.agrees("chat", self.json("chat", MODEL, "-n", "2", text="Once\n"))
+        self.agrees("chat", self.json("chat", MODEL, "-n", "2", "--draft", "2", text="Once\n"))
         self.ok("trace", MODEL, "-p", TEXT, "-n", "4", "-o", self.path("t.csv"))
         self.agrees("trace", self.json("trace", self.path("t.csv"), "--budgets"))
 

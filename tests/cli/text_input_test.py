@@ -76,6 +76,16 @@ class TextInput(Cli):
         self.fails(2, "generate", MODEL, "--tokens", "1", "--special", contains=["--special"])
         self.fails(2, "generate", MODEL, "--tokens", "1,1536", "--json", contains=["0..1535", "1536"])
 
+    def test_guesses_change_nothing_but_the_speed(self):
+        for how in ((), ("--temp", "1", "--seed", "3")):
+            plain = self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "200", *how)
+            guessed = self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "200", "--draft", "8", *how)
+            self.assertEqual(guessed.stdout, plain.stdout)
+            self.assertNotIn("guesses", plain.stderr)
+            self.assertRegex(guessed.stderr, r", \d+ of [1-9]\d* guesses right, ")
+        self.fails(2, "generate", MODEL, "-p", "Once", "--draft", "17", contains=["--draft: expected a whole number in 0..16, found '17'"])
+        self.fails(1, "generate", MODEL, "-p", "Once", "--draft", "1", "--router", "gamma=2", contains=["--draft", "capacity"])
+
     def test_a_model_without_a_tokenizer_speaks_ids(self):
         model = self.path("ids.moe")
         self.ok("convert", CHECKPOINT, model)
