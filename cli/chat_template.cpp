@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <ctime>
 
 #include "cli/help.h"
@@ -22,8 +23,12 @@ bool is_builtin(const std::string& name) {
 // "YYYY-MM-DD", for templates that print the date.
 std::string today() {
   const std::time_t now = std::time(nullptr);
-  char text[16];
-  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%d", std::localtime(&now)));
+  std::tm day{};
+  if (localtime_r(&now, &day) == nullptr) return "";
+  char text[32];  // strftime would take 20 kB of a static command
+  std::snprintf(text, sizeof text, "%04d-%02d-%02d", day.tm_year + 1900, day.tm_mon + 1,
+                day.tm_mday);
+  return text;
 }
 
 }  // namespace
