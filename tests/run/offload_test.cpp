@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "src/model/expert_readers.h"
+#include "src/run/generate.h"
 #include "tests/run/capped_model.h"
 
 namespace moe {
@@ -245,6 +246,24 @@ TEST_F(Offload, EveryReadMayFail) {
       }
       EXPECT_GT(fail_at, 8u);
     }
+  }
+}
+
+TEST_F(Offload, GuessesGiveTheSameTokens) {
+  GenerateOptions options;
+  options.max_tokens = 60;
+  options.ignore_eos = true;
+  GenerateResult result;
+  const auto generated = [&](Session& session) {
+    EXPECT_TRUE(generate(session, nullptr, span(text_), options, &result).ok());
+    return Tokens(session.tokens().begin(), session.tokens().end());
+  };
+  Machine machine(*bytes_);
+  const Tokens plain = generated(*machine.session());
+  options.max_draft = 8;
+  for (const uint64_t slots : {1, 5}) {
+    CappedModel model(file_, {least_cap(*bytes_, chunks_of(16)).with(slots)});
+    EXPECT_EQ(generated(*model.session(chunks_of(16))), plain);
   }
 }
 
