@@ -858,8 +858,8 @@ typedef struct moe_generate_params {
   int32_t n_top;      /* candidates reported per piece; at most 64 */
   /* 0..16. Guesses up to this many tokens at once, as earlier text continued after the same last
    * tokens (prompt lookup decoding), and checks them in one pass, which costs less than a pass for
-   * each. The result is the same; text that repeats itself or the prompt comes faster. Not
-   * with logits_callback, nor with an expert capacity. 0: no guesses */
+   * each. The result is the same; text that repeats itself or the prompt comes faster. Statistics
+   * include wrong guesses. Not with logits_callback, nor with an expert capacity. 0: no guesses */
   int32_t max_draft;
   moe_piece_fn callback; /* NULL: none */
   void* user;

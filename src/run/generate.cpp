@@ -291,6 +291,7 @@ Status Generation::take_guesses(const Checked& checked, size_t n_guesses, Stream
     ++*n_right;
     MOE_TRY(report(decoder));
     if (ended_) return {};
+    if (state_.cancel_asked()) return Status::error(MOE_ERR_CANCELLED, "cancelled");
   }
   return {};
 }

@@ -173,7 +173,7 @@ TEST_F(DraftTest, CancelAtEveryCallback) {
     seen_.cancel_at = at;
     EXPECT_EQ(run().code(), MOE_ERR_CANCELLED);
     const size_t n = seen_.tokens.size();
-    ASSERT_GE(n, at);
+    ASSERT_EQ(n, at);
     EXPECT_TRUE(std::equal(seen_.tokens.begin(), seen_.tokens.end(), whole.begin()));
     const auto position = static_cast<size_t>(session_->position());
     EXPECT_LE(position, prompt_.size() + n);
