@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <cwchar>
+#include <iterator>
 #include <new>
 #include <string_view>
 
@@ -26,36 +27,66 @@ constexpr std::wstring_view kPasteEnds = L"\033[201~";
 constexpr const char* kMarkPastes = "\033[?2004h";
 constexpr const char* kDoNotMarkPastes = "\033[?2004l";
 
-volatile sig_atomic_t g_changed = 0;  // the terminal's size, or its modes while we were stopped
+volatile sig_atomic_t g_signal = 0;  // the latest one that needs something done
 
-void on_change(int) {
+void on_signal(int signal) {
   const int old_errno = errno;
-  g_changed = 1;
+  g_signal = signal;
   wake_reader();
   errno = old_errno;
 }
 
-/// Notices changes of the terminal during its lifetime.
-class WatchTerminal {
+void watch(int signal) {
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
+/// Catches, during its lifetime, signals after which the terminal must be drawn or restored.
+class WatchSignals {
  public:
-  WatchTerminal() {
-    struct sigaction action {};
-    action.sa_handler = on_change;
-    action.sa_flags = SA_RESTART;
-    sigemptyset(&action.sa_mask);
-    for (int i = 0; i < 2; ++i) sigaction(kSignals[i], &action, &before_[i]);
-    std::fputs(kMarkPastes, stderr);
+  WatchSignals() {
+    for (size_t i = 0; i < std::size(kSignals); ++i) {
+      sigaction(kSignals[i], nullptr, &before_[i]);
+      if (before_[i].sa_handler != SIG_IGN) watch(kSignals[i]);
+    }
   }
-  ~WatchTerminal() {
-    std::fputs(kDoNotMarkPastes, stderr);
-    for (int i = 0; i < 2; ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  ~WatchSignals() {
+    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
   }
-  WatchTerminal(const WatchTerminal&) = delete;
-  WatchTerminal& operator=(const WatchTerminal&) = delete;
+  WatchSignals(const WatchSignals&) = delete;
+  WatchSignals& operator=(const WatchSignals&) = delete;
 
  private:
-  static constexpr int kSignals[] = {SIGWINCH, SIGCONT};
-  struct sigaction before_[2]{};
+  static constexpr int kSignals[] = {SIGWINCH, SIGCONT, SIGTSTP, SIGQUIT};
+  struct sigaction before_[std::size(kSignals)] = {};
+};
+
+/// The text of a paste, as it is inserted. Line ends are text: they do not send the message.
+class PastedText {
+ public:
+  void add(wchar_t c) {
+    if (c == L'\r') c = L'\n';
+    const bool control = c < L' ' || (c >= 0x7F && c < 0xA0);
+    if (!fits_ || (control && c != L'\n' && c != L'\t')) return;
+    fits_ = text_.size() < kMostPromptBytes;
+    try {
+      if (fits_) text_ += c;
+    } catch (const std::bad_alloc&) {  // nothing may be thrown through libedit
+      fits_ = false;
+    }
+  }
+  bool fits() const { return fits_; }
+  const wchar_t* text() {
+    while (text_.ends_with(L'\n')) text_.pop_back();
+    return text_.c_str();
+  }
+
+ private:
+  std::wstring text_;
+  bool fits_ = true;
 };
 
 class Editor : public LineEditor {
@@ -67,11 +98,20 @@ class Editor : public LineEditor {
     el_set(editor_, EL_GETCFN, next_character);
     el_set(editor_, EL_EDITOR, "emacs");
     el_set(editor_, EL_ADDFN, "moe-paste", "Inserts pasted text", paste);
-    static constexpr const char* kKeys[][2] = {
-        {kPasteBegins, "moe-paste"},   {"^I", "ed-insert"},          {"^R", "em-inc-search-prev"},
-        {"^W", "ed-delete-prev-word"}, {"\\e[1;5C", "em-next-word"}, {"\\e[1;5D", "ed-prev-word"}};
+    static constexpr const char* kKeys[][2] = {{"^I", "ed-insert"},
+                                               {"^R", "em-inc-search-prev"},
+                                               {"^W", "ed-delete-prev-word"},
+                                               {"\\e[1;5C", "em-next-word"},
+                                               {"\\e[1;5D", "ed-prev-word"}};
     for (const auto& [keys, what] : kKeys) el_set(editor_, EL_BIND, keys, what, nullptr);
-    el_source(editor_, nullptr);  // the user's ~/.editrc
+    el_source(editor_, nullptr);  // the user's ~/.editrc, which may replace all keys
+    // In vi's insert mode, Esc must end that mode at once: it cannot begin a key.
+    const char* keys = "";
+    int edits = 0;
+    el_get(editor_, EL_EDITOR, &keys);
+    el_get(editor_, EL_EDITMODE, &edits);
+    marks_pastes_ = edits != 0 && std::string_view(keys) == "emacs";
+    if (marks_pastes_) el_set(editor_, EL_BIND, kPasteBegins, "moe-paste", nullptr);
     HistEvent event;
     history(history_, &event, H_SETSIZE, 1000);
     history(history_, &event, H_SETUNIQUE, 1);
@@ -87,8 +127,10 @@ class Editor : public LineEditor {
     int n = 0;
     const char* text = nullptr;
     {
-      const WatchTerminal watch;
+      const WatchSignals signals;
+      mark_pastes(true);
       text = el_gets(editor_, &n);
+      mark_pastes(false);
     }
     if (text == nullptr || n <= 0 || interrupted()) return false;
     *line = text;
@@ -110,6 +152,10 @@ class Editor : public LineEditor {
   }
   static char* prompt_of(EditLine* editor) { return const_cast<char*>(self(editor).prompt_); }
 
+  void mark_pastes(bool on) const {
+    if (marks_pastes_) std::fputs(on ? kMarkPastes : kDoNotMarkPastes, stderr);
+  }
+
   // 1: a character; 0: the end of input, or Ctrl-C; -1: an error.
   static int next_character(EditLine* editor, wchar_t* out) {
     Editor& e = self(editor);
@@ -117,9 +163,9 @@ class Editor : public LineEditor {
     for (bool first = true;; first = false) {
       char byte = e.left_;
       if (byte == 0) {
-        while (!wait_for_input(STDIN_FILENO, &g_changed)) {
+        while (!wait_for_input(STDIN_FILENO, &g_signal)) {
           if (interrupted()) return 0;
-          redraw(editor);
+          e.obey_signal();
         }
         const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
@@ -136,42 +182,47 @@ class Editor : public LineEditor {
     }
   }
 
-  static void redraw(EditLine* editor) {
-    g_changed = 0;
-    el_set(editor, EL_PREP_TERM, 0);  // libedit does not know that the shell changed the modes
-    el_set(editor, EL_PREP_TERM, 1);
-    std::fputs(kMarkPastes, stderr);
-    el_resize(editor);
-    el_set(editor, EL_REFRESH);
+  // Stops or ends with the terminal restored; otherwise, or then, draws the line again.
+  void obey_signal() {
+    const int signal = g_signal;
+    g_signal = 0;
+    mark_pastes(false);
+    el_set(editor_, EL_PREP_TERM, 0);
+    if (signal == SIGTSTP || signal == SIGQUIT) {
+      ::signal(signal, SIG_DFL);
+      raise(signal);
+      watch(signal);
+    }
+    el_set(editor_, EL_PREP_TERM, 1);
+    mark_pastes(true);
+    el_resize(editor_);
+    el_set(editor_, EL_REFRESH);
   }
 
-  // Pasted line ends are text: they do not send the message.
-  static unsigned char paste(EditLine* editor, int) try {
-    std::wstring text;
-    wchar_t c = 0;
-    while (!text.ends_with(kPasteEnds)) {
+  static unsigned char paste(EditLine* editor, int) {
+    PastedText pasted;
+    for (size_t matched = 0; matched < kPasteEnds.size();) {
+      wchar_t c = 0;
       if (el_wgetc(editor, &c) != 1) return CC_EOF;
-      if (text.size() < kMostPromptBytes) text += c;
-    }
-    text.resize(text.size() - kPasteEnds.size());
-    std::wstring clean;
-    for (const wchar_t each : text) {
-      if (each == L'\r' || each == L'\n') {
-        clean += L'\n';
-      } else if (each == L'\t' || each >= L' ') {
-        clean += each;
+      if (c == kPasteEnds[matched]) {
+        ++matched;
+        continue;
       }
+      for (const wchar_t begun : kPasteEnds.substr(0, matched)) pasted.add(begun);  // no end
+      matched = c == kPasteEnds[0] ? 1 : 0;
+      if (matched == 0) pasted.add(c);
     }
-    while (clean.ends_with(L'\n')) clean.pop_back();
-    if (clean.empty()) return CC_NORM;
-    return el_winsertstr(editor, clean.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
-  } catch (const std::bad_alloc&) {  // nothing may be thrown through libedit
-    return CC_ERROR;
+    const wchar_t* text = pasted.text();
+    if (*text == L'\0') return CC_NORM;
+    if (pasted.fits() && el_winsertstr(editor, text) == 0) return CC_REFRESH;
+    std::fputs("\nmoe: the pasted text is too long\n", stderr);
+    return CC_REDISPLAY;
   }
 
   EditLine* editor_;
   History* history_;
   const char* prompt_ = "";
+  bool marks_pastes_ = false;
   char left_ = 0;  // a byte that was read too early
 };
 
@@ -188,9 +239,10 @@ bool use_utf8() {
 }  // namespace
 
 std::unique_ptr<LineEditor> LineEditor::open() {
-  const char* terminal = std::getenv("TERM");
-  if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1 || terminal == nullptr ||
-      std::string_view(terminal) == "dumb" || !use_utf8()) {
+  const char* name = std::getenv("TERM");
+  const std::string_view terminal = name == nullptr ? "" : name;
+  if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1 || terminal.empty() ||
+      terminal == "dumb" || !use_utf8()) {
     return nullptr;
   }
   return std::make_unique<Editor>();

@@ -858,8 +858,10 @@ typedef struct moe_generate_params {
   int32_t n_top;      /* candidates reported per piece; at most 64 */
   /* 0..16. Guesses up to this many tokens at once, as earlier text continued after the same last
    * tokens (prompt lookup decoding), and checks them in one pass, which costs less than a pass for
-   * each. The result is the same; text that repeats itself or the prompt comes faster. Statistics
-   * include wrong guesses. Not with logits_callback, nor with an expert capacity. 0: no guesses */
+   * each. The result is the same; text that repeats itself or the prompt is generated faster.
+   * Routing and expert statistics include wrong guesses. Not with logits_callback, nor with an
+   * expert capacity or `resident`, with which results depend on how a text is split. 0: no guesses
+   */
   int32_t max_draft;
   moe_piece_fn callback; /* NULL: none */
   void* user;
@@ -1125,7 +1127,8 @@ typedef struct moe_synthetic_params {
   moe_progress_fn progress; /* bytes of weights written; return false to cancel. May be NULL. */
   void* user;
   /* 1: a file with holes instead of weights: it takes little time and room, and opens as the whole
-   * one would, which tells what a session needs, but its weights cannot be read (MOE_ERR_CORRUPT).
+   * one would, which tells what a session needs, but its weights cannot be read (MOE_ERR_CORRUPT,
+   * unless checksums are skipped).
    * moe_synthetic_create: MOE_ERR_ARGUMENT. */
   int32_t outline;
   int32_t reserved; /* 0 */

@@ -93,6 +93,7 @@ Status synthetic_options(const char* shape, const moe_synthetic_params* given,
   if (p.weights != nullptr) out->weights = p.weights;
   out->context = p.context;
   out->seed = p.seed;
+  MOE_TRY(check_reserved(p.reserved));
   out->outline = p.outline != 0;
   if (p.progress != nullptr) {
     out->progress = [p](uint64_t done, uint64_t total) {

@@ -108,7 +108,8 @@ type GenerateOptions struct {
 	IgnoreEOS bool     // go on after end-of-text tokens
 	NTop      int      // candidates reported with each piece, at most 64
 	// 0 to 16: up to this many tokens at once are guessed from earlier text and checked together. The
-	// result is the same; text that repeats comes faster. Not together with Logits.
+	// result is the same; text that repeats is generated faster. Not with Logits, an expert capacity or a
+	// router with "resident".
 	MaxDraft int
 	// Logits, if set, receives the tokens so far and may change the logits of the next one until it
 	// returns: negative infinity bans a token. It returns false to stop.

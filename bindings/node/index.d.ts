@@ -112,7 +112,8 @@ export interface GenerateOptions {
   nTop?: number;
   /**
    * 0 to 16: up to this many tokens at once are guessed from earlier text and checked together. The
-   * result is the same; text that repeats comes faster.
+   * result is the same; text that repeats is generated faster. Not with an expert capacity or a router
+   * with `resident`.
    */
   maxDraft?: number;
   /** After abort(), the call ends within one layer's time and throws the signal's `reason`. */

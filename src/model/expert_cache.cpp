@@ -379,7 +379,7 @@ Status ExpertCache::read(CachedExpert& expert, const std::atomic<bool>* cancelle
     }
   } else {
     remove(expert);
-    if (joined && (expert.n_waits > 0 || expert.n_wants > 0)) {
+    if (joined && readers_.count() > 0 && (expert.n_waits > 0 || expert.n_wants > 0)) {
       enqueue(expert);  // it failed for a call that has ended, or for none
       notify();
       return status;

@@ -48,6 +48,13 @@ Status check_options(const GenerateOptions& o, const Tokenizer* tokenizer, int32
   return {};
 }
 
+bool depends_on_passes(const SessionState& state) {
+  for (const RouterConfig& router : state.routers) {
+    if (router.resident > 0) return true;
+  }
+  return state.has_capacity;
+}
+
 /// Checks the logits that a callback left. A ban becomes the lowest finite number, because sampling
 /// needs finite logits: its weight is zero.
 Status settle_bans(std::span<float> logits) {
@@ -100,7 +107,7 @@ class Generation {
   Status choose();
   Status sample_next_token();
   Status report(StreamDecoder* decoder);
-  Status check_guesses(size_t n_guesses, StreamDecoder* decoder);
+  Status check_guesses(size_t n_guesses, StreamDecoder* decoder, bool* checked);
   Status take_guesses(const Checked& checked, size_t n_guesses, StreamDecoder* decoder,
                       size_t* n_right);
   size_t guess();
@@ -242,8 +249,9 @@ size_t Generation::guess() {
   return n;
 }
 
-// Evaluates the next token and the guesses in one pass.
-Status Generation::check_guesses(size_t n_guesses, StreamDecoder* decoder) {
+// Evaluates the next token and the guesses in one pass. *checked: false if the pass failed, which
+// may be because of a wrong guess; then nothing has changed.
+Status Generation::check_guesses(size_t n_guesses, StreamDecoder* decoder, bool* checked) {
   struct Pass {
     Generation& generation;
     size_t position;
@@ -267,10 +275,13 @@ Status Generation::check_guesses(size_t n_guesses, StreamDecoder* decoder) {
     }
   } pass{*this, static_cast<size_t>(state_.position()), n_guesses, {}};
   const double start = now_seconds();
-  MOE_TRY(eval_tokens(state_, {pass_, n_guesses + 1}, {Pass::take, &pass}));
+  Status status = eval_tokens(state_, {pass_, n_guesses + 1}, {Pass::take, &pass});
   const double seconds = now_seconds() - start;
+  if (status.code() == MOE_ERR_CANCELLED || status.code() == MOE_ERR_DEVICE) return status;
+  *checked = status.ok();
+  if (!*checked) return {};
   size_t n_right = 0;
-  const Status status = take_guesses(pass.checked, n_guesses, decoder, &n_right);
+  status = take_guesses(pass.checked, n_guesses, decoder, &n_right);
   drafter_.learn(n_right, seconds);
   result_.n_drafted += static_cast<int32_t>(n_guesses);
   result_.n_accepted += static_cast<int32_t>(n_right);
@@ -290,8 +301,11 @@ Status Generation::take_guesses(const Checked& checked, size_t n_guesses, Stream
     if (at_end_of_text() || i == n_guesses || next_.token != pass_[i + 1]) return {};
     ++*n_right;
     MOE_TRY(report(decoder));
+    if (state_.cancel_asked()) {  // as if the token were evaluated now
+      --*n_right;
+      return Status::error(MOE_ERR_CANCELLED, "cancelled");
+    }
     if (ended_) return {};
-    if (state_.cancel_asked()) return Status::error(MOE_ERR_CANCELLED, "cancelled");
   }
   return {};
 }
@@ -301,10 +315,9 @@ Status Generation::loop(StreamDecoder* decoder) {
   while (!ended_) {
     MOE_TRY(report(decoder));
     const size_t n_guesses = ended_ ? 0 : guess();
-    if (n_guesses > 0) {
-      MOE_TRY(check_guesses(n_guesses, decoder));
-      continue;
-    }
+    bool checked = false;
+    if (n_guesses > 0) MOE_TRY(check_guesses(n_guesses, decoder, &checked));
+    if (checked) continue;
     const double start = now_seconds();
     MOE_TRY(eval_tokens(state_, {&next_.token, 1}, {}));
     drafter_.learn_single(now_seconds() - start);
@@ -332,11 +345,10 @@ Status check_generate(const SessionState& state, const Tokenizer* tokenizer,
                       const GenerateOptions& options) {
   MOE_TRY(check_options(options, tokenizer, state.model.config().vocab_size));
   MOE_TRY(check_tokens(state, prompt, used));
-  if (options.max_draft > 0 && state.has_capacity) {
-    return Status::error(
-        MOE_ERR_UNSUPPORTED,
-        "max_draft (--draft): not with an expert capacity, where results depend on "
-        "how a text is split");
+  if (options.max_draft > 0 && depends_on_passes(state)) {
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "max_draft (--draft): not with an expert capacity or 'resident', where "
+                         "results depend on how a text is split");
   }
   if (prompt.empty() && used == 0) {
     return Status::error(MOE_ERR_STATE, "the session is empty: there is nothing to continue");

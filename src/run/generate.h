@@ -57,7 +57,7 @@ struct GenerateOptions {
   bool all_text = false;  // after the callback has stopped the call, withheld text is reported too
   /// Tokens guessed at once (Drafter) and evaluated in one pass; only those that would have been
   /// sampled are used, so the result is the same. 0..kMaxDraft; 0: none. Not with change_logits,
-  /// nor with an expert capacity, where results depend on the calls.
+  /// nor with an expert capacity or `resident`, where results depend on the passes.
   int32_t max_draft = 0;
   LogitsFn change_logits = nullptr;
   void* logits_user = nullptr;
@@ -76,8 +76,7 @@ struct GenerateResult {
 /// Evaluates `prompt` (may be empty if the session is not), then generates. On success every
 /// reported token is part of the session, so generating 5 and 5 more equals generating 10; a token
 /// that completes a stop string counts as reported. After MOE_ERR_CANCELLED the last reported token
-/// may be missing from the session, with guesses as many as were checked at once: compare its
-/// position. tokenizer: null for ids only.
+/// may be missing from the session: compare its position. tokenizer: null for ids only.
 /// MOE_ERR_STATE without a prompt on an empty session. MOE_ERR_NON_FINITE if change_logits leaves
 /// NaN or +infinity, MOE_ERR_RANGE if it bans every token.
 Status generate(Session& session, const Tokenizer* tokenizer, std::span<const int32_t> prompt,

@@ -8,7 +8,7 @@ import struct
 import termios
 import time
 
-from support import MODEL, Cli, Terminal, main
+from support import MODEL, MOE, Cli, Terminal, main
 
 LEFT, UP, HOME = "\x1b[D", "\x1b[A", "\x01"
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"
@@ -59,9 +59,9 @@ class LineEditing(Cli):
 
     def test_pasted_text_is_one_message(self):
         at = self.chat("--render")
-        self.send(at, f"{PASTE}one\rtwo\r\r\tthree\x1b[31m\r\r{PASTED}, four\r", "one\ntwo\n\n\tthree[31m, four")
+        self.send(at, f"{PASTE}one\rtwo\r\r\tthree\x1b[31m\u009b\x7f\x1b[20\r\r{PASTED}, four\r", "one\ntwo\n\n\tthree[31m[20, four")
         self.send(at, f"{PASTE}\r{PASTED}a\r", "a")
-        self.send(at, UP + UP + "\r", "one\ntwo\n\n\tthree[31m, four")
+        self.send(at, UP + UP + "\r", "one\ntwo\n\n\tthree[31m[20, four")
         # A terminal that reads lines itself has a limit of 4095 bytes.
         text = "".join(f"line {i}\n" for i in range(2000))
         self.send(at, f"{PASTE}{text}{PASTED}\r", text[:-1])
@@ -93,9 +93,39 @@ class LineEditing(Cli):
                 break
             time.sleep(0.1)
         self.send(at, "o\r", "one two")
-        at.type("thr\x03")
+        at.type("\x03")
         self.assertEqual(at.status(), 130)
         self.assertTrue(termios.tcgetattr(at.file)[3] & termios.ICANON)
+        at = self.chat("--render")
+        at.type("four\x1c")
+        self.assertEqual(at.status(), -signal.SIGQUIT)
+        self.assertTrue(termios.tcgetattr(at.file)[3] & termios.ICANON)
+
+    def test_job_control(self):
+        shell = Terminal(self, "--norc", "--noprofile", "-i", program="bash", TERM="xterm", PS1="$ ")
+        shell.wait_for("$ ")
+        shell.type(f"{MOE} chat {MODEL} --template chatml --render\n")
+        shell.wait_for("> ")
+        shell.type("one tw")
+        shell.wait_for("one tw")
+        shell.type("\x1a")  # a terminal discards what was not read yet
+        shell.wait_for("Stopped")
+        shell.wait_for("$ ")
+        shell.type("fg\n")
+        shell.wait_for("> one tw")
+        self.send(shell, "o\r", "one two")
+
+    def test_the_users_bindings(self):
+        def chat(settings):
+            with open(self.path("editrc"), "w") as f:
+                f.write(settings)
+            return self.chat("--render", EDITRC=self.path("editrc"))
+
+        self.send(chat("bind -e\n"), f"{PASTE}one\rTwo{PASTED}\r", "one\nTwo")
+        for settings, typed, message in (("bind -v\n", "ab\x1bi-\r", "a-b"), ("edit off\n", "one\r", "one")):
+            at = chat(settings)
+            self.send(at, typed, message)
+            self.assertNotIn("2004h", at.before)  # nothing would take a marked paste
 
 
 if __name__ == "__main__":

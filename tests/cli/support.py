@@ -20,15 +20,16 @@ def run(*args, text=None, env=None):
 
 
 class Terminal:
-    """The command at a terminal of its own. Ends it with the test."""
+    """The command, or another program, at a terminal of its own. Ends it with the test."""
 
-    def __init__(self, test, *args, **env):
+    def __init__(self, test, *args, program=MOE, **env):
         self.test = test
-        self.seen = ""
+        self.seen = ""  # and not waited for
+        self.before = ""  # what was shown before
         self.pid, self.file = pty.fork()
         if self.pid == 0:
             os.environ.update(env)
-            os.execv(MOE, [MOE, *args])
+            os.execvp(program, [program, *args])
         self.ended = False
         test.addCleanup(self.end)
 
@@ -50,6 +51,7 @@ class Terminal:
             except OSError:  # the other end is closed
                 self.test.fail(f"no {text!r} in {self.seen!r}")
         before, self.seen = self.seen.split(text, 1)
+        self.before += before
         return before
 
     def status(self):

@@ -68,7 +68,8 @@ pub struct GenerateOptions<'a> {
     /// Candidates reported per piece, at most 64.
     pub n_top: i32,
     /// 0 to 16: up to this many tokens at once are guessed from earlier text and checked together.
-    /// The result is the same; text that repeats comes faster.
+    /// The result is the same; text that repeats is generated faster. Not with a logits callback, an
+    /// expert capacity or a router with `resident`.
     pub max_draft: i32,
 }
 

@@ -217,8 +217,8 @@ class Session(Encoding, Translating, Saving, Counting):
         ignore_eos: continue after end-of-text tokens.
         logprobs:   number of candidates in each Piece.top, at most 64.
         max_draft:  0 to 16: up to this many tokens at once are guessed from earlier text and checked
-                    together. The result is the same; text that repeats comes faster. Not with a
-                    logits_processor.
+                    together. The result is the same; text that repeats is generated faster. Not with
+                    a logits_processor, an expert capacity or a router with `resident`.
         logits_processor: called as f(tokens, logits) before each token is sampled, in a thread that
                     is not the caller's: the text so far, and the logits of what comes next, which
                     it changes in place or returns anew; -inf bans a token. False ends the text in
