@@ -1,5 +1,7 @@
 // moe chat: a conversation, line by line.
 
+#include "cli/help.h"
+#include "cli/memory.h"
 #include "cli/talk.h"
 
 namespace moe_cli {

@@ -97,7 +97,8 @@ class Editor : public LineEditor {
     el_set(editor_, EL_PROMPT, prompt_of);
     el_set(editor_, EL_GETCFN, next_character);
     el_set(editor_, EL_EDITOR, "emacs");
-    el_set(editor_, EL_ADDFN, "moe-paste", "Inserts pasted text", paste);
+    el_wset(editor_, EL_ADDFN, L"moe-paste", L"Inserts pasted text",
+            paste);  // el_set copies, and leaks
     static constexpr const char* kKeys[][2] = {{"^I", "ed-insert"},
                                                {"^R", "em-inc-search-prev"},
                                                {"^W", "ed-delete-prev-word"},
@@ -107,10 +108,9 @@ class Editor : public LineEditor {
     el_source(editor_, nullptr);  // the user's ~/.editrc, which may replace all keys
     // In vi's insert mode, Esc must end that mode at once: it cannot begin a key.
     const char* keys = "";
-    int edits = 0;
     el_get(editor_, EL_EDITOR, &keys);
-    el_get(editor_, EL_EDITMODE, &edits);
-    marks_pastes_ = edits != 0 && std::string_view(keys) == "emacs";
+    el_get(editor_, EL_EDITMODE, &edits_);
+    marks_pastes_ = edits_ != 0 && std::string_view(keys) == "emacs";
     if (marks_pastes_) el_set(editor_, EL_BIND, kPasteBegins, "moe-paste", nullptr);
     HistEvent event;
     history(history_, &event, H_SETSIZE, 1000);
@@ -129,6 +129,7 @@ class Editor : public LineEditor {
     {
       const WatchSignals signals;
       mark_pastes(true);
+      if (edits_ != 0) el_set(editor_, EL_PREP_TERM, 1);  // before the prompt is shown
       text = el_gets(editor_, &n);
       mark_pastes(false);
     }
@@ -222,6 +223,7 @@ class Editor : public LineEditor {
   EditLine* editor_;
   History* history_;
   const char* prompt_ = "";
+  int edits_ = 0;  // 0: ~/.editrc turns editing off
   bool marks_pastes_ = false;
   char left_ = 0;  // a byte that was read too early
 };
