@@ -16,7 +16,7 @@ namespace moe_cli {
 namespace {
 
 std::atomic<moe_session*> g_session{nullptr};
-volatile sig_atomic_t g_interrupted = 0;
+std::atomic<int> g_interrupted{0};
 int g_wake[2] = {-1, -1};  // a pipe: the handler may run on a thread other than the reader
 
 // moe_session_cancel only sets an atomic flag, so it may be called from a signal handler.
@@ -62,7 +62,7 @@ void wake_reader() {
   }
 }
 
-bool wait_for_input(int file, const volatile sig_atomic_t* stop) {
+bool wait_for_input(int file, const std::atomic<int>* stop) {
   const auto stopped = [&] { return interrupted() || (stop != nullptr && *stop != 0); };
   pollfd files[] = {{file, POLLIN, 0}, {g_wake[0], POLLIN, 0}};
   while (!stopped() && files[0].revents == 0) {

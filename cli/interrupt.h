@@ -1,7 +1,7 @@
 #pragma once
 // Ctrl-C and other signals that end a command.
 
-#include <signal.h>
+#include <atomic>
 
 #include "include/moe_c.h"
 
@@ -15,7 +15,7 @@ bool interrupted();
 bool forgive_interrupt();
 /// Waits until reading `file` would not wait: a terminal has a line, a pipe bytes, or it has ended.
 /// False after Ctrl-C, and when `stop`, if given, is not 0 and wake_reader() was called.
-bool wait_for_input(int file, const volatile sig_atomic_t* stop = nullptr);
+bool wait_for_input(int file, const std::atomic<int>* stop = nullptr);
 /// For signal handlers.
 void wake_reader();
 /// True if reading `file` would not wait.

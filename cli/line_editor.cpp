@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +28,7 @@ constexpr std::wstring_view kPasteEnds = L"\033[201~";
 constexpr const char* kMarkPastes = "\033[?2004h";
 constexpr const char* kDoNotMarkPastes = "\033[?2004l";
 
-volatile sig_atomic_t g_signal = 0;  // the latest one that needs something done
+std::atomic<int> g_signal{0};  // the latest one that needs something done; any thread may get it
 
 void on_signal(int signal) {
   const int old_errno = errno;
@@ -185,8 +186,7 @@ class Editor : public LineEditor {
 
   // Stops or ends with the terminal restored; otherwise, or then, draws the line again.
   void obey_signal() {
-    const int signal = g_signal;
-    g_signal = 0;
+    const int signal = g_signal.exchange(0);
     mark_pastes(false);
     el_set(editor_, EL_PREP_TERM, 0);
     if (signal == SIGTSTP || signal == SIGQUIT) {
