@@ -53,7 +53,9 @@ class LineEditing(Cli):
         at = self.chat("--session", self.path("talk"), "-n", "2")
         at.type(UP)
         at.wait_for("Once upon")
-        at.type("\r/show\r")
+        at.type("\r")
+        at.wait_for("> ")
+        at.type("/show\r")
         for _ in range(2):
             at.wait_for("<|im_start|>user\r\nOnce upon<|im_end|>")
 
@@ -69,9 +71,9 @@ class LineEditing(Cli):
     def test_bytes_that_are_no_text(self):
         at = self.chat("--render")
         os.write(at.file, b"a\xffb\xc3c\xe2\x82\r")
-        at.type("d\r")
         at.wait_for("<|im_start|>user\r\na\ufffdb\ufffdc\ufffd<|im_end|>")
-        at.wait_for("<|im_start|>user\r\nd<|im_end|>")
+        at.wait_for("> ")
+        self.send(at, "d\r", "d")
 
     def test_signals(self):
         at = self.chat("--render")
