@@ -25,7 +25,7 @@ std::string today() {
   const std::time_t now = std::time(nullptr);
   std::tm day{};
   if (localtime_r(&now, &day) == nullptr) return "";
-  char text[32];  // strftime would take 20 kB of a static command
+  char text[32];  // strftime would take 12 kB of a static command
   std::snprintf(text, sizeof text, "%04d-%02d-%02d", day.tm_year + 1900, day.tm_mon + 1,
                 day.tm_mday);
   return text;

@@ -2,6 +2,7 @@
 """Decoding with guesses from earlier text (moe chat --draft): speed beside decoding without, in alternating runs,
 and that the replies are the same. MODEL has been trained to chat.
 
+    draft.py MOE MODEL --rates FILE ...    # how often a guess is right, by the length of the match
     draft.py MOE MODEL [--rounds 5] [--drafts 4,8,16] [--tokens 200] [--peer GGUF]
 
 --peer: also llama-cpp-python (to be installed) with the same model from a GGUF file, without and with its own
@@ -34,6 +35,28 @@ def run(moe, model, prompt, n_tokens, draft):
     return json.loads(subprocess.run(command, input="", capture_output=True, text=True, check=True).stdout)
 
 
+def rates(moe, model, path, most=2500, longest=16, classes=8):
+    """Of the tokens after the latest of the longest earlier matches: by the length of the match, how many are right."""
+    ids = subprocess.run([moe, "tokenize", model, "-f", path], capture_output=True, text=True, check=True).stdout
+    text = [int(i) for i in ids.strip().split(",")[:most]]
+    found = {n: [0, 0] for n in range(1, classes + 1)}
+    for n in range(100, len(text) - 1):
+        best, at = 0, 0
+        for end in range(n - 1, 0, -1):
+            length = 0
+            while length < min(end, longest) and text[end - 1 - length] == text[n - 1 - length]:
+                length += 1
+            if length > best:
+                best, at = length, end
+            if best == longest:
+                break
+        if best > 0:
+            count = found[min(best, classes)]
+            count[0] += text[at] == text[n]
+            count[1] += 1
+    return [f"{right / max(n, 1):.2f}" for right, n in found.values()]
+
+
 class Peer:
     def __init__(self, path, lookup):
         import llama_cpp
@@ -59,7 +82,12 @@ def main():
     parser.add_argument("--drafts", type=lambda s: [int(x) for x in s.split(",")], default=[4, 8, 16])
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--peer")
+    parser.add_argument("--rates", nargs="+", default=[])
     o = parser.parse_args()
+    for path in o.rates:
+        print(f"| {path} | " + " | ".join(rates(o.moe, o.model, path)) + " |", flush=True)
+    if o.rates:
+        return
     peers = {} if o.peer is None else {"llama.cpp": Peer(o.peer, None), "its lookup of 10": Peer(o.peer, "10")}
     columns = [f"--draft {d}" for d in o.drafts]
     print("| task | tokens | plain | " + " | ".join(columns + list(peers)) + " |")
