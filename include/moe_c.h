@@ -851,9 +851,9 @@ typedef struct moe_generate_params {
   uint32_t struct_size;
   int32_t max_tokens;           /* 0: until the context is full */
   const moe_sampling* sampling; /* NULL: greedy */
-  const char* const*
-      stop; /* at most 64 of at most 4096 bytes each; requires a tokenizer. In
-               a chat none matches across a special token, nor in the header of a channel */
+  /* At most 64 of at most 4096 bytes each; requires a tokenizer. In a chat none matches across a
+   * special token, nor in the header of a channel. */
+  const char* const* stop;
   int32_t n_stop;
   int32_t ignore_eos; /* 1: continue after end-of-text tokens */
   int32_t n_top;      /* candidates reported per piece; at most 64 */
