@@ -11,6 +11,7 @@
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/memory.h"
+#include "cli/model_cache.h"
 #include "cli/routing_stats.h"
 #include "cli/synthetic.h"
 #include "cli/trace_replay.h"
@@ -70,7 +71,7 @@ std::optional<std::string> file_to_measure(const BenchOptions& o, const moe_sess
   const std::string& path = o.synthetic.empty() ? o.model.path : o.save;
   const bool reads = o.model.io != "auto" && memory_stats(session).cap_bytes > 0;
   if (!reads || path.empty() || o.n_generate == 0) return {};
-  return path;
+  return runnable_file(path);
 }
 
 // Before a cap and the context are held against the file.

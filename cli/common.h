@@ -109,6 +109,7 @@ uint64_t kv_element_bytes(const ModelOptions& o);
 void add_encoder_options(CLI::App& app, ModelOptions& o);
 
 Env open_env(const ModelOptions& o);
+/// Converts a checkpoint that is named in place of a model file first (model_cache.h).
 Model open_model(const ModelOptions& o, moe_env* env);
 /// Parameters of `open_session`; also given to open_model for the memory cap.
 moe_session_params session_params(const ModelOptions& o);
@@ -154,6 +155,7 @@ void add_embed(CLI::App& app);
 void add_score(CLI::App& app);
 void add_translate(CLI::App& app);
 void add_batch(CLI::App& app);
+void add_cache(CLI::App& app);
 void add_completion(CLI::App& app);
 void add_manual(CLI::App& app);
 

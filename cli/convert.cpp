@@ -87,7 +87,9 @@ void keep_text(const ConvertOptions& o) {
   }
 }
 
-void run_convert(const ConvertOptions& o) {
+}  // namespace
+
+std::vector<std::string> convert(const ConvertOptions& o) {
   const std::vector<const char*> overrides = pointers(o.overrides);
   const std::vector<const char*> ignored_keys = pointers(o.ignored_keys);
   Run run;
@@ -119,17 +121,11 @@ void run_convert(const ConvertOptions& o) {
   p.user = &run;
   moe_error error;
   signal(SIGPIPE, SIG_IGN);  // if the reader of our output exits, leave no partial file
-  const double start = now_seconds();
   const moe_status status = moe_convert(o.source.c_str(), o.destination.c_str(), &p, &error);
   if (run.lost) throw std::bad_alloc();
   check(status, error);
-  const double seconds = now_seconds() - start;
-  run.reading.reset();
-  run.progress.reset();  // the bar goes before anything else is shown
-  print_conversion(o, run.reports, seconds);
+  return std::move(run.reports);  // the bar goes before anything else is shown
 }
-
-}  // namespace
 
 void add_convert(CLI::App& app) {
   auto o = std::make_shared<ConvertOptions>();
@@ -196,7 +192,11 @@ void add_convert(CLI::App& app) {
   c->add_flag("--verify", o->verify, "Read the result back and compare every weight");
   auto* list = c->add_flag("--list", o->list, "Show every matrix: format and error");
   c->add_flag("--json", o->json, "Print the report, with every matrix, as JSON")->excludes(list);
-  c->callback([o] { run_convert(*o); });
+  c->callback([o] {
+    const double start = now_seconds();
+    const std::vector<std::string> reports = convert(*o);
+    print_conversion(*o, reports, now_seconds() - start);
+  });
 }
 
 }  // namespace moe_cli

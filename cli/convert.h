@@ -25,7 +25,12 @@ struct ConvertOptions {
   bool list = false;
 };
 
-/// Results on stdout and warnings on stderr, from the JSON objects that the library reported.
+/// The JSON objects that the library reported. Shows progress on stderr. Throws.
+std::vector<std::string> convert(const ConvertOptions& o);
+
+/// Warnings on stderr alone, from these.
+void print_conversion_warnings(const ConvertOptions& o, const std::vector<std::string>& reports);
+/// Warnings, and results on stdout.
 void print_conversion(const ConvertOptions& o, const std::vector<std::string>& reports,
                       double seconds);
 

@@ -153,6 +153,10 @@ void print_warnings(const ConvertOptions& o, const Report& report) {
 
 }  // namespace
 
+void print_conversion_warnings(const ConvertOptions& o, const std::vector<std::string>& reports) {
+  print_warnings(o, read_reports(reports));
+}
+
 void print_conversion(const ConvertOptions& o, const std::vector<std::string>& reports,
                       double seconds) {
   Report report = read_reports(reports);

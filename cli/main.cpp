@@ -63,6 +63,7 @@ void add_commands(CLI::App& app) {
   add_translate(app);
   add_bench(app);
   add_trace(app);
+  add_cache(app);
   add_completion(app);
   add_manual(app);
   for (CLI::App* command : app.get_subcommands({})) {

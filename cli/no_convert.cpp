@@ -1,5 +1,7 @@
-// Replaces convert.cpp and synthetic.cpp in a command without libmoe_convert.
+// Replaces convert.cpp, synthetic.cpp and the cache of conversions in a command without
+// libmoe_convert.
 
+#include "cli/model_cache.h"
 #include "cli/synthetic.h"
 
 namespace moe_cli {
@@ -17,6 +19,10 @@ void add_convert(CLI::App& app) {
   c->allow_extras();
   c->callback(refuse);
 }
+
+void add_cache(CLI::App&) {}
+
+std::string runnable_file(const std::string& path) { return path; }
 
 void add_synthetic_options(CLI::App& c, BenchOptions&) { c.get_option("MODEL")->required(); }
 

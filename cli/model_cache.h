@@ -1,0 +1,30 @@
+#pragma once
+// Checkpoints that were converted because a command was given one in place of a model file. They
+// are kept in $XDG_CACHE_HOME/moe (~/.cache/moe), each as KEY.moe beside KEY.json, which says what
+// it was made of. KEY is a hash of the checkpoint's content and of the program's version.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace moe_cli {
+
+/// `path`, or the model file that the checkpoint of this name was converted to, now or earlier.
+/// Says on stderr that it converts. Throws CallError.
+std::string runnable_file(const std::string& path);
+
+/// A converted checkpoint.
+struct CachedModel {
+  std::string key;
+  std::string source;  // where it was when it was converted; empty if that is not known
+  uint64_t bytes = 0;
+  int64_t used = 0;  // seconds since 1970
+};
+
+/// Throws CallError if there is no home folder, or if the folder belongs to somebody else.
+std::string cache_folder();
+/// The most recently used first.
+std::vector<CachedModel> cached_models();
+void remove_cached(const CachedModel& model);
+
+}  // namespace moe_cli
