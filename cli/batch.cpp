@@ -286,6 +286,7 @@ void run_batch(BatchOptions& o) {
 void add_batch(CLI::App& app) {
   auto o = std::make_shared<BatchOptions>();
   CLI::App* c = app.add_subcommand("batch", "Continue the texts of a file, several at once");
+  example(*c, "moe batch model.moe prompts.jsonl answers.jsonl -n 100");
   add_model_options(*c, o->model, {.json = false});
   c->add_option(
        "IN", o->in,

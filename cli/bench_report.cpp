@@ -60,9 +60,8 @@ void print_cache(const BenchOptions& o, const BenchResult& r) {
   }
   if (o.n_generate > 0) {
     std::cout << "  decode read " << format_bytes(static_cast<uint64_t>(t.decode_read_bytes))
-              << " of experts per token; " << 100 * t.hit_rate
-              << " % of their uses were found in memory; " << 100 * t.decode_wait_share
-              << " % of the time was waiting for reads\n";
+              << " of experts per token; hit rate " << 100 * t.hit_rate << " %; "
+              << 100 * t.decode_wait_share << " % of the time was waiting for reads\n";
     if (t.decode_bound() > 0) {
       std::cout << "  random reads of experts reach " << format_rate(t.disk_bytes_per_s)
                 << "; decode reached " << 100 * t.decode_tokens_per_s / t.decode_bound()

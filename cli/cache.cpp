@@ -79,6 +79,7 @@ void add_cache(CLI::App& app) {
   auto o = std::make_shared<CacheOptions>();
   CLI::App* c = app.add_subcommand(
       "cache", "List or remove conversions of checkpoints that were run directly");
+  example(*c, "moe cache --clear");
   c->add_option("SRC", o->sources, "Only those of this checkpoint folder or GGUF file")
       ->check(not_empty());
   c->add_flag("--clear", o->clear, "Remove them");

@@ -60,6 +60,7 @@ void add_chat(CLI::App& app) {
       "A message of several lines: end each line but the last with \\, or write \"\"\" before and "
       "after it.\n"
       "Ctrl-C stops a reply; at the prompt it ends the chat.");
+  example(*c, "moe chat model.moe --system 'Answer in one sentence.'");
   c->callback([o] { run_chat(*o); });
 }
 

@@ -216,9 +216,9 @@ void add_completion(CLI::App& app) {
       ->check(one_of({"bash", "zsh", "fish"}))
       ->required();
   c->footer(
-      "For one user, bash: moe completion bash > ~/.local/share/bash-completion/completions/moe\n"
-      "zsh: write it to a file _moe in a directory of $fpath; fish: "
-      "~/.config/fish/completions/moe.fish");
+      "Write it to ~/.local/share/bash-completion/completions/moe for bash, to a file _moe in a\n"
+      "directory of $fpath for zsh, to ~/.config/fish/completions/moe.fish for fish.");
+  example(*c, "moe completion fish > ~/.config/fish/completions/moe.fish");
   c->callback([shell, &app] {
     if (*shell == "bash") return bash_completion(app);
     return *shell == "zsh" ? zsh_completion(app) : fish_completion(app);

@@ -130,6 +130,7 @@ std::vector<std::string> convert(const ConvertOptions& o) {
 void add_convert(CLI::App& app) {
   auto o = std::make_shared<ConvertOptions>();
   CLI::App* c = app.add_subcommand("convert", "Turn a checkpoint into a model file");
+  example(*c, "moe convert ~/Qwen1.5-MoE-A2.7B-Chat qwen.moe --verify");
   c->add_option("SRC", o->source, "Folder with config.json and safetensors, or a GGUF file")
       ->required()
       ->check(not_empty());

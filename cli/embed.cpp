@@ -94,6 +94,7 @@ void run_embed(const EmbedOptions& o) {
 void add_embed(CLI::App& app) {
   auto o = std::make_shared<EmbedOptions>();
   CLI::App* c = app.add_subcommand("embed", "Turn each line of a text into a vector");
+  example(*c, "moe embed model.moe -f sentences.txt -o vectors.npy");
   add_model_options(*c, o->model, {.json = false});
   o->input.take_whole_files();
   o->input.add(*c, "Texts, one per line");
@@ -102,7 +103,7 @@ void add_embed(CLI::App& app) {
       ->check(one_of({"mean", "first", "last"}))
       ->option_text("mean|first|last")
       ->capture_default_str();
-  c->add_option("--out,-o", o->out, "Write a NumPy file instead of JSON on stdout")
+  c->add_option("-o,--output,--out", o->out, "Write a NumPy file instead of JSON on stdout")
       ->check(not_empty())
       ->check(no_stdout())
       ->option_text("FILE.npy");

@@ -24,10 +24,7 @@ struct EvalOptions {
 };
 
 void run_eval(EvalOptions& o) {
-  if (o.tokens.empty() && !o.input.given()) {
-    throw UsageError("give a text with -p TEXT or -f FILE, or token ids with --tokens 1,2,3");
-  }
-  const std::string text = o.input.given() ? o.input.read() : "";
+  const std::string text = o.tokens.empty() ? o.input.read() : "";
   const auto ids = parse_ids(o.tokens);
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
@@ -64,6 +61,7 @@ void run_eval(EvalOptions& o) {
 void add_eval(CLI::App& app) {
   auto o = std::make_shared<EvalOptions>();
   CLI::App* c = app.add_subcommand("eval", "Show the logits of the next token");
+  example(*c, "moe eval model.moe -p 'The capital of France is'");
   add_model_options(*c, o->model);
   o->input.add(*c, "The text");
   auto* tokens = c->add_option("--tokens", o->tokens, "Token ids instead of a text")

@@ -110,6 +110,7 @@ void run_fill(const FillOptions& o) {
 void add_fill(CLI::App& app) {
   auto o = std::make_shared<FillOptions>();
   CLI::App* c = app.add_subcommand("fill", "Predict the masked tokens of a text (encoders)");
+  example(*c, "moe fill encoder.moe -p 'The capital of France is <mask>.'");
   add_model_options(*c, o->model);
   o->input.add(*c, "The text with its masks");
   c->add_option("--top", o->top, "Candidates to show")

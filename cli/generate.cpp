@@ -87,14 +87,6 @@ void report(const moe_generate_result& r) {
                drafts_text(r.n_drafted, r.n_accepted).c_str(), finish_text(r.finish));
 }
 
-void check_usage(const GenerateOptions& o) {
-  if (o.tokens.empty() && !o.input.given()) {
-    throw UsageError(
-        "give a text with -p TEXT, -f FILE or -f - for stdin, or token ids with "
-        "--tokens 1,2,3");
-  }
-}
-
 // The text before the continuation: the prompt, or its ids if the model has no text.
 std::string echo_of(const GenerateOptions& o, const moe_model* model, const std::string& prompt,
                     const std::vector<int32_t>& tokens) {
@@ -106,9 +98,8 @@ std::string echo_of(const GenerateOptions& o, const moe_model* model, const std:
 }
 
 void run_generate(GenerateOptions& o) {
-  check_usage(o);
   Sampling sampling(o.sampling);
-  const std::string prompt = o.input.given() ? o.input.read() : "";
+  const std::string prompt = o.tokens.empty() ? o.input.read() : "";
   const auto ids = parse_ids(o.tokens);
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
@@ -187,6 +178,7 @@ void run_generate(GenerateOptions& o) {
 void add_generate(CLI::App& app) {
   auto o = std::make_shared<GenerateOptions>();
   CLI::App* c = app.add_subcommand("generate", "Continue a text");
+  example(*c, "moe generate model.moe -p 'Once upon a time' -n 60");
   add_model_options(*c, o->model);
   o->input.take_empty();
   o->input.add(*c, "Text to continue; an empty one begins a new text");

@@ -161,6 +161,12 @@ std::string plain(const std::string& text) {
 
 std::shared_ptr<CLI::FormatterBase> help_formatter() { return std::make_shared<Help>(); }
 
+void example(CLI::App& command, const std::string& text) {
+  const std::string notes = command.get_footer();
+  const bool inherited = notes == command.get_parent()->get_footer();
+  command.footer((inherited ? "" : notes + "\n\n") + "Example: " + text);
+}
+
 std::vector<const CLI::Option*> help_arguments(const CLI::App& app) {
   return app.get_options(
       [](const CLI::Option* o) { return o->get_positional() && !o->get_group().empty(); });

@@ -16,6 +16,9 @@ inline constexpr const char* kOutputGroup = "Output";
 
 std::shared_ptr<CLI::FormatterBase> help_formatter();
 
+/// The last line of the command's help, below its notes (footer) if it has some.
+void example(CLI::App& command, const std::string& text);
+
 // The help of a command, for other generated pages.
 struct HelpSection {
   const char* title;

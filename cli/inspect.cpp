@@ -8,6 +8,7 @@
 #include <iomanip>
 #include <iostream>
 
+#include "cli/help.h"
 #include "cli/memory.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
@@ -306,6 +307,7 @@ void run_inspect(const InspectOptions& o) {
 void add_inspect(CLI::App& app) {
   auto o = std::make_shared<InspectOptions>();
   CLI::App* c = app.add_subcommand("inspect", "Show the contents of a model file");
+  example(*c, "moe inspect model.moe --memory 2G");
   o->model.planning = true;
   add_model_options(*c, o->model, {.lazy = false});
   c->add_flag("--tensors", o->tensors, "List every stored matrix");

@@ -13,6 +13,7 @@
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
+#include "cli/version.h"
 
 namespace {
 
@@ -42,7 +43,8 @@ void add_commands(CLI::App& app) {
   app.name("moe");
   app.formatter(help_formatter());
   app.set_help_flag("-h,--help", "Show this help");
-  app.set_version_flag("--version", std::string("moe ") + moe_version_string(), "Show the version");
+  app.set_version_flag("--version", version_text,
+                       "Show version, commit, compiler and instruction sets");
   app.require_subcommand(1);
   app.footer(
       "Results go to stdout, everything else to stderr.\n"

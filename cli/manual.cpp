@@ -108,7 +108,7 @@ void print_manual(const CLI::App& app) {
 
 void add_manual(CLI::App& app) {
   CLI::App* c = app.add_subcommand("man", "Print the manual page of this command (roff)");
-  c->footer("To read it: moe man | man -l -");
+  example(*c, "moe man | man -l -");
   c->callback([&app] { print_manual(app); });
 }
 

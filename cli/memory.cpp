@@ -13,9 +13,8 @@ constexpr int kLeastChunk = 32;  // of automatic chunks under a cap
 
 void print_experts(const moe_expert_stats& e, int n_tokens, double seconds) {
   if (e.n_uses == 0) return;
-  std::fprintf(stderr, "  experts: %.1f %% of %llu uses found in memory, %s read",
-               100 * hit_rate(e), static_cast<unsigned long long>(e.n_uses),
-               format_bytes(e.read_bytes).c_str());
+  std::fprintf(stderr, "  experts: hit rate %.1f %% of %llu uses, %s read", 100 * hit_rate(e),
+               static_cast<unsigned long long>(e.n_uses), format_bytes(e.read_bytes).c_str());
   if (n_tokens > 0) {
     std::fprintf(stderr, " (%s per token)",
                  format_bytes(e.read_bytes / static_cast<uint64_t>(n_tokens)).c_str());

@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <iostream>
 
+#include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/memory.h"
 #include "cli/progress.h"
@@ -147,6 +148,7 @@ void run_perplexity(const PerplexityOptions& o) {
 void add_perplexity(CLI::App& app) {
   auto o = std::make_shared<PerplexityOptions>();
   CLI::App* c = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
+  example(*c, "moe perplexity model.moe -f book.txt");
   add_model_options(*c, o->model);
   o->input.take_whole_files();
   o->input.add_positional_file(*c, "Text file, same as -f FILE");

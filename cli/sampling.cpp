@@ -58,7 +58,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
 
 void add_draft_option(CLI::App& app, SamplingOptions& o) {
   app.add_option("--draft", o.max_draft,
-                 "Guess up to N tokens at once from earlier text and check them together: the same "
+                 "Draft up to N tokens at once from earlier text and check them together: the same "
                  "output, faster where text repeats; 0 to 16")
       ->option_text("N")
       ->group(kSamplingGroup)
@@ -130,7 +130,8 @@ Sampling::Sampling(const SamplingOptions& o) : options_(o) {
 
 std::string drafts_text(int32_t n_drafted, int32_t n_accepted) {
   if (n_drafted == 0) return "";
-  return ", " + std::to_string(n_accepted) + " of " + std::to_string(n_drafted) + " guesses right";
+  return ", " + std::to_string(n_accepted) + " of " + std::to_string(n_drafted) +
+         " drafted tokens accepted";
 }
 
 const char* finish_name(moe_finish finish) {

@@ -108,10 +108,7 @@ void report_scores(const std::vector<ScoredLine>& lines) {
 }
 
 void run_score(ScoreOptions& o) {
-  if (o.tokens.empty() && !o.input.given()) {
-    throw UsageError("give a text with -p TEXT or -f FILE, or token ids with --tokens 1,2,3");
-  }
-  const std::string text = o.input.given() ? o.input.read() : "";
+  const std::string text = o.tokens.empty() ? o.input.read() : "";
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
   check_decoder(o.model, model.get(), "score");
@@ -134,6 +131,7 @@ void run_score(ScoreOptions& o) {
 void add_score(CLI::App& app) {
   auto o = std::make_shared<ScoreOptions>();
   CLI::App* c = app.add_subcommand("score", "Show how likely each line of a text is");
+  example(*c, "moe score model.moe -f sentences.txt");
   add_model_options(*c, o->model);
   o->input.take_whole_files();
   o->input.add(*c, "Texts, one per line");

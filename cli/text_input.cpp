@@ -1,5 +1,8 @@
 #include "cli/text_input.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
 
 #include "cli/help.h"
@@ -113,13 +116,20 @@ void TextInput::add_positional_file(CLI::App& app, const std::string& what) {
   add_file(app, "FILE", what);
 }
 
-void TextInput::exclude(CLI::Option* other) const {
+void TextInput::exclude(CLI::Option* other) {
   for (CLI::Option* option : options_) other->excludes(option);
+  others_.push_back(other);
+}
+
+bool TextInput::piped() const {
+  const bool other = std::any_of(others_.begin(), others_.end(),
+                                 [](const CLI::Option* o) { return o->count() > 0; });
+  return !has_text_ && !has_file_ && !other && isatty(STDIN_FILENO) == 0;
 }
 
 std::string TextInput::source() const {
-  if (!has_file_) return "";
-  return file_ == "-" ? "stdin" : file_;
+  if (has_text_) return "";
+  return file_.empty() || file_ == "-" ? "stdin" : file_;
 }
 
 void TextInput::keep_from(const std::string& written) const {
@@ -130,14 +140,20 @@ void TextInput::refuse_empty() {
   throw UsageError("the text is empty; give one with -p TEXT or -f FILE");
 }
 
+void TextInput::refuse_missing() const {
+  throw UsageError("a text is required: -p TEXT, -f FILE or a pipe" +
+                   std::string(others_.empty() ? "" : "; or " + others_[0]->get_name()));
+}
+
 std::string TextInput::read() const {
-  if (!given()) throw UsageError("a text is required: -p TEXT, -f FILE, or -f - for stdin");
+  if (!given()) refuse_missing();
   if (has_text_) {
     if (text_.empty() && !empty_) refuse_empty();
     return text_;
   }
-  std::string text = read_file(file_, whole_ ? kMostTextBytes : kMostPromptBytes);
+  std::string text = read_file(piped() ? "-" : file_, whole_ ? kMostTextBytes : kMostPromptBytes);
   while (!whole_ && !text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  if (text.empty() && piped()) refuse_missing();
   if (text.empty()) {
     throw CallError(MOE_ERR_ARGUMENT,
                     source() + ": holds no text; give one with -p TEXT or -f FILE");

@@ -1,5 +1,5 @@
 #pragma once
-// The source of a command's text: -p TEXT, -f FILE, or -f - for stdin.
+// The source of a command's text: -p TEXT, -f FILE, or stdin (-f -, or a pipe without either).
 
 #include <istream>
 
@@ -35,7 +35,8 @@ class TextInput {
   void take_whole_files() { whole_ = true; }
   /// Accepts -p "", a text of which the model may make tokens: its begin of text.
   void take_empty() { empty_ = true; }
-  bool given() const { return has_text_ || has_file_; }
+  /// Also if stdin is a pipe or a file, and nothing was given in place of a text.
+  bool given() const { return has_text_ || has_file_ || piped(); }
   /// Throws UsageError if the text is missing or empty, CallError for a file without text.
   std::string read() const;
   [[noreturn]] static void refuse_empty();
@@ -45,13 +46,16 @@ class TextInput {
   /// Throws UsageError if the file to write is that of the text.
   void keep_from(const std::string& written) const;
 
-  /// Excludes all of these options, for example for eval's --tokens.
-  void exclude(CLI::Option* other) const;
+  /// `other`, for example eval's --tokens, is given in place of a text: it excludes all of these
+  /// options.
+  void exclude(CLI::Option* other);
 
  private:
   CLI::Option* add_text(CLI::App& app, const std::string& name, const std::string& what);
   CLI::Option* add_file(CLI::App& app, const std::string& name, const std::string& what);
   void keep(CLI::Option* option);
+  bool piped() const;
+  [[noreturn]] void refuse_missing() const;
 
   std::string text_;
   std::string file_;
@@ -59,7 +63,8 @@ class TextInput {
   bool has_file_ = false;
   bool whole_ = false;
   bool empty_ = false;
-  std::vector<CLI::Option*> options_;  // each excludes the others
+  std::vector<CLI::Option*> options_;       // each excludes the others
+  std::vector<const CLI::Option*> others_;  // given in place of a text
 };
 
 }  // namespace moe_cli

@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "cli/help.h"
 #include "cli/terminal.h"
 #include "cli/text_input.h"
 
@@ -58,6 +59,7 @@ void run_tokenize(const TokenizeOptions& o) {
 void add_tokenize(CLI::App& app) {
   auto o = std::make_shared<TokenizeOptions>();
   CLI::App* c = app.add_subcommand("tokenize", "Show the token ids of a text");
+  example(*c, "moe tokenize model.moe 'Hello, world' --pieces");
   add_reader_options(*c, o->model);
   o->input.add_positional_text(*c, "The text, the same as -p TEXT");
   o->input.add(*c, "The text; with --decode: ids separated by commas");

@@ -237,6 +237,7 @@ void replay(const TraceOptions& o) {
 void add_trace(CLI::App& app) {
   auto o = std::make_shared<TraceOptions>();
   CLI::App* c = app.add_subcommand("trace", "Record which experts a text uses, and replay it");
+  example(*c, "moe trace model.moe -f book.txt -o book.csv && moe trace book.csv --html book.html");
   c->add_option("MODEL", o->model.path, "Model file (.moe); with --budgets or --html a trace")
       ->required()
       ->check(not_empty());

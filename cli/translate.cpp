@@ -23,7 +23,7 @@ struct TranslateOptions {
   int min_tokens = 1;
   int max_tokens = 0;
   float length_penalty = 1;
-  std::string stop = "count";
+  std::string search_end = "count";
   std::string prefix;
   bool no_bos = false;
 };
@@ -69,7 +69,7 @@ moe_translate_params params_of(const TranslateOptions& o, const std::vector<int3
   p.max_tokens = o.max_tokens;
   p.length_penalty = o.length_penalty;
   p.no_length_penalty = o.length_penalty == 0 ? 1 : 0;
-  p.stop = stop_of(o.stop);
+  p.stop = stop_of(o.search_end);
   p.prefix = prefix.data();
   p.n_prefix = prefix.size();
   return p;
@@ -151,9 +151,6 @@ void run_translate(TranslateOptions& o) {
                      std::to_string(o.beam));
   }
   check_lengths(o);
-  if (o.tokens.empty() && !o.input.given()) {
-    throw UsageError("give a text with -p TEXT or -f FILE, or token ids with --tokens 1,2,3");
-  }
   const auto ids = parse_ids(o.tokens);
   const std::vector<std::string> lines =
       o.tokens.empty() ? lines_of(o.input.read()) : std::vector<std::string>{""};
@@ -196,7 +193,7 @@ void add_search_options(CLI::App& app, TranslateOptions& o) {
       ->transform(integer_in(1, 1 << 24))
       ->option_text("N");
   app.add_option(
-         "--stop", o.stop,
+         "--search-end", o.search_end,
          "When a search ends: count (once --beam texts have finished), step (the same at the "
          "end of that step, keeping the best), bound (once no text can beat these)")
       ->check(one_of({"count", "step", "bound"}))
@@ -214,6 +211,7 @@ void add_search_options(CLI::App& app, TranslateOptions& o) {
 void add_translate(CLI::App& app) {
   auto o = std::make_shared<TranslateOptions>();
   CLI::App* c = app.add_subcommand("translate", "Translate each line of a text (encoder-decoders)");
+  example(*c, "echo 'Good morning' | moe translate en-de.moe");
   add_model_options(*c, o->model);
   o->input.take_whole_files();
   o->input.add(*c, "Texts, one per line");

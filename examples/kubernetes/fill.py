@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = 32 << 20
 DISK = 100e6  # bytes/s of a slow disk
 # The lines of the memory account that every session adds; the others belong to the model.
-SESSION = {"KV cache", "position tables", "activations", "device scratch", "sampling", "session"}
+SESSION = {"KV cache", "position tables", "activations", "scratch", "device scratch", "sampling", "session"}
 
 
 def inspect(arguments):

@@ -155,7 +155,7 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   add_line(&account, config.is_encoder() ? "keys and values" : "KV cache", kv);
   add_line(&account, "position tables", rope);
   add_line(&account, "activations", work);
-  add_line(&account, "device scratch", scratch);
+  add_line(&account, model.device().uses_host_memory() ? "scratch" : "device scratch", scratch);
   add_line(&account, "host scratch", host_scratch);
   const uint64_t report = model.device().can_sample() ? StoredReport::bytes(config.vocab_size) : 0;
   add_line(&account, "sampling", output_bytes + Sampler::bytes(config.vocab_size) + report);

@@ -155,7 +155,7 @@ class Budget(Cli):
         self.assertAlmostEqual(one, sum(t["bytes"] for t in tensors if t["name"].startswith("layers.0.experts.0.")), delta=4096)
         self.assertEqual(j["text"], json.loads(self.generate("--json").stdout)["text"])
         text = self.generate("--memory", str(cap)).stderr
-        self.assertRegex(text, r"experts: \d+\.\d % of \d+ uses found in memory, .* read \(.* per token\), "
+        self.assertRegex(text, r"experts: hit rate \d+\.\d % of \d+ uses, .* read \(.* per token\), "
                                r"waited [\d.]+ m?s of [\d.]+ m?s \([\d.]+ m?s per token\)\n")
         self.assertRegex(text, r"memory: at most .* of the cap of .*; .*KV cache .*expert cache")
         self.assertNotIn("cap", self.generate().stderr)
@@ -163,7 +163,7 @@ class Budget(Cli):
         j = json.loads(self.ok("bench", MODEL, "-p", "24", "-n", "40", "-r", "1", "--memory", str(cap), "--json").stdout)
         self.assertLessEqual(j["memory_peak_bytes"], j["memory_cap_bytes"])
         self.assertTrue(0 <= j["found_in_memory"] < 1 and j["decode_read_bytes_per_token"] > 0 and j["prefill_read_bytes"] > 0, j)
-        self.assertIn("of their uses were found in memory",
+        self.assertIn("of experts per token; hit rate ",
                       self.ok("bench", MODEL, "-p", "24", "-n", "40", "-r", "1", "--memory", str(cap)).stdout)
 
     def test_bench_holds_decode_against_what_the_file_gives(self):
@@ -277,7 +277,7 @@ class Budget(Cli):
     def test_chat_says_what_each_reply_used(self):
         cap = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"] + 200000
         r = self.ok("chat", MODEL, *RUN["chat"], "--context", "64", "--memory", str(cap), "--stats", text="Hello\nYes\n")
-        uses = [int(n) for n in re.findall(r"% of (\d+) uses found in memory, .* per token\), waited .* per token\)", r.stderr)]
+        uses = [int(n) for n in re.findall(r"% of (\d+) uses, .* per token\), waited .* per token\)", r.stderr)]
         tokens = [int(prompt) - int(reused) + int(reply) for prompt, reused, reply in
                   re.findall(r"conversation (\d+) tokens, (\d+) of them reused; reply (\d+) tokens", r.stderr)]
         self.assertEqual(len(uses), 2)

@@ -133,7 +133,7 @@ class Manual(Help):
 
     def test_names_every_command_of_help(self):
         text = self.manual()
-        version = self.ok("--version").stdout.strip()
+        version = self.ok("--version").stdout.splitlines()[0]
         self.assertIn(f'.TH MOE 1 "" "{version}"', text)
         for command in self.commands():
             part = text.split(f'.SS "moe {command} ')[1].split(".SS")[0]

@@ -11,7 +11,8 @@ from support import CHECKPOINT, Cli, MODEL, MOE, main
 
 class Results(Cli):
     def test_version(self):
-        self.assertRegex(self.ok("--version").stdout, r"^moe \d+\.\d+\.\d+$")
+        self.assertRegex(self.ok("--version").stdout, r"^moe \d+\.\d+\.\d+\n(commit [0-9a-f]{12}\n)?compiled by (gcc|clang) .*\n"
+                         r"instruction sets [a-z0-9_, ]+; this machine runs [a-z0-9_]+\n$")
 
     def test_generate_is_deterministic_and_keeps_stdout_clean(self):
         args = ("generate", MODEL, "-p", "Once upon a time", "-n", "24", "--temp", "0.8", "--seed", "7")

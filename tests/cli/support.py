@@ -16,7 +16,8 @@ MOE, MODEL, CHECKPOINT, CHAT = sys.argv[1:5]
 
 
 def run(*args, text=None, env=None):
-    return subprocess.run([MOE, *args], input=text, capture_output=True, text=True, timeout=300, env=env)
+    """Without a text stdin is empty, so that no command waits for what runs the tests."""
+    return subprocess.run([MOE, *args], input=text or "", capture_output=True, text=True, timeout=300, env=env)
 
 
 class Terminal:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 
-from support import CHAT, CHECKPOINT, Cli, MODEL, MOE, main
+from support import CHAT, CHECKPOINT, Cli, MODEL, MOE, Terminal, main
 
 TEXT = "Once upon a time"
 
@@ -82,7 +82,7 @@ class TextInput(Cli):
             guessed = self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "200", "--draft", "8", *how)
             self.assertEqual(guessed.stdout, plain.stdout)
             self.assertNotIn("guesses", plain.stderr)
-            self.assertRegex(guessed.stderr, r", \d+ of [1-9]\d* guesses right, ")
+            self.assertRegex(guessed.stderr, r", \d+ of [1-9]\d* drafted tokens accepted, ")
         self.fails(2, "generate", MODEL, "-p", "Once", "--draft", "17", contains=["--draft: expected a whole number in 0..16, found '17'"])
         self.fails(1, "generate", MODEL, "-p", "Once", "--draft", "1", "--router", "gamma=2", contains=["--draft", "capacity"])
 
@@ -103,6 +103,21 @@ class TextInput(Cli):
         self.assertEqual(self.ok("tokenize", MODEL, "-f", "-", text=TEXT + "\r\n\n").stdout, ids)
         r = self.ok("generate", MODEL, "-f", "-", "-n", "1", "--ignore-eos", "--json", text=TEXT + "\n")
         self.assertEqual(json.loads(r.stdout)["prompt"], TEXT)
+
+    def test_a_pipe_needs_no_option(self):
+        for command, *args in (["generate", "-n", "3"], ["eval"], ["tokenize"], ["perplexity", "--json"], ["score"], ["embed"]):
+            named = self.ok(command, MODEL, "-f", "-", *args, text=TEXT + "\n").stdout
+            piped = self.ok(command, MODEL, *args, text=TEXT + "\n").stdout
+            if command == "perplexity":  # one figure is a speed
+                named, piped = (json.loads(out)["perplexity"] for out in (named, piped))
+            self.assertEqual(piped, named, command)
+        # What is given in place of a text leaves the pipe alone.
+        self.assertEqual(self.ok("generate", MODEL, "--tokens", "1,2", "-n", "3", text=TEXT).stdout,
+                         self.ok("generate", MODEL, "--tokens", "1,2", "-n", "3").stdout)
+        self.fails(1, "tokenize", MODEL, "--decode", text="1,x", contains=["stdin: 'x' is not a token id"])
+        terminal = Terminal(self, "tokenize", MODEL)
+        terminal.wait_for("a text is required: -p TEXT, -f FILE or a pipe")
+        self.assertEqual(terminal.status(), 2)
 
     def test_no_text_says_what_to_do(self):
         for command in ("generate", "eval", "tokenize", "perplexity", "score"):

@@ -214,9 +214,28 @@ class Usage(Cli):
             self.assertEqual(options - documented, set(), command)
 
     def test_placeholders_say_what_is_expected(self):
-        for command, option in (("translate", "--stop count|step|bound"), ("embed", "--pool mean|first|last"), ("chat", "--set NAME=VALUE"),
+        for command, option in (("translate", "--search-end count|step|bound"), ("embed", "--pool mean|first|last"), ("chat", "--set NAME=VALUE"),
                                 ("batch", "--set NAME=VALUE"), ("convert", "--set PATTERN=FORMAT"), ("generate", "--io auto|direct|buffered")):
             self.assertIn(option, self.ok(command, "--help").stdout)
+
+    def test_each_help_ends_with_an_example_that_its_options_allow(self):
+        commands = self.ok("--help").stdout.split("Commands:\n")[1].split("\n\n")[0]
+        for command in re.findall(r"^  (\w+) ", commands, re.M):
+            text = self.ok(command, "--help").stdout
+            last = text.rstrip("\n").split("\n")[-1]
+            self.assertRegex(last, rf"^Example: .*\bmoe {command}\b", command)
+            for option in re.findall(r" (--?[a-z][\w-]*)", last.split(f"moe {command}", 1)[1].split("|")[0].split("&&")[0]):
+                self.assertRegex(text, rf"(^  |, ){option}\b", command)
+
+    def test_one_name_means_one_thing(self):
+        # -o and --output name a file to write, --stop a text to stop at, wherever they are.
+        commands = self.ok("--help").stdout.split("Commands:\n")[1].split("\n\n")[0]
+        for command in re.findall(r"^  (\w+) ", commands, re.M):
+            text = self.ok(command, "--help").stdout
+            for name in re.findall(r"^  (.*(?:-o|--output)\b.*?)(?:  |$)", text, re.M):
+                self.assertEqual(name, "-o, --output FILE", command)
+            for name in re.findall(r"^  (.*--stop\b.*?)(?:  |$)", text, re.M):
+                self.assertEqual(name, "--stop TEXT", command)
 
     def test_errors_are_1_and_name_the_thing(self):
         self.fails(1, "inspect", self.path("none.moe"), contains=["none.moe"])

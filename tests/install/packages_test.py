@@ -122,7 +122,7 @@ class Packages(unittest.TestCase):
                       env={**os.environ, "LD_LIBRARY_PATH": libraries})
 
     def test_the_command_runs(self):
-        self.assertEqual(self.run_moe("--version"), f"moe {version()}\n")
+        self.assertEqual(self.run_moe("--version").splitlines()[0], f"moe {version()}")
         with gzip.open(self.find("usr/share/man/man1/moe.1.gz"), "rt", encoding="utf-8") as f:
             self.assertEqual(f.read(), self.run_moe("man"))
         for shell, pattern in [("bash", WANTED["moe"][2]), ("zsh", WANTED["moe"][3]), ("fish", WANTED["moe"][4])]:

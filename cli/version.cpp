@@ -1,0 +1,45 @@
+// What moe --version prints: what to name in a report of a fault.
+
+#include "cli/version.h"
+
+#include "cli/common.h"
+
+#define MOE_TEXT(x) #x
+#define MOE_TEXT_OF(x) MOE_TEXT(x)
+
+namespace moe_cli {
+namespace {
+
+constexpr const char* kCompiler =
+#ifdef __clang__
+    "clang " __clang_version__;
+#else
+    "gcc " __VERSION__;
+#endif
+
+std::string isa_of_this_machine() {
+  ModelOptions cpu;
+  cpu.device = "cpu";
+  cpu.threads = 1;
+  moe_env_info info{};
+  info.struct_size = sizeof info;
+  moe_error error;
+  const Env env = open_env(cpu);
+  check(moe_env_get_info(env.get(), &info, &error), error);
+  return info.isa;
+}
+
+}  // namespace
+
+std::string version_text() {
+  std::string text = std::string("moe ") + moe_version_string() + "\n";
+#ifdef MOE_COMMIT
+  text += "commit " MOE_TEXT_OF(MOE_COMMIT) "\n";
+#endif
+  text += std::string("compiled by ") + kCompiler + "\ninstruction sets ";
+  for (const char* c = moe_env_isas(); *c != '\0'; ++c)
+    text += *c == ',' ? ", " : std::string(1, *c);
+  return text + "; this machine runs " + isa_of_this_machine();
+}
+
+}  // namespace moe_cli
