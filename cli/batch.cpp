@@ -106,6 +106,8 @@ void Batch::reply(Slot& slot, const Json& messages) {
   std::vector<const char*> stops;
   for (const std::string& stop : slot.stops) stops.push_back(stop.c_str());
   moe_generate_params params = sampling_.params;
+  params.sampling = &slot.settings.sampling;
+  params.max_tokens = slot.settings.max_tokens;
   params.stop = stops.data();
   params.n_stop = static_cast<int32_t>(stops.size());
   params.n_top = std::max(0, options_.n_top);
@@ -122,6 +124,7 @@ void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   moe_error error;
   check(moe_session_rewind(slot.session.get(), 0, &error), error);
   slot.stops = stops_of(request, model_, options_.sampling.stop);
+  slot.settings = settings_of(request, {options_.sampling.max_tokens, *sampling_.params.sampling});
   if (request.contains("messages")) return reply(slot, request["messages"]);
   slot.prompt = tokens_of(request, model_);
   const std::vector<int32_t>& tokens = slot.prompt;
@@ -143,9 +146,9 @@ void Batch::sample(Slot& slot) {
   moe_token_logprob chosen{};
   std::vector<moe_token_logprob> top(static_cast<size_t>(std::max(0, options_.n_top)));
   moe_error error;
-  check_line(moe_session_sample(session, sampling_.params.sampling, &chosen, top.data(), top.size(),
-                                &error),
-             error);
+  check_line(
+      moe_session_sample(session, &slot.settings.sampling, &chosen, top.data(), top.size(), &error),
+      error);
   if (is_eos(chosen.token)) return finish(slot, "eos");
   slot.next = chosen.token;
   slot.made.push_back(slot.next);
@@ -153,7 +156,7 @@ void Batch::sample(Slot& slot) {
     slot.logprobs.push_back(token_json(model_, chosen, top.data(), top.size()));
   }
   if (slot.has_stop(model_)) return finish(slot, "stop");
-  const int most = options_.sampling.max_tokens;
+  const int most = slot.settings.max_tokens;
   if (most > 0 && slot.made.size() == static_cast<size_t>(most)) finish(slot, "length");
 }
 
@@ -290,8 +293,9 @@ void add_batch(CLI::App& app) {
   add_model_options(*c, o->model, {.json = false});
   c->add_option(
        "IN", o->in,
-       "One JSON object per line (- is stdin): prompt, messages or tokens; optionally id and "
-       "stop, which replaces --stop")
+       "One JSON object per line (- is stdin): prompt, messages or tokens; optionally an id, and "
+       "stop, max_tokens, temperature and others in place of the options; or a batch file of "
+       "OpenAI's API")
       ->required()
       ->check(not_empty());
   c->add_option("OUT", o->out,

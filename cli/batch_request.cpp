@@ -2,11 +2,22 @@
 
 #include <algorithm>
 #include <iterator>
+#include <sstream>
+#include <type_traits>
+#include <utility>
 
 namespace moe_cli {
 namespace {
 
-constexpr const char* kKeys[] = {"prompt", "messages", "tokens", "id", "stop"};
+constexpr const char* kKeys[] = {"prompt",      "messages",
+                                 "tokens",      "id",
+                                 "stop",        "max_tokens",
+                                 "temperature", "top_k",
+                                 "top_p",       "min_p",
+                                 "seed",        "repetition_penalty",
+                                 "custom_id",   "max_completion_tokens"};
+// OpenAI's keys that clients always send: with these values they change nothing here.
+const std::pair<const char*, Json> kWithoutEffect[] = {{"n", 1}, {"stream", false}};
 
 /// Maximum nesting of objects and lists: the JSON parser is recursive.
 void check_depth(const std::string& line) {
@@ -27,6 +38,24 @@ void check_depth(const std::string& line) {
   }
 }
 
+// One key of a request that holds a number. `low` and `high` belong to the range.
+template <class T>
+void read_number(const Json& request, const char* key, double low, double high, T* out) {
+  if (!request.contains(key)) return;
+  const Json& value = request[key];
+  const bool right = std::is_floating_point_v<T> ? value.is_number() : value.is_number_integer();
+  const double number = right ? value.get<double>() : 0;
+  if (right && number >= low && number <= high) {
+    *out = value.get<T>();
+    return;
+  }
+  std::ostringstream text;
+  text << "'" << key << "': expected a " << (std::is_floating_point_v<T> ? "" : "whole ")
+       << "number in " << low << ".." << high << ", found "
+       << value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40);
+  throw LineError(text.str());
+}
+
 std::string string_in(const Json& message, const char* key, const std::string& where) {
   if (!message.contains(key)) throw LineError(where + ": no '" + key + "'");
   const Json& value = message[key];
@@ -34,12 +63,33 @@ std::string string_in(const Json& message, const char* key, const std::string& w
   throw LineError(where + ": '" + key + "': expected a string, found " + value.type_name());
 }
 
+// A string, or the text of a list of parts, {"type": "text", "text": ...}.
+std::string content_of(const Json& message, const std::string& where) {
+  if (!message.contains("content") || !message["content"].is_array()) {
+    return string_in(message, "content", where);
+  }
+  std::string content;
+  size_t i = 0;
+  for (const Json& part : message["content"]) {
+    const std::string here = where + ": 'content[" + std::to_string(i++) + "]'";
+    if (!part.is_object())
+      throw LineError(here + ": expected an object, found " + part.type_name());
+    const std::string type = string_in(part, "type", here);
+    if (type != "text") {
+      throw LineError(here + ": expected a part of the type 'text', found '" + type.substr(0, 40) +
+                      "'");
+    }
+    content += string_in(part, "text", here);
+  }
+  return content;
+}
+
 void add_message(moe_chat* chat, const Json& message, const std::string& where) {
   if (!message.is_object()) {
     throw LineError(where + ": expected an object, found " + message.type_name());
   }
   const std::string role = string_in(message, "role", where);
-  const std::string content = string_in(message, "content", where);
+  const std::string content = content_of(message, where);
   moe_error error;
   const moe_status status =
       moe_chat_add(chat, role.c_str(), content.data(), content.size(), &error);
@@ -49,6 +99,35 @@ void add_message(moe_chat* chat, const Json& message, const std::string& where) 
 
 Json member(const Json& object, const char* key) {
   return object.is_object() && object.contains(key) ? object[key] : Json();
+}
+
+// A line of OpenAI's batch files: {"custom_id": ..., "method": "POST", "url": ..., "body": {...}}.
+Json unwrapped(Json&& line) {
+  if (!line.contains("body")) return std::move(line);
+  for (const auto& [key, value] : line.items()) {
+    const bool known = key == "body" || key == "custom_id" || key == "method" || key == "url";
+    if (!known) throw LineError("unknown key '" + key.substr(0, 40) + "' beside 'body'");
+  }
+  Json body = line["body"];
+  if (!body.is_object()) {
+    throw LineError("'body': expected an object, found " + std::string(body.type_name()));
+  }
+  body.erase("model");  // the one that the command was given
+  if (line.contains("custom_id")) body["custom_id"] = line["custom_id"];
+  return body;
+}
+
+void check_without_effect(const std::string& key, const Json& value) {
+  for (const auto& [name, expected] : kWithoutEffect) {
+    if (key != name) continue;
+    if (value == expected) return;
+    throw LineError("'" + key + "': expected " + expected.dump() + ", found " +
+                    value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40));
+  }
+  throw LineError("unknown key '" + key.substr(0, 40) +
+                  "'; a line has one of 'prompt', 'messages' and 'tokens', and optionally 'id', "
+                  "'stop', 'max_tokens', 'temperature', 'top_k', 'top_p', 'min_p', "
+                  "'repetition_penalty' and 'seed'");
 }
 
 }  // namespace
@@ -69,27 +148,52 @@ Json parse_request(const std::string& line, bool whole) {
   if (!json.is_object()) {
     throw LineError("expected a JSON object, found " + std::string(json.type_name()));
   }
-  return json;
+  Json request = unwrapped(std::move(json));
+  for (auto at = request.begin(); at != request.end();) {  // clients write null for "not given"
+    at = at->is_null() ? request.erase(at) : std::next(at);
+  }
+  return request;
 }
 
 Json id_of(const Json& request) {
-  const Json id = member(request, "id");
-  return id.is_string() || id.is_number_integer() ? id : Json();
+  for (const char* key : {"id", "custom_id"}) {
+    const Json id = member(request, key);
+    if (id.is_string() || id.is_number_integer()) return {{key, id}};
+  }
+  return Json::object();
 }
 
 void check_keys(const Json& request) {
   if (request.contains("prompt") + request.contains("messages") + request.contains("tokens") != 1) {
     throw LineError("expected one of 'prompt', 'messages' and 'tokens'");
   }
-  if (request.contains("id") && id_of(request).is_null()) {
-    throw LineError("'id': expected a string or a whole number of 64 bits");
+  for (const char* key : {"id", "custom_id"}) {
+    if (request.contains(key) && !id_of(request).contains(key)) {
+      throw LineError("'" + std::string(key) +
+                      "': expected a string or a whole number of 64 bits, and only one id");
+    }
+  }
+  if (request.contains("max_tokens") && request.contains("max_completion_tokens")) {
+    throw LineError("'max_tokens' and 'max_completion_tokens' are the same; give one of them");
   }
   for (const auto& [key, value] : request.items()) {
     if (std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys)) continue;
-    throw LineError("unknown key '" + key.substr(0, 40) +
-                    "'; a line has one of 'prompt', 'messages' and 'tokens', and optionally 'id' "
-                    "and 'stop'");
+    check_without_effect(key, value);
   }
+}
+
+LineSettings settings_of(const Json& request, const LineSettings& common) {
+  constexpr int32_t kMostTokens = 1 << 24;
+  LineSettings s = common;
+  read_number(request, "max_tokens", 1, kMostTokens, &s.max_tokens);
+  read_number(request, "max_completion_tokens", 1, kMostTokens, &s.max_tokens);
+  read_number(request, "temperature", 0, 1e6, &s.sampling.temperature);
+  read_number(request, "top_k", 0, INT32_MAX, &s.sampling.top_k);
+  read_number(request, "top_p", 1e-6, 1, &s.sampling.top_p);
+  read_number(request, "min_p", 0, 0.999999, &s.sampling.min_p);
+  read_number(request, "repetition_penalty", 0.01, 100, &s.sampling.repetition_penalty);
+  read_number(request, "seed", 0, 9007199254740992.0, &s.sampling.seed);
+  return s;
 }
 
 std::vector<int32_t> tokens_of(const Json& request, const moe_model* model) {
@@ -155,7 +259,7 @@ bool may_answer(const std::string& result, const std::string& line, bool whole,
   Json request;
   try {
     request = parse_request(line, whole);
-    if (member(found, "id") != id_of(request)) return false;
+    if (id_of(found) != id_of(request)) return false;
     if (!found.is_object() || !found.contains("n_prompt")) return true;
     check_keys(request);
     if (request.contains("messages")) return true;

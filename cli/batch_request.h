@@ -17,13 +17,22 @@ struct LineError : std::runtime_error {
 /// Throws LineError, or CallError if no line can be evaluated any more.
 void check_line(moe_status status, const moe_error& error);
 
-/// The object in a line; whole: false if only its beginning was read. Throws LineError.
+/// The object in a line, without keys that are null; whole: false if only its beginning was read.
+/// Of a line of OpenAI's batch files it is the "body" with the "custom_id". Throws LineError.
 Json parse_request(const std::string& line, bool whole);
-/// The "id" if it is one that can be copied to the result, otherwise null.
+/// "id" or "custom_id", under its own name, if it can be copied to the result; otherwise empty.
 Json id_of(const Json& request);
 /// Throws LineError unless the keys are those of a request, with a good id and one of prompt,
 /// messages and tokens.
 void check_keys(const Json& request);
+
+/// Settings of a line, in place of those of the command line.
+struct LineSettings {
+  int max_tokens = 0;  // 0: no limit
+  moe_sampling sampling{};
+};
+/// `common` with what the request gives. Throws LineError.
+LineSettings settings_of(const Json& request, const LineSettings& common);
 /// The tokens of "prompt" or "tokens". Throws LineError.
 std::vector<int32_t> tokens_of(const Json& request, const moe_model* model);
 /// The texts of "stop", which replace `others`. Throws LineError.

@@ -23,7 +23,7 @@ size_t find_stop(const std::string& text, const std::vector<std::string>& stops)
 void Slot::begin(size_t number, uint64_t end) {
   line = number;
   input_end = end;
-  id = nullptr;
+  id = Json::object();
   made.clear();
   logprobs = Json::array();
   next = -1;
@@ -50,7 +50,7 @@ std::string Slot::text(const moe_model* model) const {
 
 Json Slot::begin_result() const {
   Json result = {{"line", line}};
-  if (!id.is_null()) result["id"] = id;
+  result.update(id);
   return result;
 }
 

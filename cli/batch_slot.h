@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/batch_request.h"
 #include "cli/common.h"
 
 namespace moe_cli {
@@ -12,10 +13,11 @@ struct Slot {
   Session session;
   size_t line = 0;  // from 1; 0: free
   uint64_t input_end = 0;
-  Json id;
+  Json id = Json::object();  // "id" or "custom_id"; empty if the line has none
   std::vector<int32_t> prompt;
   std::vector<int32_t> made;
   std::vector<std::string> stops;
+  LineSettings settings;
   Json logprobs = Json::array();
   int32_t next = -1;  // sampled and not yet evaluated
 

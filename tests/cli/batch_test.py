@@ -175,12 +175,12 @@ class Batch(Cli):
         lines = [{"prompt": "The fox"}, b"no json", b"[1, 2]", b"\xff\xfe{}", b"", {"prompt": 7}, {"tokens": [1, 1536]},
                  {"tokens": ["x"]}, {"prompt": "a", "tokens": [1]}, {"id": 4}, {"messages": []},
                  {"prompt": "fox " * 600}, b'{"prompt": "' + b"x" * (10 << 20) + b'"}', {"prompt": "The fox"},
-                 {"tokens": []}, b'{"prompt": "' + b'\xc3\x28"}', b" \t\r", {"prompt": "a", "max_tokens": 5}, b'{"prompt": "a", "id": 123456789012345678901}']
+                 {"tokens": []}, b'{"prompt": "' + b'\xc3\x28"}', b" \t\r", {"prompt": "a", "colour": 5}, b'{"prompt": "a", "id": 123456789012345678901}']
         found, r = self.batch(lines, "-n", "4", "--sessions", "3")
         self.assertEqual([f["line"] for f in found], list(range(1, len(lines) + 1)))
         words = {2: "not valid JSON", 3: "object, found array", 4: "UTF-8", 5: "is empty", 6: "'prompt'", 7: "0..1535", 8: "'tokens'",
                  9: "one of", 10: "one of", 11: "'messages'", 12: "512", 13: "4 MiB", 15: "no tokens", 16: "UTF-8",
-                 17: "is empty", 18: "unknown key 'max_tokens'", 19: "whole number of 64 bits"}
+                 17: "is empty", 18: "unknown key 'colour'", 19: "whole number of 64 bits"}
         for f in found:
             if f["line"] in words:
                 self.assertIn(words[f["line"]], f["error"])
@@ -189,6 +189,40 @@ class Batch(Cli):
         self.assertIn(f"{len(lines)} lines done, {len(words)} with errors\n", r.stderr)
         self.assertEqual(found[9]["id"], 4)
         self.assertEqual(found[0]["text"], found[13]["text"])
+
+    def test_a_line_has_settings_of_its_own(self):
+        line = {"prompt": TEXTS[0], "max_tokens": 9, "temperature": 0.8, "seed": 3, "top_p": 0.9, "top_k": 40, "min_p": 0.01,
+                "repetition_penalty": 1.1, "n": 1, "stream": False, "stop": None, "custom_id": "c"}
+        (found, other), _ = self.batch([line, {"prompt": TEXTS[0], "id": "o"}], "-n", "4")
+        alone = json.loads(self.ok("generate", MODEL, "-p", TEXTS[0], "--json", "-n", "9", "--temp", "0.8", "--seed", "3", "--top-p", "0.9",
+                                   "--top-k", "40", "--min-p", "0.01", "--repeat-penalty", "1.1").stdout)
+        self.assertEqual((found["text"], found["n_generated"], found["custom_id"]), (alone["text"], 9, "c"))
+        greedy = json.loads(self.ok("generate", MODEL, "-p", TEXTS[0], "--json", "-n", "4").stdout)
+        self.assertEqual((other["text"], other["id"]), (greedy["text"], "o"))
+        bad = [({"temperature": "hot"}, "'temperature'"), ({"temperature": -1}, "'temperature'"), ({"max_tokens": 0}, "'max_tokens'"),
+               ({"max_tokens": 1.5}, "whole number"), ({"top_p": 2}, "'top_p'"), ({"n": 2}, "'n': expected 1"), ({"stream": True}, "'stream'"),
+               ({"max_tokens": 1, "max_completion_tokens": 1}, "the same"), ({"seed": -1}, "'seed'"), ({"id": 1, "custom_id": 2}, "one id")]
+        found, _ = self.batch([{"prompt": "a", **keys} for keys, _ in bad], out="bad")
+        for (_, words), result in zip(bad, found, strict=True):
+            self.assertIn(words, result["error"])
+
+    def test_a_batch_file_of_openai_is_read(self):
+        model = self.path("script.moe")
+        self.ok("convert", CHAT, model, "--weights", "f32")
+        messages = [{"role": "user", "content": [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo?"}]}]
+        line = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions",
+                "body": {"model": "any", "messages": messages, "max_completion_tokens": 60, "temperature": None}}
+        lines = [line, {"messages": [{"role": "user", "content": "Hello?"}], "custom_id": "a"},
+                 {**line, "body": {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}}, {**line, "body": 3}, {**line, "more": 1}]
+        (whole, flat, image, wrong, more), _ = self.batch(lines, model=model)
+        self.assertEqual((whole["text"], whole["custom_id"]), ("Yes.", "a"))
+        self.assertEqual({**whole, "line": 2}, flat)
+        self.assertIn("content[0]", image["error"])
+        self.assertIn("image_url", image["error"])
+        self.assertIn("'body': expected an object", wrong["error"])
+        self.assertIn("'more' beside 'body'", more["error"])
+        # Results of it are recognised.
+        self.batch(lines, model=model)
 
     def test_it_goes_on_where_it_was_killed(self):
         lines = [{"prompt": t} for t in TEXTS * 20]

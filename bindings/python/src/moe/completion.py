@@ -12,25 +12,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ._asynchronous import Asynchronous
 from ._handle import Uncopyable
 from .errors import ArgumentError
-from .info import ChatResult
+from .info import ChatResult, GenerateResult
 from .sampling import Piece
 from .tokenizer import Tokenizer
 from ._structs import Finish
 
 if TYPE_CHECKING:
     from .chat import Chat, Reply
+    from .generation import Generation
 
 Completion = dict[str, Any]
 
 
-def _given(arguments: Any, where: str) -> Completion:
+def given_of(arguments: Any, where: str) -> Completion:
     """What is not None of a mapping: None stands for what was not given."""
     if not isinstance(arguments, Mapping):
         raise ArgumentError(f"{where}: expected a mapping, found {type(arguments).__name__}")
     return {key: value for key, value in arguments.items() if value is not None}
 
 
-def _only(arguments: Iterable[str], known: Iterable[str], where: str) -> None:
+def only(arguments: Iterable[str], known: Iterable[str], where: str) -> None:
     unknown = sorted(set(arguments) - set(known), key=str)
     if unknown:
         raise ArgumentError(f"{where}: unknown: {', '.join(map(repr, unknown))}")
@@ -45,18 +46,18 @@ def _string(arguments: Completion, key: str, where: str) -> str:
 
 
 def _part(part: Any, where: str) -> str:
-    given = _given(part, where)
+    given = given_of(part, where)
     if given.get("type") != "text":
         raise ArgumentError(f"{where}: expected the type 'text', found {given.get('type')!r}")
-    _only(given, ("type", "text"), where)
+    only(given, ("type", "text"), where)
     return _string(given, "text", where)
 
 
 def _message(message: Any, where: str) -> dict[str, str]:
     """Its content is a string, or the parts {"type": "text", "text": ...} of one; an answer's may be
     None. An answer's thinking is left out."""
-    given = _given(message, where)
-    _only(given, ("role", "content", "reasoning_content"), where)
+    given = given_of(message, where)
+    only(given, ("role", "content", "reasoning_content"), where)
     role, content = _string(given, "role", where), given.get("content")
     if content is None and role == "assistant":
         content = ""
@@ -67,14 +68,14 @@ def _message(message: Any, where: str) -> dict[str, str]:
 
 def _options(chat: Chat, arguments: Mapping[str, Any]) -> Completion:
     """The arguments of Chat.reply(), of those of the API."""
-    given = _given(arguments, "arguments")
+    given = given_of(arguments, "arguments")
     if given.pop("n", 1) != 1:
         raise ArgumentError(f"n: expected 1, found {arguments['n']!r}")
     most = given.pop("max_completion_tokens", None)
     if most is not None and given.setdefault("max_tokens", most) != most:
         raise ArgumentError("max_tokens and max_completion_tokens are the same; give one of them")
     known = inspect.signature(chat.reply).parameters
-    _only(given, set(known) - {"message", "logprobs", "bias"}, "create_chat_completion")
+    only(given, set(known) - {"message", "logprobs", "bias"}, "create_chat_completion")
     return given
 
 
@@ -117,7 +118,7 @@ def _logprobs(pieces: Iterable[Piece], tokenizer: Tokenizer) -> Completion:
     return {"content": content}
 
 
-def _finish_reason(result: ChatResult | None) -> str:
+def finish_reason(result: ChatResult | GenerateResult | None) -> str:
     return "length" if result is None or result.finish in (Finish.LENGTH, Finish.CONTEXT) else "stop"
 
 
@@ -151,7 +152,19 @@ def whole(answer: _Answer, reply: Reply) -> Completion:
     message = {"role": "assistant", "content": "", **_split(pieces)}
     usage = {"prompt_tokens": result.n_prompt, "completion_tokens": result.n_generated,
              "total_tokens": result.n_prompt + result.n_generated}
-    return {**answer.choice("message", message, pieces, _finish_reason(result)), "usage": usage}
+    return {**answer.choice("message", message, pieces, finish_reason(result)), "usage": usage}
+
+
+class _Deltas:
+    """The chunks of an answer to a conversation, of which the first has the role."""
+
+    def __init__(self, answer: _Answer) -> None:
+        self._answer = answer
+        self._role: Completion = {"role": "assistant"}
+
+    def __call__(self, pieces: list[Piece], finish: str | None) -> Completion:
+        role, self._role = self._role, {}
+        return self._answer.choice("delta", {**role, **_split(pieces)}, pieces, finish)
 
 
 class CompletionStream(Uncopyable, Asynchronous[Completion]):
@@ -160,16 +173,12 @@ class CompletionStream(Uncopyable, Asynchronous[Completion]):
     _what = "stream"
     _done = True  # until it is made
 
-    def __init__(self, answer: _Answer, reply: Reply, at_end: Callable[[], None]) -> None:
-        self._answer = answer
-        self._reply = reply
+    def __init__(self, chunk: Callable[[list[Piece], str | None], Completion], generation: Generation,
+                 at_end: Callable[[], None]) -> None:
+        self._chunk = chunk
+        self._reply = generation
         self._at_end = at_end
-        self._role: Completion = {"role": "assistant"}  # in the first chunk
         self._done = False
-
-    def _chunk(self, pieces: list[Piece], finish: str | None) -> Completion:
-        role, self._role = self._role, {}
-        return self._answer.choice("delta", {**role, **_split(pieces)}, pieces, finish)
 
     def __next__(self) -> Completion:
         if self._done:
@@ -178,7 +187,7 @@ class CompletionStream(Uncopyable, Asynchronous[Completion]):
             piece = next(self._reply, None)
             if piece is not None:
                 return self._chunk([piece], None)
-            last = self._chunk([], _finish_reason(self._reply.result))
+            last = self._chunk([], finish_reason(self._reply.result))
         except BaseException:
             self.close()
             raise
@@ -216,7 +225,7 @@ def complete(chat: Chat, messages: Iterable[Mapping[str, Any]], stream: bool, lo
         chat._replace([_message(m, f"messages[{i}]") for i, m in enumerate(messages)])
         reply = chat.reply(logprobs=top_logprobs or 0, bias=bias, **options)
         if stream:
-            streamed = CompletionStream(answer, reply, at_end)
+            streamed = CompletionStream(_Deltas(answer), reply, at_end)
             at_end = _nothing
             return streamed
         return whole(answer, reply)

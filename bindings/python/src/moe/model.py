@@ -28,11 +28,13 @@ from .batch import Batch, BatchResult, Prompt
 from .chat import Chat, Variable
 from .environment import Environment
 from .completion import complete
+from .embedding import create_embedding
 from .errors import ArgumentError, MoeError, RangeError, UnsupportedError
-from .generation import stop_texts
+from .generation import Generation, stop_texts
 from .info import LayerInfo, MemoryPlan, ModelInfo, TensorInfo, model_info, plain
 from .sampling import Sampling
 from .session import Session
+from .text_completion import complete_text
 from .tokenizer import Tokenizer
 
 Buffer = Union[bytes, bytearray, memoryview, "np.ndarray[Any, Any]"]
@@ -371,6 +373,45 @@ class Model(Closable):
         request = Request(token_array(()), sampling, max_tokens, texts, ignore_eos, 0)
         made_with = {"context": context, "chunk": chunk, "kv": kv}
         return Batch(self, request, sessions, made_with).results(prompts)
+
+    def generate(self, prompt: str | Tokens, *, context: int = 0, chunk: int = 0,
+                 kv: KvType | str = KvType.DEFAULT, **sampling: Any) -> Generation:
+        """Session.generate() in a session of its own, with the context, chunk and kv of session() and
+        the arguments of that. It frees the session at its end, or when it is closed or dropped."""
+        session = self.session(context=context, chunk=chunk, kv=kv)
+        return session.generate(prompt, **sampling)
+
+    def create_completion(self, prompt: str | Sequence[Any], *, stream: bool = False, echo: bool = False,
+                          logprobs: int | None = None, model: str | None = None, context: int | None = None,
+                          **sampling: Any) -> Any:
+        """The continuation of a text in the shape of OpenAI's API: a dictionary "text_completion", or
+        with stream=True an iterator of such, for `for` and `async for`.
+
+        prompt:   a text, a list of token ids, or several of them, of which each gets one of the choices.
+        echo:     begin with the prompt.
+        logprobs: add the log-probabilities of the tokens, each with so many candidates, at most 64.
+        model:    the name that the answer bears; None: the model's own.
+        context:  as of session().
+        sampling: max_tokens (16, as there), temperature (0), top_p, seed, stop, logit_bias and the others
+                  of Session.generate(). n and best_of can only be 1.
+
+        None stands for what is not given. ArgumentError names an argument that is not known. Any number
+        of threads may call.
+        """
+        return complete_text(self, prompt, stream, echo, logprobs, model, context or 0, sampling)
+
+    def create_embedding(self, input: str | Sequence[Any], *, model: str | None = None,
+                         encoding_format: str = "float", dimensions: int | None = None,
+                         pooling: str = "mean") -> dict[str, Any]:
+        """The vectors of texts in the shape of OpenAI's API, of length 1 as there.
+
+        input:           a text, a list of token ids, or several of them.
+        model:           the name that the answer bears; None: the model's own.
+        encoding_format: "float", lists of numbers, or "base64" of float32 in little-endian order.
+        dimensions:      None, or d_model.
+        pooling:         as of Session.embed().
+        """
+        return create_embedding(self, input, model, encoding_format, dimensions, pooling)
 
     def create_chat_completion(self, messages: Iterable[Mapping[str, Any]], *, stream: bool = False,
                                logprobs: bool = False, top_logprobs: int | None = None,
