@@ -2,7 +2,9 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <iomanip>
 #include <iostream>
 
@@ -31,6 +33,17 @@ std::string experts_text(double n) {
   return n > 0 ? text : "";
 }
 
+// Shares of a measured limit end at 1: what is faster only shows that the meter was slow, or that a
+// cache answered.
+double share_of(double rate, double limit) { return std::min(1.0, rate / limit); }
+
+std::string share_text(double rate, double limit, const std::string& limit_text) {
+  if (rate >= limit) return "at or above " + limit_text;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %% of ", 100 * rate / limit);
+  return text + limit_text;
+}
+
 void print_decode(const BenchOptions& o, const BenchResult& r) {
   const Timing& t = r.timing;
   std::cout << "  decode  " << std::setw(5) << o.n_generate << " tokens  " << std::setw(9)
@@ -41,8 +54,9 @@ void print_decode(const BenchOptions& o, const BenchResult& r) {
             << format_bytes(r.kv_bytes_per_token)
             << " of keys and values per token: " << format_rate(r.decode_bytes_per_s());
   if (r.on_cpu()) {
-    std::cout << ", " << 100 * r.decode_bytes_per_s() / t.read_bandwidth << " % of the "
-              << format_rate(t.read_bandwidth) << " that memory was read with";
+    std::cout << ", "
+              << share_text(r.decode_bytes_per_s(), t.read_bandwidth,
+                            "the " + format_rate(t.read_bandwidth) + " of plain reads from memory");
   }
   std::cout << "\n";
 }
@@ -64,8 +78,9 @@ void print_cache(const BenchOptions& o, const BenchResult& r) {
               << 100 * t.decode_wait_share << " % of the time was waiting for reads\n";
     if (t.decode_bound() > 0) {
       std::cout << "  random reads of experts reach " << format_rate(t.disk_bytes_per_s)
-                << "; decode reached " << 100 * t.decode_tokens_per_s / t.decode_bound()
-                << " % of the bound of " << t.decode_bound() << " tokens/s\n";
+                << "; decode reached "
+                << share_text(t.decode_tokens_per_s, t.decode_bound(), "the bound") << " of "
+                << t.decode_bound() << " tokens/s\n";
     }
     if (!o.routing.empty()) {
       std::cout << "  the trace itself, replayed with room for this share of its experts: "
@@ -111,7 +126,7 @@ void print_as_json(const BenchOptions& o, const BenchResult& r) {
               {"kv_bytes_per_token", r.kv_bytes_per_token},
               {"decode_bytes_per_s", rate},
               {"read_bandwidth_bytes_per_s", r.on_cpu() ? Json(t.read_bandwidth) : Json()},
-              {"share_of_bandwidth", r.on_cpu() ? Json(rate / t.read_bandwidth) : Json()},
+              {"share_of_bandwidth", r.on_cpu() ? Json(share_of(rate, t.read_bandwidth)) : Json()},
               {"weight_bytes", r.model.weight_bytes},
               {"memory_cap_bytes", r.memory.cap_bytes},
               {"memory_peak_bytes", r.memory.peak_bytes},
@@ -122,7 +137,7 @@ void print_as_json(const BenchOptions& o, const BenchResult& r) {
               {"decode_wait_share", t.decode_wait_share},
               {"disk_bytes_per_s", bound > 0 ? Json(t.disk_bytes_per_s) : Json()},
               {"decode_bound_tokens_per_s", bound > 0 ? Json(bound) : Json()},
-              {"share_of_bound", bound > 0 ? Json(t.decode_tokens_per_s / bound) : Json()},
+              {"share_of_bound", bound > 0 ? Json(share_of(t.decode_tokens_per_s, bound)) : Json()},
               {"prefill_read_bytes", static_cast<uint64_t>(t.prefill_read_bytes)},
               {"peak_rss_bytes", peak_rss()},
               {"threads", r.env.threads},

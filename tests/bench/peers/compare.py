@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Measures moe and llama.cpp alternately on the same shapes and prints tokens per second.
+"""Measures moe, llama.cpp and ik_llama.cpp alternately on the same shapes and prints tokens per second.
 
-Usage: compare.py --dir FOLDER [--moe build/release/bin/moe] [--shapes NAME,...]
+Usage: compare.py --dir FOLDER [--ik CHECKOUT] [--moe build/release/bin/moe] [--shapes NAME,...]
                   [--weights ternary2,int8,int4] [--types NAME,...] [--threads 2] [--rounds 5] [-p 32,512] [-n 32]
                   [--isa NAME] [--plain-buffers] [--json FILE]
 
@@ -16,7 +16,8 @@ import statistics
 import subprocess
 import sys
 
-from shapes import PAIRS, SHAPES, TYPES
+import ik_llama
+from shapes import IK_TYPES, PAIRS, SHAPES, TYPES
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
@@ -33,11 +34,12 @@ def run(command):
     return done.stdout
 
 
-def gguf_file(o, shape, file_type):
+def gguf_file(o, shape, file_type, for_ik=False):
     """The path of the GGUF file, which is written if it does not exist."""
-    path = os.path.join(o.dir, f"{shape}.{file_type}.gguf")
+    differs = for_ik and (file_type in IK_TYPES or SHAPES[shape].ik_arch)
+    path = os.path.join(o.dir, f"{shape}.{file_type}{'.ik' if differs else ''}.gguf")
     if not os.path.exists(path):
-        run([sys.executable, os.path.join(HERE, "write_gguf.py"), shape, file_type, path])
+        run([sys.executable, os.path.join(HERE, "write_gguf.py"), shape, file_type, path] + (["--ik"] if differs else []))
     return path
 
 
@@ -76,17 +78,19 @@ def measure_theirs(o, path):
 
 
 def compare(o, shape, weights, file_type):
-    """One row: the rates of both engines in every round. The engine that goes first alternates."""
-    theirs = gguf_file(o, shape, file_type)
+    """One row: the rates of every engine in every round. The engine that goes first alternates."""
     model = model_options(o, shape, weights, file_type)
-    row = {"shape": shape, "weights": weights, "type": file_type, "ours": [], "theirs": []}
+    engines = {"moe": lambda: measure_ours(o, model),
+               "llama.cpp": lambda: measure_theirs(o, gguf_file(o, shape, file_type))}
+    if o.ik:
+        path = gguf_file(o, shape, file_type, for_ik=True)
+        engines["ik_llama.cpp"] = lambda: ik_llama.measure(o.ik_bench, path, o)
+    row = {"shape": shape, "weights": weights, "type": file_type, "rates": {name: [] for name in engines}, "about": {}}
+    order = list(engines)
     for r in range(o.rounds):
-        for who in ("ours", "theirs") if r % 2 == 0 else ("theirs", "ours"):
-            if who == "ours":
-                rates, row["moe"] = measure_ours(o, model)
-            else:
-                rates, row["llama.cpp"] = measure_theirs(o, theirs)
-            row[who].append(rates)
+        for name in order if r % 2 == 0 else reversed(order):
+            rates, row["about"][name] = engines[name]()
+            row["rates"][name].append(rates)
         print(f"{shape} {weights} {file_type}: round {r + 1} of {o.rounds}", file=sys.stderr)
     return row
 
@@ -96,25 +100,31 @@ def number(x):
 
 
 def print_row(row):
-    for what in ["decode"] + [k for k in row["ours"][0] if k != "decode"]:
-        ours = [r[what] for r in row["ours"]]
-        theirs = [r[what] for r in row["theirs"]]
-        each = sorted(a / b for a, b in zip(ours, theirs))
-        print(f"| `{row['shape']}` | {row['weights']} / {row['type']} | {what} "
-              f"| {number(statistics.median(ours))} | {number(statistics.median(theirs))} "
-              f"| {statistics.median(ours) / statistics.median(theirs):.2f} "
-              f"| {each[0]:.2f} to {each[-1]:.2f} |", flush=True)
+    """Medians of every engine, and moe's ratio to the better peer: of medians, and the range over the rounds."""
+    rates = row["rates"]
+    peers = [name for name in rates if name != "moe"]
+    for what in ["decode"] + [k for k in rates["moe"][0] if k != "decode"]:
+        medians = {name: statistics.median(r[what] for r in found) for name, found in rates.items()}
+        best = max(peers, key=medians.get)
+        each = sorted(a[what] / b[what] for a, b in zip(rates["moe"], rates[best]))
+        print(f"| `{row['shape']}` | {row['weights']} / {row['type']} | {what} | "
+              + " | ".join(number(medians[name]) for name in rates)
+              + f" | {medians['moe'] / medians[best]:.2f} | {each[0]:.2f} to {each[-1]:.2f} |", flush=True)
 
 
 def print_about(rows):
     """Prints the builds, and where llama.cpp put the weights (its AMX and repacked buffers)."""
-    theirs = rows[0]["llama.cpp"]
+    theirs = rows[0]["about"]["llama.cpp"]
     print(f"\n{theirs['version']}\n{theirs['system_info'].strip()}")
+    if "ik_llama.cpp" in rows[0]["about"]:
+        print(f"{rows[0]['about']['ik_llama.cpp']['version']}, -rtr 1")
     for row in rows:
-        t, m = row["llama.cpp"], row["moe"]
+        t, m = row["about"]["llama.cpp"], row["about"]["moe"]
         print(f"\n{row['shape']}\n  llama.cpp {row['type']}, flash attention "
-              f"{'on' if t['flash_attention'] else 'off'}: {'; '.join(t['buffers'])}\n"
-              f"  moe {row['weights']}, {m['isa']}: {m['used_bytes_per_token'] / 1e6:.0f} MB of weights "
+              f"{'on' if t['flash_attention'] else 'off'}: {'; '.join(t['buffers'])}")
+        if "ik_llama.cpp" in row["about"]:
+            print(f"  ik_llama.cpp: {row['about']['ik_llama.cpp']['type']}")
+        print(f"  moe {row['weights']}, {m['isa']}: {m['used_bytes_per_token'] / 1e6:.0f} MB of weights "
               f"a token, {100 * m['share_of_bandwidth']:.0f} % of "
               f"{m['read_bandwidth_bytes_per_s'] / 1e9:.1f} GB/s in the last round")
 
@@ -123,6 +133,7 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     names = lambda s: s.split(",")
     parser.add_argument("--dir", required=True, help="folder for the GGUF files")
+    parser.add_argument("--ik", metavar="CHECKOUT", help="sources of ik_llama.cpp; builds them in CHECKOUT/build-peers")
     parser.add_argument("--moe", default=os.path.join(ROOT, "build/release/bin/moe"))
     parser.add_argument("--shapes", type=names, default=list(SHAPES))
     parser.add_argument("--weights", type=names, default=list(PAIRS))
@@ -151,8 +162,11 @@ def options():
 def main():
     o = options()
     os.makedirs(o.dir, exist_ok=True)
-    print("| shape | weights | | moe, tokens/s | llama.cpp, tokens/s | ratio | of single rounds |\n"
-          "|---|---|---|---|---|---|---|", flush=True)
+    engines = ["moe", "llama.cpp"] + (["ik_llama.cpp"] if o.ik else [])
+    if o.ik:
+        o.ik_bench = ik_llama.build(o.ik)
+    print("| shape | weights | | " + " | ".join(f"{name}, tokens/s" for name in engines)
+          + " | ratio to the better | of single rounds |\n" + "|---" * (len(engines) + 5) + "|", flush=True)
     rows = []
     for shape in o.shapes:
         for weights in o.weights:

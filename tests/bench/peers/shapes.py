@@ -1,6 +1,6 @@
 """The shapes of src/convert/shapes.cpp that llama.cpp has an architecture for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,15 @@ class Shape:
     tied: bool
     experts: int = 0
     experts_used: int = 0
-    qk_norm: bool = False  # over all heads together
+    qk_norm: bool = False  # over all heads together, or
+    qk_norm_by_head: bool = False  # over each by itself
     sub_norm: bool = False
+    ik_arch: str = ""  # in ik_llama.cpp, if it has another one for this shape
+
+    def for_ik(self):
+        """The same shape as ik_llama.cpp computes it: it has no `olmoe`, and `qwen3moe` norms each head by itself."""
+        return replace(self, arch=self.ik_arch or self.arch, qk_norm_by_head=bool(self.ik_arch))
+
 
 
 SHAPES = {
@@ -29,12 +36,14 @@ SHAPES = {
     # The FFN of `bitnet` uses silu, that of the model relu2.
     "bitnet-2b-4t": Shape("bitnet", 128256, 2560, 30, 20, 5, 128, 6912, 5e5, True, sub_norm=True),
     "olmoe-1b-7b": Shape("olmoe", 50304, 2048, 16, 16, 16, 128, 1024, 1e4, False, 64, 8,
-                         qk_norm=True),
+                         qk_norm=True, ik_arch="qwen3moe"),
 }
 
 # Our weight formats, each with the llama.cpp file types that it is compared with.
 PAIRS = {"ternary2": ["TQ2_0"], "int8": ["Q8_0"], "int4": ["Q4_0", "Q4_K_M"]}
 TYPES = [name for names in PAIRS.values() for name in names]
+# The same weights in ik_llama.cpp, where it has a type of its own for them.
+IK_TYPES = {"TQ2_0": "IQ2_BN"}
 
 
 def matrices(shape):
@@ -50,7 +59,9 @@ def matrices(shape):
                "attn_q": ((q, d), "linear"), "attn_k": ((kv, d), "linear"),
                "attn_v": ((kv, d), "linear"), "attn_output": ((d, q), "linear")}
         if shape.qk_norm:
-            own |= {"attn_q_norm": ((q,), "norm"), "attn_k_norm": ((kv,), "norm")}
+            by_head = (shape.head_dim,)
+            own |= {"attn_q_norm": (by_head if shape.qk_norm_by_head else (q,), "norm"),
+                    "attn_k_norm": (by_head if shape.qk_norm_by_head else (kv,), "norm")}
         if shape.sub_norm:
             own |= {"attn_sub_norm": ((q,), "norm"), "ffn_sub_norm": ((f,), "norm")}
         if e:

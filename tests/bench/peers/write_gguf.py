@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Writes a GGUF file of a named shape with random weights.
 
-Usage: write_gguf.py SHAPE TYPE FILE
+Usage: write_gguf.py SHAPE TYPE FILE [--ik]
 
 TYPE is that of the attention, FFN and expert matrices. With TQ2_0 and Q8_0, the embedding and the output head
 are Q8_0; Q4_0 and Q4_K_M mix types as llama-quantize does (the head in
-Q6_K). Routers and norms are F32. The blocks are random bytes with a constant scale, drawn from a pool of a
+Q6_K). --ik writes the file for ik_llama.cpp, whose ternary type is IQ2_BN. Routers and norms are F32. The blocks are random bytes with a constant scale, drawn from a pool of a
 few megabytes, so memory use is small and nothing is quantised.
 """
 
@@ -16,10 +16,16 @@ import os
 import gguf
 import numpy as np
 
-from shapes import SHAPES, TYPES, matrices, quantisation
+from shapes import IK_TYPES, SHAPES, TYPES, matrices, quantisation
 
 POOL_BLOCKS = 1 << 16
-Type = gguf.GGMLQuantizationType
+POOL_ROWS = 1 << 12
+IQ2_BN = 135  # ik_llama.cpp's number of it; gguf-py does not know the type
+IQ2_BN_BLOCK = 64  # weights
+
+
+def type_number(kind):
+    return IQ2_BN if kind == "IQ2_BN" else gguf.GGMLQuantizationType[kind]
 
 
 def scale_bytes(n, scale):
@@ -57,6 +63,13 @@ def q6_k(rng, n):
     return [random_bytes(rng, n, 128 + 64), scales.view(np.uint8), scale_bytes(n, 0.02 / (18.5 * 11.7))]
 
 
+def iq2_bn_rows(rng, n, cols):
+    """Rows of one scale in f32 and codes of two bits, 0 to 2."""
+    trits = rng.integers(0, 3, (4, n, cols // 4), dtype=np.uint8)
+    codes = trits[0] | trits[1] << 2 | trits[2] << 4 | trits[3] << 6
+    return [np.full((n, 1), 0.02 / 0.8165, dtype="<f4").view(np.uint8), codes]
+
+
 BLOCKS = {"Q8_0": q8_0, "TQ2_0": tq2_0, "Q4_0": q4_0, "Q4_K": q4_k, "Q6_K": q6_k}
 
 
@@ -67,11 +80,13 @@ class Source:
         self.rng = np.random.default_rng(1)
         self.pools = {}
 
-    def pool(self, kind):
-        """Rows of blocks of weights with an RMS of about 0.02."""
-        if kind not in self.pools:
-            self.pools[kind] = np.hstack(BLOCKS[kind](self.rng, POOL_BLOCKS))
-        return self.pools[kind]
+    def pool(self, kind, cols):
+        """Blocks, or rows of `cols` where a row has a scale of its own, of weights with an RMS of about 0.02."""
+        key = (kind, cols if kind == "IQ2_BN" else None)
+        if key not in self.pools:
+            made = iq2_bn_rows(self.rng, POOL_ROWS, cols) if kind == "IQ2_BN" else BLOCKS[kind](self.rng, POOL_BLOCKS)
+            self.pools[key] = np.hstack(made)
+        return self.pools[key]
 
     def write(self, out, name, shape, kind):
         if "norm" in name:
@@ -80,17 +95,21 @@ class Source:
             values = self.rng.standard_normal(shape) / math.sqrt(shape[-1])
             out.write(values.astype("<f4").tobytes())
         else:
-            pool = self.pool(kind)
+            pool = self.pool(kind, shape[-1])
             left = n_bytes(shape, kind) // pool.shape[1]
-            while left:  # each piece starts at a random row of the pool, so that no two experts are equal
-                start = int(self.rng.integers(0, POOL_BLOCKS - 1))
-                piece = pool[start:start + min(left, POOL_BLOCKS - start)]
+            while left:  # each piece starts at a random place of the pool, so that no two experts are equal
+                start = int(self.rng.integers(0, len(pool) - 1))
+                piece = pool[start:start + min(left, len(pool) - start)]
                 out.write(memoryview(piece).cast("B"))
                 left -= len(piece)
 
 
 def n_bytes(shape, kind):
-    per_block, block_bytes = gguf.GGML_QUANT_SIZES[Type[kind]]
+    if kind == "IQ2_BN":
+        if shape[-1] % IQ2_BN_BLOCK:
+            raise ValueError(f"rows of {shape[-1]} do not consist of blocks of {IQ2_BN_BLOCK}")
+        return math.prod(shape[:-1]) * (4 + shape[-1] // 4)
+    per_block, block_bytes = gguf.GGML_QUANT_SIZES[type_number(kind)]
     if shape[-1] % per_block:
         raise ValueError(f"rows of {shape[-1]} do not consist of blocks of {per_block}")
     return math.prod(shape) // per_block * block_bytes
@@ -116,9 +135,11 @@ def add_header(writer, shape):
         writer.add_expert_used_count(shape.experts_used)
 
 
-def write_gguf(shape_name, type_name, path):
+def write_gguf(shape_name, type_name, path, for_ik):
     """Writes the file, under another name until it is complete."""
     shape = SHAPES[shape_name]
+    if for_ik:
+        shape, type_name = shape.for_ik(), IK_TYPES.get(type_name, type_name)
     source = Source()
     part = path + ".part"
     writer = gguf.GGUFWriter(part, shape.arch)
@@ -127,7 +148,7 @@ def write_gguf(shape_name, type_name, path):
                for name, (size, kind) in matrices(shape).items()}
     for name, (size, kind) in tensors.items():
         writer.add_tensor_info(name, size, np.dtype(np.float32), n_bytes(size, kind),
-                               raw_dtype=Type[kind])
+                               raw_dtype=type_number(kind))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
@@ -145,8 +166,9 @@ def main():
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("type", choices=TYPES)
     parser.add_argument("file")
+    parser.add_argument("--ik", action="store_true", help="for ik_llama.cpp")
     o = parser.parse_args()
-    write_gguf(o.shape, o.type, o.file)
+    write_gguf(o.shape, o.type, o.file, o.ik)
     print(f"{o.file}: {os.path.getsize(o.file) / 1e6:.1f} MB")
 
 
