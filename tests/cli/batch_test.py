@@ -195,7 +195,7 @@ class Batch(Cli):
                 "repetition_penalty": 1.1, "n": 1, "stream": False, "stop": None, "custom_id": "c"}
         (found, other), _ = self.batch([line, {"prompt": TEXTS[0], "id": "o"}], "-n", "4")
         alone = json.loads(self.ok("generate", MODEL, "-p", TEXTS[0], "--json", "-n", "9", "--temp", "0.8", "--seed", "3", "--top-p", "0.9",
-                                   "--top-k", "40", "--min-p", "0.01", "--repeat-penalty", "1.1").stdout)
+                                   "--top-k", "40", "--min-p", "0.01", "--repetition-penalty", "1.1").stdout)
         self.assertEqual((found["text"], found["n_generated"], found["custom_id"]), (alone["text"], 9, "c"))
         greedy = json.loads(self.ok("generate", MODEL, "-p", TEXTS[0], "--json", "-n", "4").stdout)
         self.assertEqual((other["text"], other["id"]), (greedy["text"], "o"))
