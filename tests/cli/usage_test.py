@@ -81,6 +81,7 @@ class Usage(Cli):
                             (("generate", MODEL, *ids, "--special"), ["--tokens and --special cannot be combined"]),
                             (("generate", MODEL, *text, "--lazy", "--map"), ["--lazy and --map cannot be combined"]),
                             (("generate", MODEL, *text, "--device", "cpu", "--gpu-memory", "1G"), ["--gpu-memory: --device cpu uses no GPU"]),
+                            (("generate", MODEL, *text, "--gpu-memory", "1G"), ["--device auto uses no GPU; name it: --device cuda"]),
                             (("tokenize", MODEL, "--decode", "1", "--special"), ["--special"]),
                             (("tokenize", MODEL, "--decode", "1", "--pieces"), ["--pieces"]),
                             (("tokenize", MODEL, "x", "--json", "--pieces"), ["--json", "--pieces"]),
