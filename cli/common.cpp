@@ -63,8 +63,9 @@ CallError write_error(const std::string& path) {
 }
 
 Env open_env(const ModelOptions& o) {
-  if (o.device == "cpu" && !o.gpu_memory.empty()) {
-    throw UsageError("--gpu-memory: --device cpu uses no GPU");
+  const uint64_t gpu_memory = o.gpu_memory.empty() ? 0 : parse_bytes("--gpu-memory", o.gpu_memory);
+  if (!o.device.starts_with("cuda") && !o.gpu_memory.empty()) {
+    throw UsageError("--gpu-memory: --device " + o.device + " uses no GPU; name it: --device cuda");
   }
   moe_env_params p{};
   p.struct_size = sizeof p;
@@ -76,7 +77,7 @@ Env open_env(const ModelOptions& o) {
   most = o.verbose ? MOE_LOG_DEBUG : o.device_named ? MOE_LOG_INFO : MOE_LOG_WARNING;
   p.log = log_to_stderr;
   p.log_user = &most;
-  p.gpu_memory_bytes = o.gpu_memory.empty() ? 0 : parse_bytes("--gpu-memory", o.gpu_memory);
+  p.gpu_memory_bytes = gpu_memory;
   moe_env* env = nullptr;
   moe_error error;
   check(moe_env_create(&p, &env, &error), error);

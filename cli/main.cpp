@@ -109,7 +109,9 @@ int run(int argc, char** argv) {
     watch_interrupts();
     app.parse(words_of(app, argc, argv));
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() != 0) return fail(kExitUsage, explain(app, e).c_str());
+    // Help that is asked for with a word that is no command would hide that it is none.
+    const bool served = e.get_exit_code() == 0 && app.remaining().empty();
+    if (!served) return fail(kExitUsage, explain(app, e).c_str());
     app.exit(e);  // prints what --help and --version ask for
   }
   std::cout.flush();

@@ -1,21 +1,35 @@
-# The licence with those of the libraries whose code is linked in, as Debian ships them: notices(file packages...)
+# The licence with those of the libraries whose code is linked in, as Debian ships them.
+#   notices(file [OPTIONAL] packages...)
+# A licence that is not there is an error, or with OPTIONAL, as on a system without Debian's packages, named in the file.
 function(notices file)
+  cmake_parse_arguments(arg "OPTIONAL" "" "" ${ARGN})
   file(READ ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../LICENSE text)
-  foreach(package IN LISTS ARGN)
+  foreach(package IN LISTS arg_UNPARSED_ARGUMENTS)
     set(theirs /usr/share/doc/${package}/copyright)
-    if(NOT EXISTS ${theirs})
+    if(EXISTS ${theirs})
+      file(READ ${theirs} their_text)
+      string(APPEND text "\n\nParts of ${package} are linked in. Its licence:\n\n${their_text}")
+    elseif(arg_OPTIONAL)
+      string(APPEND text "\n\nParts of what Debian calls ${package} are linked in. Its licence was not found where "
+                         "this was built (${theirs}): add it before you give this to others.\n")
+    else()
       message(FATAL_ERROR "${theirs}: not found. What is given to others must hold the licence of ${package}.")
     endif()
-    file(READ ${theirs} their_text)
-    string(APPEND text "\n\nParts of ${package} are linked in. Its licence:\n\n${their_text}")
   endforeach()
   file(WRITE ${file} "${text}")
 endfunction()
 
-# linked_in(result packages...): the packages of what libmoe and libmoe_convert hold of others: of libraries
-# what is linked as an archive, and what is headers only
+# linked_in(result [COMMAND] packages...): the packages of what libmoe and libmoe_convert hold of others, and with
+# COMMAND the command too: of libraries what is linked as an archive, and what is headers only
 function(linked_in result)
-  set(packages libxxhash-dev libflatbuffers-dev nlohmann-json3-dev)
+  cmake_parse_arguments(arg "COMMAND" "" "" ${ARGN})
+  set(packages libxxhash-dev libflatbuffers-dev)
+  if(TARGET moe_convert OR arg_COMMAND)
+    list(APPEND packages nlohmann-json3-dev)
+  endif()
+  if(arg_COMMAND)
+    list(APPEND packages libcli11-dev)
+  endif()
   foreach(pair zstd:libzstd-dev pcre2:libpcre2-dev utf8proc:libutf8proc-dev)
     string(REPLACE ":" ";" pair ${pair})
     list(GET pair 0 name)
@@ -24,5 +38,8 @@ function(linked_in result)
       list(APPEND packages ${package})
     endif()
   endforeach()
+  if(MOE_STATIC)  # the C and C++ libraries too
+    list(APPEND packages libc6 libstdc++6)
+  endif()
   set(${result} ${packages} PARENT_SCOPE)
 endfunction()

@@ -50,7 +50,6 @@ if(TARGET moe_cuda)
   moe_package(cuda moe-cuda libs "CUDA module" "libmoe loads it on machines with an NVIDIA GPU." library)
 endif()
 # The development package holds nothing of others; the CUDA module, NVIDIA's runtime, whose terms come with CUDA.
-include(${PROJECT_SOURCE_DIR}/cmake/notices.cmake)
 linked_in(CPACK_MOE_LIBRARY_LINKED_IN)
 set(CPACK_MOE_COMMAND_LINKED_IN nlohmann-json3-dev libcli11-dev)
 include(CPack)

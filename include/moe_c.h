@@ -144,14 +144,15 @@ typedef struct moe_env_params {
    * tile registers from Linux: afterwards the process cannot set alternate signal stacks that are
    * too small for them (11 KiB). */
   const char* isa;
-  /* NULL or "auto": a GPU if one is usable, otherwise the CPU, with the reason logged; "cpu";
-   * "cuda" or "cuda:N": MOE_ERR_DEVICE if that GPU is not usable */
+  /* NULL, "auto" or "cpu": the CPU; "cuda" or "cuda:N": that GPU, or MOE_ERR_DEVICE if it is not
+   * usable. "auto" will mean a usable GPU once the CUDA kernels, which so far have run only on an
+   * emulator, have been tested on one. */
   const char* device;
   const moe_allocator* allocator; /* NULL: malloc; copied */
   moe_log_fn log;                 /* NULL: silent */
   void* log_user;
   /* upper limit of GPU allocations; 0, or above it: 15/16 of the free memory. Experts that do not
-   * fit are offloaded. */
+   * fit are offloaded. Not used on the CPU. */
   uint64_t gpu_memory_bytes;
 } moe_env_params;
 

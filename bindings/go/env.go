@@ -25,7 +25,7 @@ const (
 type EnvOptions struct {
 	Threads        int    // that compute, the caller's included; 0: what the machine allows
 	ISA            string // one of ISAs; "": the best this CPU has. Results are the same bits.
-	Device         string // "auto", "cpu", "cuda" or "cuda:N"; "": "auto"
+	Device         string // "", "auto" (for now) or "cpu": the CPU; "cuda" or "cuda:N"
 	GPUMemoryBytes uint64 // most that is allocated on the GPU; 0, or above: 15/16 of what is free
 	// Log gets each message, possibly from several threads. It must not call this package: the model
 	// may be locked. A panic in it ends there.

@@ -29,7 +29,7 @@ export interface EnvOptions {
   /** Compute threads; 0: as many as this process may use. */
   threads?: number;
   isa?: string;
-  /** "auto", "cpu", "cuda" or "cuda:N". */
+  /** "auto" (default; the CPU, until the CUDA kernels have been tested on a GPU), "cpu", "cuda" or "cuda:N". */
   device?: string;
   gpuMemoryBytes?: number;
 }

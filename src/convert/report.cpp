@@ -13,7 +13,8 @@ using Members = std::vector<std::pair<const char*, Json>>;
 std::string text_of(const Members& members) {
   std::string text;
   for (const auto& [name, value] : members) {
-    text += (text.empty() ? "{" : ",") + Json(name).dump() + ":" + value.dump();
+    text += text.empty() ? '{' : ',';
+    text += Json(name).dump() + ":" + value.dump();
   }
   return text + "}";
 }

@@ -42,6 +42,14 @@ class Usage(Cli):
         r = self.fails(2, "generate", MODEL, "-p", "x", "--wibble", contains=["unknown option '--wibble'"])
         self.assertNotIn("did you mean", r.stderr)
 
+    def test_help_for_what_is_no_command(self):
+        for args in (("frobnicate", "--help"), ("frobnicate", "x", "-h"), ("--help", "frobnicate"), ("help", "frobnicate"),
+                     ("--version", "frobnicate")):
+            r = self.fails(2, *args, contains=["unknown command 'frobnicate'; one of: ", "See 'moe --help'."])
+            self.assertEqual(r.stdout, "")
+        self.fails(2, "genrate", "--help", contains=["did you mean 'generate'?"])
+        self.fails(2, "--hlep", "--help", contains=["did you mean '--help'?"])
+
     def test_values_are_refused_before_anything_runs(self):
         for option, value in [("--seed", "18446744073709551616"), ("--seed", "-1"), ("--seed", "1e3"),
                               ("--temp", "nan"), ("--temp", "warm"), ("--temp", "101"), ("--top-p", "nan"),
@@ -73,6 +81,7 @@ class Usage(Cli):
                             (("generate", MODEL, *ids, "--special"), ["--tokens and --special cannot be combined"]),
                             (("generate", MODEL, *text, "--lazy", "--map"), ["--lazy and --map cannot be combined"]),
                             (("generate", MODEL, *text, "--device", "cpu", "--gpu-memory", "1G"), ["--gpu-memory: --device cpu uses no GPU"]),
+                            (("generate", MODEL, *text, "--gpu-memory", "1G"), ["--device auto uses no GPU; name it: --device cuda"]),
                             (("tokenize", MODEL, "--decode", "1", "--special"), ["--special"]),
                             (("tokenize", MODEL, "--decode", "1", "--pieces"), ["--pieces"]),
                             (("tokenize", MODEL, "x", "--json", "--pieces"), ["--json", "--pieces"]),

@@ -17,6 +17,14 @@ for file in bash-completion/completions/moe zsh/site-functions/_moe fish/vendor_
   [ -s "$prefix/share/$file" ] || { ls -R "$prefix/share"; exit 1; }
 done
 
+echo "== licences"
+for package in libzstd-dev libflatbuffers-dev libxxhash-dev nlohmann-json3-dev libcli11-dev; do
+  grep -q "^Parts of $package are linked in. Its licence:" "$prefix/share/doc/moe/LICENSE" || {
+    echo "no licence of $package in $(find "$prefix/share/doc" -type f)" >&2
+    exit 1
+  }
+done
+
 echo "== stripped"
 for library in "$prefix"/lib/lib*.so; do
   if readelf -S "$library" | grep -q '\.debug_info'; then

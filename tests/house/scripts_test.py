@@ -79,6 +79,16 @@ class Scripts(unittest.TestCase):
             self.assertIn("usage: wheel.sh", done.stderr)
         self.assertFalse((self.repository / "build").exists())
 
+    def test_a_minimal_system_needs_debootstrap(self):
+        self.program("bin", "id", "echo 0")  # root
+        for present, lacks in (([], "debootstrap"), (["debootstrap", "chroot"], "unshare")):
+            for name in present:
+                self.program("bin", name, "true")
+            done = subprocess.run([shutil.which("bash"), ROOT / "tests/install/bare.sh", self.out], capture_output=True,
+                                  text=True, check=False, env={"PATH": str(self.folder / "bin")})
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"no {lacks} in the PATH; on Debian: apt-get install debootstrap", done.stderr)
+
     def document(self, linked_in):
         tree = self.folder / "packed/library/usr"
         (tree / "lib/any").mkdir(parents=True)

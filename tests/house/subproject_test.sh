@@ -29,6 +29,8 @@ prefix=$folder/prefix
 cmake --install "$folder/build" --prefix "$prefix" >/dev/null
 if [ ! -e "$prefix/lib/libmoe.a" ] || [ -e "$prefix/lib/libmoe.so" ]; then ls -R "$prefix"; exit 1; fi
 
+grep -q '^Parts of libflatbuffers-dev are linked in' "$prefix"/share/doc/*/LICENSE
+
 echo "== pkg-config --static"
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 # shellcheck disable=SC2046

@@ -6,6 +6,12 @@
 set -euo pipefail
 [ $# -ge 1 ] || { echo "usage: bare.sh PACKAGES [TREE [docker]]" >&2; exit 2; }
 [ "$(id -u)" = 0 ] || { echo "bare.sh: needs root, for debootstrap and chroot" >&2; exit 1; }
+for program in debootstrap chroot unshare; do
+  command -v $program >/dev/null || {
+    echo "bare.sh: no $program in the PATH; on Debian: apt-get install debootstrap coreutils util-linux" >&2
+    exit 1
+  }
+done
 root=$(cd "$(dirname "$0")/../.." && pwd)
 packages=$(cd "$1" && pwd)
 scratch=$(mktemp -d)
