@@ -1,13 +1,12 @@
 // moe inspect: describes a model file from its metadata.
 
-#include <signal.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iomanip>
 #include <iostream>
 
+#include "cli/interrupt.h"
 #include "cli/memory.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
@@ -288,8 +287,7 @@ void run_inspect(const InspectOptions& o) {
   }
   if (o.verify) {
     moe_error error;
-    signal(SIGINT, SIG_DFL);  // the call cannot be cancelled, and there is nothing to clean up
-    signal(SIGTERM, SIG_DFL);
+    exit_on_interrupts();  // the call cannot be cancelled
     check(moe_model_verify(model.get(), &error), error);
     j["verified"] = true;
   }
