@@ -84,8 +84,9 @@ double measure(int threads, Pages pages, size_t buffer) {
 }
 
 // If a limit is below the apparent free memory, uses a smaller buffer.
-double measure_what_fits(int threads, Pages pages) {
-  for (size_t buffer = buffer_bytes(); buffer >= kLeastBuffer; buffer /= 2) {
+double measure_what_fits(int threads, Pages pages, uint64_t most) {
+  const auto first = static_cast<size_t>(std::min<uint64_t>(buffer_bytes(), most));
+  for (size_t buffer = std::max(first, kLeastBuffer); buffer >= kLeastBuffer; buffer /= 2) {
     try {
       return measure(threads, pages, buffer);
     } catch (const std::bad_alloc&) {
@@ -109,11 +110,11 @@ bool hear(int socket, double* value) {
 }
 
 // Answers requests until the socket is closed.
-[[noreturn]] void serve(int threads, Pages pages, int socket) {
+[[noreturn]] void serve(int threads, Pages pages, uint64_t most, int socket) {
   for (double rate = 0; hear(socket, &rate);) {
     rate = 0;
     try {
-      rate = measure_what_fits(threads, pages);
+      rate = measure_what_fits(threads, pages, most);
     } catch (const std::exception&) {  // no threads: the parent reports it
     }
     if (!tell(socket, rate)) break;
@@ -128,7 +129,7 @@ double median(std::vector<double> v) {
   return v.size() % 2 == 1 ? v[v.size() / 2] : (v[v.size() / 2 - 1] + v[v.size() / 2]) / 2;
 }
 
-BandwidthMeter::BandwidthMeter(int threads, Pages pages) {
+BandwidthMeter::BandwidthMeter(int threads, Pages pages, uint64_t most) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     throw CallError(MOE_ERR_IO, std::string("socketpair: ") + std::strerror(errno));
@@ -136,19 +137,26 @@ BandwidthMeter::BandwidthMeter(int threads, Pages pages) {
   child_ = fork();
   if (child_ == 0) {
     close(ends[0]);
-    serve(threads, pages, ends[1]);
+    serve(threads, pages, most, ends[1]);
   }
   close(ends[1]);
   socket_ = ends[0];
 }
 
-BandwidthMeter::~BandwidthMeter() {
-  close(socket_);
+BandwidthMeter::~BandwidthMeter() { end(); }
+
+void BandwidthMeter::end() {
+  if (socket_ >= 0) close(socket_);
   while (child_ > 0 && waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
   }
+  socket_ = -1;
+  child_ = -1;
 }
 
+void BandwidthMeter::keep_last() { end(); }
+
 double BandwidthMeter::measure() {
+  if (socket_ < 0) return last_;
   double rate = 0;
   const bool answered = child_ > 0 && tell(socket_, 0) && hear(socket_, &rate);
   stop_if_interrupted();
@@ -157,7 +165,7 @@ double BandwidthMeter::measure() {
                     "the read bandwidth of this machine cannot be measured: no memory "
                     "or no process for it");
   }
-  return rate;
+  return last_ = rate;
 }
 
 }  // namespace moe_cli

@@ -14,6 +14,7 @@
 
 #include "cli/batch_request.h"
 #include "cli/common.h"
+#include "cli/output_file.h"
 #include "cli/units.h"
 
 namespace moe_cli {
@@ -21,6 +22,13 @@ namespace {
 
 constexpr uint64_t kEndlessLine = 16 * kMostLineBytes;  // /dev/zero has no end
 constexpr size_t kHeadBytes = 40;                       // start of a result, which identifies it
+
+int open_results(const std::string& path) {
+  if (path == "-") return dup(STDOUT_FILENO);
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode)) return open_special(path);
+  return open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+}
 
 }  // namespace
 
@@ -59,11 +67,10 @@ void LineReader::read_byte() {
 }
 
 ResultFile::ResultFile(const std::string& path)
-    : path_(path == "-" ? "stdout" : path),
-      fd_(path == "-" ? dup(STDOUT_FILENO)
-                      : open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    : path_(path == "-" ? "stdout" : path), fd_(open_results(path)) {
   if (fd_ < 0) fail();
-  if (path == "-") return;
+  struct stat info;
+  if (path == "-" || fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) return;
   if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
     const bool busy = errno == EWOULDBLOCK;
     const std::string why = busy ? "another process is writing it" : std::strerror(errno);
@@ -74,12 +81,12 @@ ResultFile::ResultFile(const std::string& path)
 
 ResultFile::~ResultFile() { close(fd_); }
 
-size_t ResultFile::resume() {
+size_t ResultFile::count() {
   struct stat info;
   if (fstat(fd_, &info) != 0) fail();
   if (!S_ISREG(info.st_mode)) return 0;  // a device may be endless, a pipe has no beginning
   size_t n_lines = 0;
-  off_t at = 0, end = 0;
+  off_t at = 0;
   std::string head;  // the beginning of a line
   std::vector<char> part(size_t{1} << 16);
   for (;;) {
@@ -95,22 +102,23 @@ size_t ResultFile::resume() {
       check_result(head, n_lines + 1, true);
       head.clear();
       ++n_lines;
-      end = at + i + 1;
+      end_ = at + i + 1;
     }
     at += n;
   }
   check_result(head, n_lines + 1, false);
-  if (ftruncate(fd_, end) != 0 || lseek(fd_, end, SEEK_SET) < 0) fail();
   return n_lines;
 }
 
+void ResultFile::resume() {
+  struct stat info;
+  if (fstat(fd_, &info) != 0) fail();
+  if (!S_ISREG(info.st_mode)) return;
+  if (ftruncate(fd_, end_) != 0 || lseek(fd_, end_, SEEK_SET) < 0) fail();
+}
+
 void ResultFile::add(const std::string& line) {
-  for (size_t done = 0; done < line.size();) {
-    const ssize_t n = write(fd_, line.data() + done, line.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail();
-    done += static_cast<size_t>(n);
-  }
+  if (!write_all(fd_, line.data(), line.size())) fail();
 }
 
 // `head`: start of line n, which may be truncated unless it is whole.
@@ -125,7 +133,7 @@ void ResultFile::check_result(const std::string& head, size_t n, bool whole) con
 void ResultFile::fail() const { throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno)); }
 
 BatchFiles::BatchFiles(const std::string& from, const std::string& to)
-    : in_path(from), out_path(to), in(from), out(to), n_written(to == "-" ? 0 : out.resume()) {}
+    : in_path(from), out_path(to), in(from), out(to), n_written(to == "-" ? 0 : out.count()) {}
 
 int BatchFiles::lines_left(int most) const {
   if (in_path == "-") return most;  // stdin, whatever file has that name
@@ -143,7 +151,14 @@ int BatchFiles::lines_left(int most) const {
 }
 
 void BatchFiles::skip_answered(const moe_model* model) {
+  if (n_written > 0) check_answered(model);
+  if (out_path != "-") out.resume();
   if (n_written == 0) return;
+  std::cerr << "moe: continuing after line " << n_written << "; to begin again, remove " << out_path
+            << "\n";
+}
+
+void BatchFiles::check_answered(const moe_model* model) {
   LineReader results(out_path);
   const std::string source = in_path == "-" ? "stdin" : in_path;
   std::string line, result;
@@ -162,8 +177,6 @@ void BatchFiles::skip_answered(const moe_model* model) {
                                             source + ": results of another file?");
     }
   }
-  std::cerr << "moe: continuing after line " << n_written << "; to begin again, remove " << out_path
-            << "\n";
 }
 
 }  // namespace moe_cli

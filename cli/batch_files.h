@@ -1,6 +1,8 @@
 #pragma once
 // Input and output of moe batch: lines of requests, and lines of results.
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -33,18 +35,22 @@ class LineReader {
   uint64_t at_ = 0;
 };
 
-/// The results so far, locked against other writers. Lines are written whole or not at all.
+/// The results so far, locked against other writers. A file gets lines whole or not at all.
 class ResultFile {
  public:
-  /// "-" is stdout, which is not locked and holds no results.
+  /// "-" is stdout, which is not locked and holds no results; nor does a pipe, whose reader is
+  /// waited for, or a device.
   explicit ResultFile(const std::string& path);
   ResultFile(const ResultFile&) = delete;
   ResultFile& operator=(const ResultFile&) = delete;
   ~ResultFile();
 
-  /// Drops everything after the last whole line; returns the number of lines. A file with other
-  /// content is not changed. A device or a pipe has no lines.
-  size_t resume();
+  /// The number of whole lines; changes nothing. CallError for a file with other content. A device
+  /// or a pipe has no lines.
+  size_t count();
+  /// Drops what follows the last whole line that count() found: add() continues there.
+  void resume();
+  /// Throws CallError, also after Ctrl-C while a pipe is not read.
   void add(const std::string& line);
 
  private:
@@ -53,6 +59,7 @@ class ResultFile {
 
   std::string path_;
   int fd_;
+  off_t end_ = 0;  // of the last whole line
 };
 
 /// Both files of a run.
@@ -60,7 +67,8 @@ struct BatchFiles {
   BatchFiles(const std::string& from, const std::string& to);
   /// Lines without a result, at most `most`; `most` for a pipe, which can be read only once.
   int lines_left(int most) const;
-  /// Skips the lines with results of earlier runs. CallError if these are of another input.
+  /// Skips the lines with results of earlier runs. CallError if these are of another input; OUT is
+  /// unchanged then.
   void skip_answered(const moe_model* model);
 
   std::string in_path;
@@ -68,6 +76,9 @@ struct BatchFiles {
   LineReader in;
   ResultFile out;
   size_t n_written;  // lines of earlier runs
+
+ private:
+  void check_answered(const moe_model* model);
 };
 
 }  // namespace moe_cli

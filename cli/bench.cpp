@@ -130,9 +130,13 @@ void run_bench(BenchOptions& o, const CLI::App& app) {
     const Env env = open_env(on_cpu);
     threads = env_info(env.get()).threads;
   }
-  BandwidthMeter meter(threads, o.model.map ? Pages::kSmall : Pages::kLarge);
+  const uint64_t cap = memory_cap(o.model);
+  BandwidthMeter meter(threads, o.model.map ? Pages::kSmall : Pages::kLarge,
+                       cap != 0 ? cap : available_budget() / 4);
   const Env env = open_env(o.model);
   if (o.synthetic.empty()) check_file(o, env.get());
+  const bool on_cpu = std::string_view(env_info(env.get()).device) == "cpu";
+  if (on_cpu) meter.measure();  // while there is no model: a cap leaves no room beside it
   if (o.model.context == 0) o.model.context = o.positions();
   Loaded loaded;
   if (o.synthetic.empty()) {
@@ -162,6 +166,7 @@ void run_bench(BenchOptions& o, const CLI::App& app) {
   if (const auto path = file_to_measure(o, handles[0])) {
     disk.emplace(*path, o.model.io == "direct", loaded.model.get());
   }
+  if (memory_stats(handles[0]).cap_bytes > 0) meter.keep_last();
   const Meters meters{result.on_cpu() ? &meter : nullptr, disk ? &*disk : nullptr};
   result.timing = run_measurement(o, loaded.model.get(), handles, meters);
   result.memory = memory_stats(handles[0]);

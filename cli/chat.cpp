@@ -8,21 +8,21 @@ namespace moe_cli {
 namespace {
 
 void run_chat(const ChatOptions& o) {
+  const auto saved = o.file.empty() ? nullptr : lock_chat_file(o.file);
   const Env env = open_env(o.model);
   const Model model = open_model_to_run(o.model, env.get());
   check_decoder(o.model, model.get(), "chat");
   check_sampling(o.sampling, model.get());
   const auto file = o.file.empty() ? std::nullopt : read_chat_file(o.file);
-  if (!o.file.empty()) check_chat_place(o.file);
   Talk talk(o, model.get());
   if (file) talk.restore(*file);
   try {
     talk.run();
   } catch (...) {
-    if (!o.file.empty()) talk.keep_answered();
+    if (saved) talk.keep_answered(*saved);
     throw;
   }
-  if (!o.file.empty()) talk.keep();
+  if (saved) talk.keep(*saved);
   if (!o.render) talk.report_skips();
 }
 

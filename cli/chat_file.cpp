@@ -1,5 +1,7 @@
 #include "cli/chat_file.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <climits>
@@ -67,7 +69,7 @@ int read_chat_bytes(void* user, uint64_t offset, void* to, size_t n) {
 }
 
 int write_chat_bytes(void* user, const void* bytes, size_t n) {
-  auto& out = *static_cast<std::ofstream*>(user);
+  auto& out = *static_cast<std::ostream*>(user);
   out.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(n));
   return out ? 0 : 1;
 }
@@ -84,19 +86,24 @@ std::string head_of(const ChatFile& file, moe_session* session) {
   return head.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
-// Omits the session if it is null.
-moe_status write_parts(const ChatFile& file, const std::string& to, moe_session* session,
-                       moe_error* error) {
-  std::ofstream out(to, std::ios::binary | std::ios::trunc);
+// Omits the session if it is null. Throws if something cannot be written.
+void write_parts(const ChatFile& file, moe_session* session, ReplacedFile& to) {
+  std::ostream& out = to.begin();
   out << head_of(file, session);
   const moe_writer writer = {write_chat_bytes, &out};
-  if (!out) return MOE_ERR_IO;
-  const moe_status status = session == nullptr ? MOE_OK : moe_session_save(session, &writer, error);
-  out.close();
-  return out ? status : MOE_ERR_IO;
+  moe_error error;
+  const moe_status status =
+      session == nullptr ? MOE_OK : moe_session_save(session, &writer, &error);
+  if (status != MOE_OK && out) check(status, error);
+  to.commit();
 }
 
 }  // namespace
+
+std::unique_ptr<ReplacedFile> lock_chat_file(const std::string& path) {
+  signal(SIGPIPE, SIG_IGN);
+  return std::make_unique<ReplacedFile>(path);
+}
 
 std::optional<ChatFile> read_chat_file(const std::string& path) {
   std::error_code error;
@@ -128,30 +135,13 @@ void load_chat_session(const ChatFile& file, moe_session* session) {
   if (status != MOE_OK) throw CallError(status, file.path + ": " + error.text);
 }
 
-void check_chat_place(const std::string& path) {
-  const std::string partial = path + ".partial";
-  std::error_code ignored;
-  const bool existed = std::filesystem::exists(partial, ignored);
-  std::ofstream out(partial, std::ios::binary | std::ios::app);
-  if (!out) throw write_error(path);
-  out.close();
-  if (!existed) std::filesystem::remove(partial, ignored);
-}
-
-void write_chat_file(const ChatFile& file, moe_session* session) {
-  const std::string partial = file.path + ".partial";
-  moe_error error;
-  moe_status status = write_parts(file, partial, session, &error);
-  if (status != MOE_OK && status != MOE_ERR_IO) {
-    std::cerr << "moe: " << file.path << " will contain only the messages: " << error.text << "\n";
-    status = write_parts(file, partial, nullptr, &error);
+void write_chat_file(const ChatFile& file, moe_session* session, ReplacedFile& to) {
+  try {
+    return write_parts(file, session, to);
+  } catch (const CallError& e) {
+    std::cerr << "moe: " << file.path << " will contain only the messages: " << e.what() << "\n";
   }
-  std::error_code failed;
-  if (status == MOE_OK) std::filesystem::rename(partial, file.path, failed);
-  if (status == MOE_OK && !failed) return;
-  const CallError reason = write_error(file.path);
-  std::filesystem::remove(partial, failed);
-  throw reason;
+  write_parts(file, nullptr, to);
 }
 
 }  // namespace moe_cli

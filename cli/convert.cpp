@@ -80,10 +80,7 @@ CLI::Validator override_format() {
 // What is written replaces a file of that name.
 void keep_text(const ConvertOptions& o) {
   for (const std::string& written : {o.destination, o.save_statistics}) {
-    if (written.empty()) continue;
-    for (const char* end : {"", ".partial"}) {
-      keep_input(written + end, o.calibrate, "the text of --calibrate");
-    }
+    if (!written.empty()) keep_input(written, o.calibrate, "the text of --calibrate");
   }
 }
 
@@ -120,7 +117,7 @@ std::vector<std::string> convert(const ConvertOptions& o) {
   p.report = on_report;
   p.user = &run;
   moe_error error;
-  signal(SIGPIPE, SIG_IGN);  // if the reader of our output exits, leave no partial file
+  signal(SIGPIPE, SIG_IGN);  // if the reader of our output exits, leave nothing behind
   const moe_status status = moe_convert(o.source.c_str(), o.destination.c_str(), &p, &error);
   if (run.lost) throw std::bad_alloc();
   check(status, error);

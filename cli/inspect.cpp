@@ -1,7 +1,5 @@
 // moe inspect: describes a model file from its metadata.
 
-#include <signal.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -9,6 +7,7 @@
 #include <iostream>
 
 #include "cli/help.h"
+#include "cli/interrupt.h"
 #include "cli/memory.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
@@ -289,8 +288,7 @@ void run_inspect(const InspectOptions& o) {
   }
   if (o.verify) {
     moe_error error;
-    signal(SIGINT, SIG_DFL);  // the call cannot be cancelled, and there is nothing to clean up
-    signal(SIGTERM, SIG_DFL);
+    exit_on_interrupts();  // the call cannot be cancelled
     check(moe_model_verify(model.get(), &error), error);
     j["verified"] = true;
   }

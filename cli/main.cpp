@@ -106,7 +106,6 @@ int run(int argc, char** argv) {
   CLI::App app{"Run Mixture-of-Experts language models with ternary, int8 or four-bit weights"};
   add_commands(app);
   try {
-    watch_interrupts();
     app.parse(words_of(app, argc, argv));
   } catch (const CLI::ParseError& e) {
     // Help that is asked for with a word that is no command would hide that it is none.
@@ -115,8 +114,8 @@ int run(int argc, char** argv) {
     app.exit(e);  // prints what --help and --version ask for
   }
   std::cout.flush();
-  if (!std::cout) return fail(kExitError, "cannot write to stdout");
-  return interrupted() ? kExitInterrupted : kExitOk;
+  if (interrupted()) return kExitInterrupted;  // which a write may have failed of
+  return std::cout ? kExitOk : fail(kExitError, "cannot write to stdout");
 }
 
 }  // namespace
@@ -124,13 +123,14 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     fill_standard_streams();
+    watch_interrupts();
     guard_terminals();
     return run(argc, argv);
   } catch (const UsageError& e) {
     return fail(kExitUsage, e.what());
   } catch (const CallError& e) {
-    if (e.code == MOE_ERR_CANCELLED && interrupted()) return fail(kExitInterrupted, "interrupted");
-    return fail(kExitError, e.what());
+    if (!interrupted()) return fail(kExitError, e.what());
+    return fail(kExitInterrupted, e.code == MOE_ERR_CANCELLED ? "interrupted" : e.what());
   } catch (const std::bad_alloc&) {
     return fail(kExitError, "out of memory");
   } catch (const std::exception& e) {

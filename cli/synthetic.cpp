@@ -75,7 +75,7 @@ std::string folder_of(const std::string& path) {
 enum class Content : uint8_t { kOutline, kWeights };
 
 void write_file(const BenchOptions& o, const std::string& path, Content content) {
-  signal(SIGPIPE, SIG_IGN);  // if the reader of our output exits, leave no partial file
+  signal(SIGPIPE, SIG_IGN);  // if the reader of our output exits, leave nothing behind
   Work work;
   work.folder = folder_of(path);
   work.most = free_on_disk(work.folder);
@@ -113,7 +113,6 @@ class TemporaryFile {
   std::string path() const { return folder_ + "/model.moe"; }
   void remove() const {
     (void)unlink(path().c_str());
-    (void)unlink((path() + ".partial").c_str());
     (void)rmdir(folder_.c_str());
   }
 

@@ -72,8 +72,8 @@ bool Talk::take(const moe_piece& piece) {
   show_thinking(thinking);
   std::ostream& out = thinking ? std::cerr : std::cout;
   out.write(piece.text, static_cast<std::streamsize>(piece.n_bytes));
-  out.flush();
-  return static_cast<bool>(out);
+  if (!out.flush()) throw write_error("-");
+  return true;
 }
 
 void Talk::show(bool begin_reply) {

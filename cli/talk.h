@@ -32,8 +32,8 @@ class Talk {
   Talk(const ChatOptions& o, moe_model* model);
 
   void restore(const ChatFile& file);
-  void keep();
-  void keep_answered();
+  void keep(ReplacedFile& to);
+  void keep_answered(ReplacedFile& to);
   void run();
   void report_skips() const { report_skipped(options_.model, model_, {session_.get()}); }
 

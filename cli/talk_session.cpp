@@ -82,13 +82,14 @@ void Talk::restore(const ChatFile& file) {
     add(role.c_str(), content);
     if (editor_ != nullptr && role == "user") editor_->remember(content);
   }
-  // The same context unless another is requested: LongRoPE's positions depend on it.
-  if (options_.model.context == 0 && file.context > 0)
+  // The same context unless another is requested: LongRoPE's positions depend on it. Without a
+  // session nothing needs the size that the file declares.
+  if (options_.model.context == 0 && file.context > 0 && file.session_bytes > 0)
     reopen(std::min(file.context, model_context(model_)));
   load_chat_session(file, session_.get());
 }
 
-void Talk::keep() {
+void Talk::keep(ReplacedFile& to) {
   ChatFile file;
   file.path = options_.file;
   file.system = system_;
@@ -99,11 +100,11 @@ void Talk::keep() {
     check(moe_chat_get_message(chat_, i, &m, &error), error);
     file.messages.emplace_back(m.role, std::string(m.content, m.n_bytes));
   }
-  write_chat_file(file, session_.get());
+  write_chat_file(file, session_.get(), to);
 }
 
 // After a fatal failure: saves the answered messages.
-void Talk::keep_answered() {
+void Talk::keep_answered(ReplacedFile& to) {
   const size_t n = moe_chat_message_count(chat_);
   moe_chat_message last{};
   last.struct_size = sizeof last;
@@ -113,7 +114,7 @@ void Talk::keep_answered() {
     truncate(n - 1);
   }
   try {
-    keep();
+    keep(to);
   } catch (const std::exception& e) {  // report only the first failure
     std::cerr << "moe: " << options_.file << " is not written: " << e.what() << "\n";
   }

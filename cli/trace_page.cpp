@@ -135,17 +135,14 @@ std::vector<double> found_over_time(const Trace& trace, const Tokens& tokens, si
 // Experts used since the beginning, and by the last kWindow tokens, as shares of all.
 void used_over_time(const Trace& trace, const Tokens& tokens, std::vector<double>* ever,
                     std::vector<double>* lately) {
-  const size_t n_experts =
-      static_cast<size_t>(trace.n_layers) * static_cast<size_t>(trace.n_experts);
+  const auto n_experts = static_cast<double>(trace.n_layers) * static_cast<double>(trace.n_experts);
+  const NumberedExperts experts = number_experts(trace);
   std::vector<std::vector<size_t>> by_token(tokens.n);
   for (size_t i = 0; i < trace.uses.size(); ++i) {
-    const TraceUse& use = trace.uses[i];
-    by_token[tokens.of_use[i]].push_back(static_cast<size_t>(use.layer) *
-                                             static_cast<size_t>(trace.n_experts) +
-                                         static_cast<size_t>(use.expert));
+    by_token[tokens.of_use[i]].push_back(experts.of_use[i]);
   }
-  std::vector<bool> seen(n_experts);
-  std::vector<size_t> in_window(n_experts);
+  std::vector<bool> seen(experts.n);
+  std::vector<size_t> in_window(experts.n);
   size_t n_seen = 0;
   size_t n_window = 0;
   for (size_t t = 0; t < tokens.n; ++t) {
@@ -159,8 +156,8 @@ void used_over_time(const Trace& trace, const Tokens& tokens, std::vector<double
         if (--in_window[e] == 0) --n_window;
       }
     }
-    ever->push_back(static_cast<double>(n_seen) / static_cast<double>(n_experts));
-    lately->push_back(static_cast<double>(n_window) / static_cast<double>(n_experts));
+    ever->push_back(static_cast<double>(n_seen) / n_experts);
+    lately->push_back(static_cast<double>(n_window) / n_experts);
   }
 }
 

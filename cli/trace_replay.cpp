@@ -1,19 +1,11 @@
 #include "cli/trace_replay.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
 namespace moe_cli {
 namespace {
-
-size_t index_of(const Trace& trace, const TraceUse& use) {
-  return static_cast<size_t>(use.layer) * static_cast<size_t>(trace.n_experts) +
-         static_cast<size_t>(use.expert);
-}
-
-size_t n_experts(const Trace& trace) {
-  return static_cast<size_t>(trace.n_layers) * static_cast<size_t>(trace.n_experts);
-}
 
 // A cache of ranked experts that evicts the lowest rank. kRank(i) is the rank of use i's expert
 // from then on.
@@ -21,9 +13,10 @@ template <class Rank>
 std::vector<bool> replay(const Trace& trace, size_t room, Rank rank) {
   std::vector<bool> found;
   std::set<std::pair<uint64_t, size_t>> cached;  // rank, expert
-  std::vector<uint64_t> ranks(n_experts(trace));
+  const NumberedExperts experts = number_experts(trace);
+  std::vector<uint64_t> ranks(experts.n);
   for (size_t i = 0; i < trace.uses.size(); ++i) {
-    const size_t expert = index_of(trace, trace.uses[i]);
+    const size_t expert = experts.of_use[i];
     found.push_back(cached.erase({ranks[expert], expert}) != 0);
     ranks[expert] = rank(i);
     cached.insert({ranks[expert], expert});
@@ -44,6 +37,21 @@ Replay of_decoding(const Trace& trace, const std::vector<bool>& found) {
 
 }  // namespace
 
+NumberedExperts number_experts(const Trace& trace) {
+  std::vector<std::pair<int32_t, int32_t>> used;
+  for (const TraceUse& use : trace.uses) used.emplace_back(use.layer, use.expert);
+  std::vector<std::pair<int32_t, int32_t>> sorted = used;
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  NumberedExperts numbered;
+  numbered.n = sorted.size();
+  for (const auto& expert : used) {
+    const auto at = std::lower_bound(sorted.begin(), sorted.end(), expert);
+    numbered.of_use.push_back(static_cast<size_t>(at - sorted.begin()));
+  }
+  return numbered;
+}
+
 std::vector<bool> found_lru(const Trace& trace, size_t room) {
   return replay(trace, room, [](size_t i) { return uint64_t{i}; });
 }
@@ -56,9 +64,10 @@ Replay replay_best(const Trace& trace, size_t room) {
   const size_t n = trace.uses.size();
   std::vector<uint64_t> after(n);  // the next use of the same expert; `never` if none
   const uint64_t never = n;
-  std::vector<uint64_t> next(n_experts(trace), never);
+  const NumberedExperts experts = number_experts(trace);
+  std::vector<uint64_t> next(experts.n, never);
   for (size_t i = n; i-- > 0;) {
-    uint64_t& its = next[index_of(trace, trace.uses[i])];
+    uint64_t& its = next[experts.of_use[i]];
     after[i] = its;
     its = i;
   }
@@ -66,11 +75,12 @@ Replay replay_best(const Trace& trace, size_t room) {
 }
 
 uint64_t first_uses(const Trace& trace) {
-  std::vector<bool> seen(n_experts(trace));
+  const NumberedExperts experts = number_experts(trace);
+  std::vector<bool> seen(experts.n);
   uint64_t n = 0;
-  for (const TraceUse& use : trace.uses) {
-    const size_t expert = index_of(trace, use);
-    n += use.decode && !seen[expert];
+  for (size_t i = 0; i < trace.uses.size(); ++i) {
+    const size_t expert = experts.of_use[i];
+    n += trace.uses[i].decode && !seen[expert];
     seen[expert] = true;
   }
   return n;

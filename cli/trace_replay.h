@@ -5,6 +5,14 @@
 
 namespace moe_cli {
 
+/// The experts that a trace uses, numbered from 0 by layer and expert. A trace may declare far more
+/// than it uses, so nothing has the declared size.
+struct NumberedExperts {
+  std::vector<size_t> of_use;
+  size_t n = 0;
+};
+NumberedExperts number_experts(const Trace& trace);
+
 /// Results for decoding; the cache starts with the prompt's experts, as far as they fit.
 struct Replay {
   uint64_t n_uses = 0;

@@ -1067,8 +1067,8 @@ MOE_API moe_status moe_layer_forward(moe_layer* layer, const float* x, size_t n,
 
 /* ------------------------------------------------------------------------------------------------
  * 11. CONVERTER
- * In libmoe_convert, linked in addition to libmoe. Writes NAME.partial next to the destination and
- * renames it at the end: the final name never holds a partial file. */
+ * In libmoe_convert, linked in addition to libmoe. Files are replaced as in section 12: the final
+ * name never holds a part of a file. */
 
 typedef struct moe_convert_params {
   uint32_t struct_size;
@@ -1145,6 +1145,36 @@ MOE_API moe_status moe_synthetic_save(const char* shape, const moe_synthetic_par
 MOE_API moe_status moe_synthetic_create(const char* shape, const moe_synthetic_params* params,
                                         void** data, size_t* size, moe_error* error);
 MOE_API void moe_synthetic_free(void* data);
+
+/* ------------------------------------------------------------------------------------------------
+ * 12. FILES THAT REPLACE OTHERS
+ * In libmoe. Writes a file that may exist already, such as a saved session, so that its name holds
+ * the whole old content or the whole new content at any time, also after a crash, a full disk or a
+ * power failure. The new content is first a file of its own in the same folder, which keeps mode,
+ * owner and group of the old one as far as the process may set them. Of a symbolic link the target
+ * is replaced. Other programs that use these functions cannot write the file meanwhile.
+ *
+ * For NAME, the folder holds the empty .NAME.moe-lock and, while content is written,
+ * .NAME.moe-XXXXXX (six random letters and digits). A killed process leaves them; they are
+ * harmless, and the next moe_replacement_open for NAME takes them away. */
+
+typedef struct moe_replacement moe_replacement; /* one thread at a time */
+
+/* Locks the file at `path`, which need not exist, until moe_replacement_free. MOE_ERR_IO if another
+ * program has locked it, if it cannot be written, is no regular file (a folder, a pipe, a device),
+ * or if its folder does not exist. */
+MOE_API moe_status moe_replacement_open(const char* path, moe_replacement** out, moe_error* error);
+/* Begins new content, at the start of an empty file, and stores its file descriptor: use write,
+ * pwrite or pread, and do not close it. It is valid until moe_replacement_commit succeeds or
+ * moe_replacement_free. A second call before that empties the file, for example to write less after
+ * a full disk. */
+MOE_API moe_status moe_replacement_begin(moe_replacement* replacement, int* file, moe_error* error);
+/* Writes the new content through to the disk and gives it the name of the file. MOE_ERR_STATE if
+ * none was begun. After MOE_ERR_IO the old file is unchanged, and moe_replacement_begin may try
+ * again. The lock stays, so that further content can follow. */
+MOE_API moe_status moe_replacement_commit(moe_replacement* replacement, moe_error* error);
+/* Drops content that was not committed, and unlocks. NULL is allowed. */
+MOE_API void moe_replacement_free(moe_replacement* replacement);
 
 #ifdef __cplusplus
 }

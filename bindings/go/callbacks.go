@@ -29,10 +29,24 @@ func moeGoPiece(user unsafe.Pointer, piece *C.moe_piece) (more C.bool) {
 func moeGoLogits(user unsafe.Pointer, tokens *C.int32_t, nTokens C.size_t, logits *C.float, nLogits C.size_t) (more C.bool) {
 	call := referred[*generateCall](user)
 	done := call.run(func() {
-		more = C.bool(call.logits(unsafe.Slice((*int32)(tokens), int(nTokens)), unsafe.Slice((*float32)(logits), int(nLogits))))
+		text, row := lent[int32](tokens, int(nTokens)), lent[float32](logits, int(nLogits))
+		more = C.bool(call.logits(text.copy, row.copy))
+		row.giveBack()
 	})
 	return C.bool(done) && more
 }
+
+// loan is memory of the library that a callback sees as a copy: a slice may be kept, and the memory
+// is gone after the call.
+type loan[T any] struct{ library, copy []T }
+
+func lent[T, M any](memory *M, n int) loan[T] {
+	library := unsafe.Slice((*T)(unsafe.Pointer(memory)), n)
+	return loan[T]{library, append([]T(nil), library...)}
+}
+
+// giveBack makes the library use what the callback wrote.
+func (l loan[T]) giveBack() { copy(l.library, l.copy) }
 
 type progressCall struct {
 	guard
@@ -128,7 +142,7 @@ type watcher struct {
 //export moeGoRouting
 func moeGoRouting(user unsafe.Pointer, c *C.moe_routing_choices) {
 	w := referred[*watcher](user)
-	if !w.run(func() { w.f(choicesOf(c)) }) {
+	if !w.run(func() { showChoices(w.f, c) }) {
 		C.moe_session_cancel(w.session)
 	}
 }

@@ -68,6 +68,12 @@ func causedBy(cause, err error) error {
 	return &Error{StatusIO, cause.Error(), cause}
 }
 
+// called is the outcome of a call.
+func called(call func(e *C.moe_error) C.moe_status) error {
+	var e C.moe_error
+	return check(call(&e), &e)
+}
+
 // check converts a call's status to an error.
 func check(status C.moe_status, e *C.moe_error) error {
 	if status == C.MOE_OK {

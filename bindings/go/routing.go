@@ -40,14 +40,15 @@ type MemoryStats struct {
 	FilledBytes                                                uint64 // read into free room, not for a miss
 }
 
-// RoutingChoices is the routing of one MoE layer for the tokens of one pass. The slices are the
-// library's memory: the callback may change them until it returns.
+// RoutingChoices is the routing of one MoE layer for the tokens of one pass. The slices are copies
+// and may be kept. What the callback writes into Counts, Experts and Weights until it returns is what
+// the model then uses.
 type RoutingChoices struct {
 	Layer, Position, NTokens, NSlots int
 	Counts                           []int32 // for each token the experts taken
 	Experts                          []int32 // (NTokens, NSlots), best first
 	Weights                          []float32
-	Hidden                           []float32 // (NTokens, d): what the router read; not to be written
+	Hidden                           []float32 // (NTokens, d): what the router read
 	Scores                           []float32 // (NTokens, experts): logits or cosines; nil of a router by token
 }
 
@@ -59,16 +60,19 @@ func scored(c *C.moe_routing_choices) int {
 	return int(c.n_tokens) * int(c.n_experts)
 }
 
-func choicesOf(c *C.moe_routing_choices) *RoutingChoices {
+func showChoices(f func(*RoutingChoices), c *C.moe_routing_choices) {
 	n, slots := int(c.n_tokens), int(c.n_slots)
-	return &RoutingChoices{
+	counts, weights := lent[int32](c.counts, n), lent[float32](c.weights, n*slots)
+	experts := lent[int32](c.experts, n*slots)
+	f(&RoutingChoices{
 		Layer: int(c.layer), Position: int(c.position), NTokens: n, NSlots: slots,
-		Counts:  unsafe.Slice((*int32)(c.counts), n),
-		Experts: unsafe.Slice((*int32)(c.experts), n*slots),
-		Weights: unsafe.Slice((*float32)(c.weights), n*slots),
-		Hidden:  unsafe.Slice((*float32)(c.hidden), n*int(c.d)),
-		Scores:  unsafe.Slice((*float32)(c.scores), scored(c)),
-	}
+		Counts: counts.copy, Experts: experts.copy, Weights: weights.copy,
+		Hidden: lent[float32](c.hidden, n*int(c.d)).copy,
+		Scores: lent[float32](c.scores, scored(c)).copy,
+	})
+	counts.giveBack()
+	experts.giveBack()
+	weights.giveBack()
 }
 
 // SetRouter overrides the router of every MoE layer ("topk:4", "threshold:0.9"); "": as in the file.

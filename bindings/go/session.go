@@ -9,9 +9,11 @@ bool moeGoProgress(void* user, uint64_t done, uint64_t total, const char* what);
 import "C"
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
+	"syscall"
 	"unsafe"
 )
 
@@ -495,6 +497,50 @@ func (s *Session) Save(w io.Writer) error {
 	})
 	call.goOn()
 	return causedBy(call.err, err)
+}
+
+// SaveFile is Save to a file, which is replaced when the new one is complete and keeps its mode and
+// owner. It fails while another program that uses the library writes the file.
+func (s *Session) SaveFile(path string) error {
+	var a arena
+	defer a.free()
+	name, err := a.given(path, "path")
+	if err != nil {
+		return err
+	}
+	var file *C.moe_replacement
+	if err := called(func(e *C.moe_error) C.moe_status { return C.moe_replacement_open(name, &file, e) }); err != nil {
+		return err
+	}
+	defer C.moe_replacement_free(file)
+	var descriptor C.int
+	if err := called(func(e *C.moe_error) C.moe_status { return C.moe_replacement_begin(file, &descriptor, e) }); err != nil {
+		return err
+	}
+	buffered := bufio.NewWriterSize(descriptorWriter(descriptor), 1<<20)
+	if err := s.Save(buffered); err != nil {
+		return err
+	}
+	if err := buffered.Flush(); err != nil {
+		return err
+	}
+	return called(func(e *C.moe_error) C.moe_status { return C.moe_replacement_commit(file, e) })
+}
+
+// descriptorWriter writes to a file descriptor, which it does not own.
+type descriptorWriter int
+
+func (d descriptorWriter) Write(data []byte) (done int, err error) {
+	for done < len(data) {
+		n, err := syscall.Write(int(d), data[done:])
+		if n > 0 {
+			done += n
+		}
+		if err != nil && err != syscall.EINTR {
+			return done, err
+		}
+	}
+	return done, nil
 }
 
 // Load replaces the text by a saved one of that size, which may be untrusted. The source must not

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -332,6 +334,15 @@ func TestSaveLoadAndFork(t *testing.T) {
 	equal(t, rest(twin), story)
 	equal(t, rest(other), story)
 
+	path := filepath.Join(t.TempDir(), "saved")
+	check0(t, os.WriteFile(path, []byte("old"), 0o600))
+	check0(t, twin.SaveFile(path))
+	equal(t, must(os.Stat(path)).Mode().Perm(), 0o600)
+	equal(t, len(must(os.ReadDir(filepath.Dir(path)))), 1)
+	check0(t, load(must(os.ReadFile(path))))
+	equal(t, must(other.Position()), must(twin.Position()))
+	fails(t, twin.SaveFile(filepath.Dir(path)), StatusIO)
+
 	err := twin.Save(&full{100})
 	fails(t, err, StatusIO)
 	if !errors.Is(err, errFull) {
@@ -374,6 +385,32 @@ func TestPerplexity(t *testing.T) {
 	_, err = s.Perplexity(background, ids, func(uint64, uint64) bool { return false })
 	fails(t, err, StatusCancelled)
 	equal(t, panicOf(func() { _, _ = s.Perplexity(background, ids, func(uint64, uint64) bool { panic(7) }) }), "7")
+}
+
+// Slices that a callback keeps are its own: the library's memory is used again, and freed.
+func TestWhatACallbackSawMayBeKept(t *testing.T) {
+	model := stories(t)
+	s, ids := session(t, model), encode(model, prompt)
+	var kept []*RoutingChoices
+	var hidden [][]float32
+	check0(t, s.WatchRouting(func(c *RoutingChoices) {
+		kept, hidden = append(kept, c), append(hidden, append([]float32(nil), c.Hidden...))
+	}))
+	check0(t, s.Append(background, ids))
+	check0(t, s.WatchRouting(nil))
+	for i, c := range kept {
+		equal(t, reflect.DeepEqual(c.Hidden, hidden[i]), true)
+		c.Weights[0], c.Counts[0] = 7, 7 // nobody reads it
+	}
+	var rows, copies [][]float32
+	o := GenerateOptions{MaxTokens: 3, Logits: func(tokens []int32, logits []float32) bool {
+		rows, copies = append(rows, logits), append(copies, append([]float32(nil), logits...))
+		return true
+	}}
+	must(s.Complete(background, "", o))
+	s.Close()
+	equal(t, reflect.DeepEqual(rows, copies), true)
+	equal(t, len(rows), 3)
 }
 
 func TestRouting(t *testing.T) {

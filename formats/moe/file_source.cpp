@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "src/base/checked.h"
+#include "src/base/system_error.h"
 
 namespace moe {
 namespace {
@@ -19,16 +20,8 @@ namespace {
 constexpr size_t kBlock = size_t{1} << 20;
 
 Status io_error(const char* what, const char* path, int error) {
-  char text[128];
-  const char* reason = text;
-#if defined(__GLIBC__) && defined(_GNU_SOURCE)
-  reason = strerror_r(error, text, sizeof text);
-#else
-  if (strerror_r(error, text, sizeof text) != 0) std::strcpy(text, "unknown error");
-#endif
   const bool missing = error == ENOENT || error == ENOTDIR;
-  return Status::error(missing ? MOE_ERR_NOT_FOUND : MOE_ERR_IO, "%s: cannot %s: %s", path, what,
-                       reason);
+  return system_error(missing ? MOE_ERR_NOT_FOUND : MOE_ERR_IO, what, path, error);
 }
 
 int open_file(const char* path, int flags) {

@@ -23,11 +23,16 @@ class ModelSink {
   virtual Status truncate(uint64_t size) = 0;
   /// Finishes the file. A sink destroyed before leaves nothing behind.
   virtual Status commit() = 0;
+  /// The name of the file that is written until commit(); empty if it has none.
+  virtual std::string written() const { return ""; }
 };
 
-/// NAME.partial next to `path`; commit() syncs it and renames it to `path`. MOE_ERR_IO while
-/// another sink for the same path is open.
+/// Replaces the file at commit() (src/base/replacement.h). MOE_ERR_IO while another sink for the
+/// same path is open.
 Result<std::unique_ptr<ModelSink>> open_file_sink(const std::string& path);
+
+/// A file without a name in the folder of `neighbour`: it disappears with the process in any case.
+Result<std::unique_ptr<ModelSink>> open_unnamed_sink(const std::string& neighbour);
 
 /// Growing memory; 64-byte aligned, so that the result can be opened in place.
 class MemorySink final : public ModelSink {

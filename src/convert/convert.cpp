@@ -1,7 +1,5 @@
 #include "src/convert/convert.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -90,9 +88,6 @@ class UncommittedSink final : public ModelSink {
   uint64_t size_ = 0;
 };
 
-// The temporary copy of the model.
-std::string copy_of(const std::string& destination) { return destination + ".copy"; }
-
 void check_statistics(const std::string& source, const std::string& destination,
                       const ConvertOptions& o) {
   if (o.statistics && o.calibration) {
@@ -108,7 +103,6 @@ void check_statistics(const std::string& source, const std::string& destination,
   if (o.statistics) check_separate(*o.statistics, destination);
   if (!o.save_statistics) return;
   check_separate(*o.save_statistics, destination);
-  if (!destination.empty()) check_separate(*o.save_statistics, copy_of(destination));
   check_destination(source, *o.save_statistics);
   check_replaces(*o.save_statistics, Output::kStatistics);
 }
@@ -361,16 +355,6 @@ class Conversion {
   const char* what_ = "convert";
 };
 
-// An unnamed file next to the destination: it disappears with the process in any case.
-std::unique_ptr<ModelSink> open_nameless(const std::string& source,
-                                         const std::string& destination) {
-  const std::string path = copy_of(destination);
-  check_destination(source, path);
-  std::unique_ptr<ModelSink> sink = take(open_file_sink(path));
-  unlink((path + ".partial").c_str());
-  return sink;
-}
-
 }  // namespace
 
 Status convert(const std::string& source, const std::string& destination,
@@ -382,14 +366,14 @@ Status convert(const std::string& source, const std::string& destination,
     std::unique_ptr<ModelSink> sink = take(open_file_sink(destination));
     std::unique_ptr<ModelSink> copy;
     Conversion conversion(source, options, report);
-    if (conversion.splits()) conversion.fit_split(*open_nameless(source, destination));
+    if (conversion.splits()) conversion.fit_split(*take(open_unnamed_sink(destination)));
     if (conversion.calibrates()) {
-      copy = open_nameless(source, destination);
+      copy = take(open_unnamed_sink(destination));
       conversion.calibrate(*copy);
     }
     UncommittedSink uncommitted(*sink);
     conversion.write(uncommitted);
-    if (options.verify) conversion.verify(destination + ".partial");
+    if (options.verify) conversion.verify(sink->written());
     report->file_bytes = uncommitted.size();
     if (options.on_end) options.on_end(*report);
     check(sink->commit());

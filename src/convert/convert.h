@@ -55,7 +55,7 @@ struct ConvertOptions {
 /// requires such a text; otherwise MOE_ERR_ARGUMENT. Saved statistics get their name just after
 /// the destination does: if that alone fails, the model is complete, and an older file of
 /// statistics is unchanged. MOE_ERR_ARGUMENT if they are the destination, a file of the checkpoint
-/// or a model file; saved or used ones may not be a partial file of the destination either.
+/// or a model file.
 Status convert(const std::string& source, const std::string& destination,
                const ConvertOptions& options, ConvertReport* report);
 

@@ -53,32 +53,23 @@ bool is_one_file(const std::string& a, const std::string& b) {
 }  // namespace
 
 void check_destination(const std::string& source, const std::string& destination) {
-  for (const std::string& target : {destination, destination + ".partial"}) {
-    struct stat written;
-    if (stat(target.c_str(), &written) != 0) continue;
-    for (const std::string& file : files_of(source)) {
-      struct stat read;
-      if (stat(file.c_str(), &read) != 0 || S_ISDIR(read.st_mode)) continue;
-      if (read.st_dev != written.st_dev || read.st_ino != written.st_ino) continue;
-      if (is_output_or_empty(target, written)) break;
-      fail(MOE_ERR_ARGUMENT,
-           "%.250s: this would overwrite %.250s of the checkpoint; expected another destination",
-           target.c_str(), file.c_str());
-    }
+  struct stat written;
+  if (stat(destination.c_str(), &written) != 0) return;
+  for (const std::string& file : files_of(source)) {
+    struct stat read;
+    if (stat(file.c_str(), &read) != 0 || S_ISDIR(read.st_mode)) continue;
+    if (read.st_dev != written.st_dev || read.st_ino != written.st_ino) continue;
+    if (is_output_or_empty(destination, written)) break;
+    fail(MOE_ERR_ARGUMENT,
+         "%.250s: this would overwrite %.250s of the checkpoint; expected another destination",
+         destination.c_str(), file.c_str());
   }
 }
 
 void check_separate(const std::string& statistics, const std::string& destination) {
-  if (destination.empty()) return;
-  for (const std::string& a : {statistics, statistics + ".partial"}) {
-    for (const std::string& b : {destination, destination + ".partial"}) {
-      if (!is_one_file(a, b)) continue;
-      fail(MOE_ERR_ARGUMENT,
-           "%.250s: expected different files for statistics and the model, which is first written "
-           "to NAME.partial",
-           a.c_str());
-    }
-  }
+  if (destination.empty() || !is_one_file(statistics, destination)) return;
+  fail(MOE_ERR_ARGUMENT, "%.250s: expected different files for statistics and the model",
+       statistics.c_str());
 }
 
 void check_replaces(const std::string& destination, Output kind) {

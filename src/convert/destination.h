@@ -5,13 +5,12 @@
 
 namespace moe {
 
-/// Throws MOE_ERR_ARGUMENT, naming both, if `destination` or its partial file is, under any name,
-/// the checkpoint `source`: the GGUF file or one of its parts, or a file in the folder that is
+/// Throws MOE_ERR_ARGUMENT, naming both, if `destination` is, under any name, the checkpoint
+/// `source`: the GGUF file or one of its parts, or a file in the folder that is
 /// neither a model file, saved statistics nor empty.
 void check_destination(const std::string& source, const std::string& destination);
 
-/// Throws MOE_ERR_ARGUMENT if both paths, of statistics and of the model, or their partial files
-/// name one file.
+/// Throws MOE_ERR_ARGUMENT if both paths, of statistics and of the model, name one file.
 void check_separate(const std::string& statistics, const std::string& destination);
 
 enum class Output { kModel, kStatistics };

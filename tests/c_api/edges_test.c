@@ -1,8 +1,9 @@
 /* Misuse: numbers outside an enum, a token count larger than the array, objects of the parent in a
- * forked child. */
+ * forked child; files that replace others. */
 #define _DEFAULT_SOURCE
 #include <moe_c.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -162,7 +163,35 @@ static void test_fork(void) {
   free_all(&o);
 }
 
+static void test_replacement(void) {
+  char folder[] = "/tmp/moe_edges_XXXXXX";
+  char path[64];
+  CHECK(mkdtemp(folder) != NULL);
+  snprintf(path, sizeof path, "%s/s", folder);
+  moe_replacement* file = NULL;
+  moe_replacement* second = NULL;
+  int to = -1;
+  CHECK(moe_replacement_open(NULL, &file, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_replacement_open(path, NULL, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_replacement_begin(NULL, &to, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_replacement_commit(NULL, NULL) == MOE_ERR_ARGUMENT);
+  moe_replacement_free(NULL);
+  CHECK_OK(moe_replacement_open(path, &file, &error));
+  CHECK(moe_replacement_begin(file, NULL, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_replacement_commit(file, &error) == MOE_ERR_STATE);
+  CHECK(moe_replacement_open(path, &second, &error) == MOE_ERR_IO && second == NULL);
+  CHECK(strstr(error.text, "another program") != NULL);
+  CHECK_OK(moe_replacement_begin(file, &to, &error));
+  CHECK(write(to, "new", 3) == 3);
+  CHECK(access(path, F_OK) != 0);
+  CHECK_OK(moe_replacement_commit(file, &error));
+  CHECK(access(path, F_OK) == 0);
+  moe_replacement_free(file);
+  CHECK(unlink(path) == 0 && rmdir(folder) == 0);
+}
+
 int main(void) {
+  test_replacement();
   test_enums();
   test_number_before_ids();
   test_fork();

@@ -121,7 +121,7 @@ class Bench(Cli):
         p = subprocess.Popen([MOE, "bench", "--synthetic", "bitnet-2b-4t", "--save", path], stderr=subprocess.PIPE, text=True)
         self.addCleanup(p.wait)
         self.addCleanup(p.kill)
-        while p.poll() is None and not os.path.exists(path + ".partial"):
+        while p.poll() is None and len(os.listdir(self.folder.name)) < 2:  # a lock and the new file
             time.sleep(0.01)
         p.send_signal(signal.SIGINT)
         _, err = p.communicate(timeout=60)

@@ -138,7 +138,7 @@ class Chat(Cli):
         with open(file, "rb") as f:
             head, data = f.read().split(b"\n", 1)
         self.assertEqual([m["role"] for m in json.loads(head)["messages"]], ["user", "assistant"] * 2)
-        self.assertEqual([n for n in os.listdir(self.folder.name) if "partial" in n], [])
+        self.assertEqual([n for n in os.listdir(self.folder.name) if n.startswith(".")], [])
         # A session whose context grew is restored.
         self.ok("chat", MODEL, "-n", "4", "--session", self.path("s"), text="Once\n")
         shown = self.ok("chat", MODEL, "--session", self.path("s"), text="/show\n").stdout

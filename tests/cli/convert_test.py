@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pty
+import re
 import resource
 import shutil
 import signal
@@ -47,7 +48,7 @@ class Convert(Cli):
         self.assertIn("layer 2: no attention; silu FFN of 36\n", shown)
 
     def start_long_conversion(self, **how):
-        """Starts converting a checkpoint whose embedding is a sparse file of 4 GB; returns once it writes a partial file."""
+        """Starts converting a checkpoint whose embedding is a sparse file of 4 GB; returns once it writes the new file."""
         source = self.path("source")
         os.makedirs(source, exist_ok=True)
         rows, d = 1 << 24, 64
@@ -78,10 +79,14 @@ class Convert(Cli):
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
         self.addCleanup(p.wait)
         self.addCleanup(p.kill)
-        partial = self.path("out/m.moe.partial")  # locked by the time that something is in it
-        while p.poll() is None and not (os.path.exists(partial) and os.path.getsize(partial) > 0):
+        while p.poll() is None and not self.is_writing():
             time.sleep(0.01)
         return p
+
+    def is_writing(self):
+        folder = self.path("out")
+        return any(re.fullmatch(r"\.m\.moe\.moe-\w{6}", name) and os.path.getsize(os.path.join(folder, name)) > 0
+                   for name in os.listdir(folder))
 
     def old_file(self):
         with open(self.path("out/m.moe"), "rb") as f:

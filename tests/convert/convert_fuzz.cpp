@@ -1,7 +1,7 @@
 // A whole conversion of a folder with a shard index, two shards, config.json and tokenizer.json,
 // some of them changed. The input is the choice of a checkpoint, options, then changes until it
-// ends. In every case the source is unchanged, no partial file is left, and a finished file can be
-// run.
+// ends. In every case the source is unchanged, no temporary file is left, and a finished file can
+// be run.
 
 #include <filesystem>
 #include <memory>

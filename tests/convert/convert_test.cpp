@@ -308,12 +308,15 @@ TEST_F(ConvertTest, AFullDiskLeavesTheOldFile) {
   }
 }
 
-TEST_F(ConvertTest, LeftoversOfAKilledRunAreOverwritten) {
-  target_.write("model.moe.partial", std::string(1'000'000, 'x'));
+TEST_F(ConvertTest, LeftoversOfAKilledRunAreRemovedAndOtherFilesAreNot) {
+  target_.write(".model.moe.moe-a1b2c3", std::string(1'000'000, 'x'));
+  target_.write(".model.moe.moe-lock", "");
+  target_.write("model.moe.partial", "notes");
   converted();
-  const std::string first = target_.text("model.moe");
-  converted();
-  EXPECT_EQ(target_.text("model.moe"), first);
+  std::vector<std::string> names = target_.names();
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"model.moe", "model.moe.partial"}));
+  EXPECT_EQ(target_.text("model.moe.partial"), "notes");
 }
 
 // A tokenizer.json of n tokens t0, t1 ... and these added tokens.
@@ -440,7 +443,6 @@ TEST_F(ConvertTest, TheCheckpointIsNeverReplaced) {
   source_.write("README.md", "text");
   fs::create_symlink(source_.file("config.json"), target_.file("link"));
   fs::create_hard_link(source_.file("model.safetensors"), target_.file("hard"));
-  fs::create_symlink(source_.file("model.safetensors"), target_.file("new.partial"));
   std::map<std::string, std::string> before;
   for (const std::string& name : source_.names()) before[name] = source_.text(name);
   const auto expect_refused = [&](const std::string& destination) {
@@ -452,7 +454,7 @@ TEST_F(ConvertTest, TheCheckpointIsNeverReplaced) {
   for (const auto& [name, text] : before) expect_refused(source_.file(name));
   expect_refused(source_.path() + "/../" + fs::path(source_.path()).filename().string() +
                  "/config.json");
-  for (const char* name : {"link", "hard", "new"}) expect_refused(target_.file(name));
+  for (const char* name : {"link", "hard"}) expect_refused(target_.file(name));
   EXPECT_EQ(source_.names().size(), before.size());
   for (const auto& [name, text] : before) EXPECT_EQ(source_.text(name), text) << name;
   // A model file in the folder is not part of the checkpoint and may be replaced.

@@ -2,14 +2,18 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "formats/moe/file_source.h"
 #include "formats/moe/writer.h"
@@ -42,6 +46,13 @@ class Folder : public ::testing::Test {
     return path(name);
   }
   static bool exists(const std::string& p) { return access(p.c_str(), F_OK) == 0; }
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      out.push_back(entry.path().filename().string());
+    }
+    return out;
+  }
 
   std::string path_;
 };
@@ -107,13 +118,13 @@ TEST_F(SinkTest, TheFinalNameAppearsAtCommit) {
     auto sink = open_file_sink(p);
     ASSERT_TRUE(sink.ok()) << sink.status().text();
     ASSERT_TRUE((*sink)->write(0, "new", 3).ok());
-    EXPECT_TRUE(exists(p + ".partial"));
+    EXPECT_TRUE(exists((*sink)->written()));
     ASSERT_TRUE((*sink)->commit().ok());
   }
   std::string content;
   std::ifstream(p) >> content;
   EXPECT_EQ(content, "new");
-  EXPECT_FALSE(exists(p + ".partial"));
+  EXPECT_EQ(names(), std::vector<std::string>{"m"});
 }
 
 TEST_F(SinkTest, NothingIsLeftWithoutCommit) {
@@ -123,21 +134,21 @@ TEST_F(SinkTest, NothingIsLeftWithoutCommit) {
     ASSERT_TRUE(sink.ok());
     ASSERT_TRUE((*sink)->write(0, "new", 3).ok());
   }
-  EXPECT_FALSE(exists(p + ".partial"));
+  EXPECT_EQ(names(), std::vector<std::string>{"m"});
   std::string word;
   std::ifstream(p) >> word;
   EXPECT_EQ(word, "the");
 }
 
-TEST_F(SinkTest, AStalePartialFileIsReplaced) {
-  file("m.partial", std::string(1000, 'x'));
-  auto sink = open_file_sink(path("m"));
-  ASSERT_TRUE(sink.ok());
-  ASSERT_TRUE((*sink)->write(0, "new", 3).ok());
-  ASSERT_TRUE((*sink)->commit().ok());
-  struct stat info;
-  ASSERT_EQ(stat(path("m").c_str(), &info), 0);
-  EXPECT_EQ(info.st_size, 3);
+TEST_F(SinkTest, AnUnnamedFileLeavesNothing) {
+  auto sink = open_unnamed_sink(path("m"));
+  ASSERT_TRUE(sink.ok()) << sink.status().text();
+  EXPECT_TRUE(names().empty());
+  ASSERT_TRUE((*sink)->write(5, "new", 3).ok());
+  char read[3] = {};
+  ASSERT_TRUE((*sink)->read(5, read, 3).ok());
+  EXPECT_EQ(std::string(read, 3), "new");
+  EXPECT_EQ(open_unnamed_sink(path("no/m")).status().code(), MOE_ERR_IO);
 }
 
 TEST_F(SinkTest, OneWriterAtATime) {
@@ -166,21 +177,24 @@ TEST_F(SinkTest, AFailedFstatIsAnErrorAndLeavesNothing) {
   g_fstat_fails = false;
   EXPECT_EQ(status.code(), MOE_ERR_IO);
   EXPECT_NE(std::strstr(status.text(), "look at"), nullptr) << status.text();
-  EXPECT_FALSE(exists(path("m.partial")));
+  EXPECT_TRUE(names().empty());
 }
 
-// Writing to /dev/full fails as on a full disk.
-TEST_F(SinkTest, AFullDiskIsAnErrorAndLeavesNothing) {
-  ASSERT_EQ(symlink("/dev/full", path("m.partial").c_str()), 0);
+TEST_F(SinkTest, AFileThatMayNotGrowIsAnErrorAndLeavesNothing) {
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, SIG_IGN);
   {
     auto sink = open_file_sink(path("m"));
     ASSERT_TRUE(sink.ok()) << sink.status().text();
+    const rlimit small{2, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
     const Status status = (*sink)->write(0, "new", 3);
+    setrlimit(RLIMIT_FSIZE, &before);
     EXPECT_EQ(status.code(), MOE_ERR_IO);
-    EXPECT_NE(std::strstr(status.text(), "No space left"), nullptr) << status.text();
+    EXPECT_NE(std::strstr(status.text(), "File too large"), nullptr) << status.text();
   }
-  EXPECT_FALSE(exists(path("m")));
-  EXPECT_FALSE(exists(path("m.partial")));
+  EXPECT_TRUE(names().empty());
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+import os
 import threading
 
 import numpy as np
@@ -117,6 +118,41 @@ def test_a_failed_save_leaves_nothing_behind(session, ids, tmp_path, monkeypatch
     with pytest.raises(OSError, match="full"):
         session.save(tmp_path / "s.bin")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_save_replaces_a_file(session, ids, tmp_path):
+    session.append(ids)
+    path, link, notes = tmp_path / "s", tmp_path / "link", tmp_path / "s.partial"
+    notes.write_text("mine")
+    path.write_text("old")
+    path.chmod(0o600)
+    link.symlink_to("s")
+    session.save(link)
+    assert link.is_symlink() and path.read_bytes() == session.save()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert notes.read_text() == "mine"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "s", "s.partial"]
+
+
+def test_one_writer_of_a_file(model, ids, tmp_path, monkeypatch):
+    first, second = model.session(), model.session()
+    first.append(ids)
+    second.append(ids[:2])
+    save = type(first)._save
+
+    def saves_twice(self, file):
+        monkeypatch.setattr(type(first), "_save", save)
+        with pytest.raises(moe.FileError, match="another program is writing it"):
+            second.save(tmp_path / "s")
+        save(self, file)
+
+    monkeypatch.setattr(type(first), "_save", saves_twice)
+    first.save(tmp_path / "s")
+    assert (tmp_path / "s").read_bytes() == first.save()
+    second.save(tmp_path / "s")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(moe.FileError, match="a named pipe"):
+        second.save(tmp_path / "pipe")
 
 
 def test_step(model, ids):

@@ -37,6 +37,38 @@ def test_what_a_watcher_sees(model, session, ids):
     assert len({s[5].tobytes() for s in seen}) == 4
 
 
+def test_what_a_watcher_keeps_is_its_own(ids):
+    """The library's memory is used again by each layer, and freed with the session."""
+    kept, copies = [], []
+
+    def watch(c):
+        arrays = (c.counts, c.experts, c.weights, c.hidden, c.scores)
+        kept.append(arrays)
+        copies.append([np.copy(a) for a in arrays])
+
+    with moe.Model(ROOT / "examples/models/stories.moe") as model, model.session() as session:
+        session.watch_routing(watch)
+        usual = session.eval(ids)
+        for counts, experts, weights, _, _ in kept:  # too late: nobody reads it
+            counts[:], experts[:], weights[:] = 77, 99, 1e30
+        session.rewind(0)
+        np.testing.assert_array_equal(session.eval(ids), usual)
+    n = len(kept) // 2
+    for arrays, before in zip(kept[n:], copies[n:]):
+        assert all(a.base is None for a in arrays)
+        for array, copy in zip(arrays, before):
+            np.testing.assert_array_equal(array, copy)
+
+
+def test_choices_of_another_shape_are_an_error(session, ids):
+    def watch(c):
+        c.counts.resize(c.counts.size + 1, refcheck=False)
+
+    session.watch_routing(watch)
+    with pytest.raises(moe.ShapeError, match="routing choices"):
+        session.eval(ids)
+
+
 def test_scores_are_of_what_the_router_read(session, ids):
     """The router is linear: one matrix maps the hidden states to the scores of every sub-token."""
     hidden, scores = [], []

@@ -18,6 +18,7 @@ mod error;
 mod generate;
 mod layer;
 mod model;
+mod replacement;
 mod routing;
 mod session;
 mod source;

@@ -8,6 +8,7 @@ use crate::generate::{
     NO_LOGITS,
 };
 use crate::model::{Model, ModelHandle};
+use crate::replacement::Replacement;
 use crate::routing::{
     on_routing, ActivationStats, MemoryStats, RoutingChoices, RoutingStats, Watch,
 };
@@ -15,9 +16,10 @@ use crate::source::{Reader, Source};
 use crate::sys;
 use crate::text::{sized, slice, zeros, Optional};
 use crate::tokenizer::EncodeText;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::os::raw::{c_char, c_int, c_void};
+use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -519,6 +521,15 @@ impl Session {
             Some(error) => Err(Error::new(Status::Io, error.to_string())),
             None => result,
         }
+    }
+
+    /// The same to a file, which is replaced when the new one is complete and keeps its mode and
+    /// owner. `Status::Io` if it cannot be written, or while another program that uses the library
+    /// writes it; the old file is then unchanged.
+    pub fn save_file(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let file = Replacement::open(path.as_ref())?;
+        self.save(BufWriter::with_capacity(1 << 20, &*file.begin()?))?;
+        file.commit()
     }
 
     /// Replaces the text by a saved one, which may be untrusted.

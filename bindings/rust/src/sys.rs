@@ -109,6 +109,11 @@ pub struct moe_chat {
 }
 
 #[repr(C)]
+pub struct moe_replacement {
+    _private: [u8; 0],
+}
+
+#[repr(C)]
 pub struct moe_layer {
     _private: [u8; 0],
 }
@@ -882,4 +887,19 @@ extern "C" {
         y: *mut f32,
         error: *mut moe_error,
     ) -> moe_status;
+    pub fn moe_replacement_open(
+        path: *const c_char,
+        out: *mut *mut moe_replacement,
+        error: *mut moe_error,
+    ) -> moe_status;
+    pub fn moe_replacement_begin(
+        replacement: *mut moe_replacement,
+        file: *mut c_int,
+        error: *mut moe_error,
+    ) -> moe_status;
+    pub fn moe_replacement_commit(
+        replacement: *mut moe_replacement,
+        error: *mut moe_error,
+    ) -> moe_status;
+    pub fn moe_replacement_free(replacement: *mut moe_replacement);
 }

@@ -364,8 +364,17 @@ fn saves_loads_and_forks() {
     twin.rewind(6).unwrap();
     twin.save(std::fs::File::create(&path).unwrap()).unwrap();
     other.load(&std::fs::File::open(&path).unwrap()).unwrap();
-    std::fs::remove_file(&path).unwrap();
     assert_eq!(other.position(), 6);
+    let mode = || std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap()) & 0o777;
+    let private: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&path, private).unwrap();
+    twin.rewind(5).unwrap();
+    twin.save_file(&path).unwrap();
+    assert_eq!(mode(), 0o600);
+    other.load(&std::fs::File::open(&path).unwrap()).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(other.position(), 5);
+    assert_eq!(status(other.save_file(std::env::temp_dir())), Status::Io);
 
     let error = other.save(Full(100)).unwrap_err();
     assert_eq!((error.status(), error.text()), (Status::Io, "the disk is full"));

@@ -110,6 +110,10 @@ MOE: Prototypes = {
     "moe_layer_create": (_status, [_handle, c.POINTER(s.LayerParams), _out, _error]),
     "moe_layer_free": (None, [_handle]),
     "moe_layer_forward": (_status, [_handle, _array, c.c_size_t, _array, _error]),
+    "moe_replacement_open": (_status, [_text, _out, _error]),
+    "moe_replacement_begin": (_status, [_handle, c.POINTER(c.c_int), _error]),
+    "moe_replacement_commit": (_status, [_handle, _error]),
+    "moe_replacement_free": (None, [_handle]),
 }
 
 MOE_CONVERT: Prototypes = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes as c
 import io
 import os
@@ -11,6 +10,7 @@ from typing import Any
 from . import _structs as s
 from ._handle import Raised, path_bytes
 from ._library import call, lib
+from ._replacing import replacing
 from ._session_calls import SessionCalls
 
 
@@ -19,17 +19,11 @@ class Saving(SessionCalls):
 
     def save(self, path: str | os.PathLike[str] | None = None) -> bytes | None:
         """The text with its keys and values, to go on later: as bytes, or in a file, which is
-        replaced when it is complete."""
+        replaced when the new one is complete and keeps its mode and owner. FileError if it cannot
+        be written, or while another thread or program writes it; the old file is then unchanged."""
         if path is not None:
-            partial = path_bytes(path, "path") + b".partial"
-            try:
-                with open(partial, "wb") as file:
-                    self._save(file)
-                os.replace(partial, path)
-            except BaseException:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(partial)
-                raise
+            with replacing(path) as file:
+                self._save(file)
             return None
         buffer = io.BytesIO()
         self._save(buffer)

@@ -11,7 +11,7 @@ from . import _structs as s
 from ._handle import Closable, Raised
 from ._library import call, lib
 from ._long_call import LongCall
-from .routing import Watcher, routing_choices
+from .routing import Watcher, show_choices
 
 if TYPE_CHECKING:
     from .model import Model
@@ -67,7 +67,7 @@ class SessionCalls(Closable):
         pointer = self._open().pointer  # not the session: it holds the callback
 
         def watch(_user: Any, choices: Any) -> None:
-            raised.guard(watcher)(routing_choices(choices.contents))
+            raised.guard(show_choices)(watcher, choices.contents)
             if raised.exception is not None:
                 lib.moe_session_cancel(pointer)
 

@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ._arrays import FloatArray, IntArray
+from .errors import ShapeError
 
 
 @dataclasses.dataclass(frozen=True)
 class RoutingChoices:
     """The choices of one MoE layer for the tokens of one pass; of MH-MoE each token has as many
-    rows as the layer has sub-heads. The arrays are the library's, valid until the callback returns:
-    copy what you need. The callback may change the first three, which the model then uses."""
+    rows as the layer has sub-heads. The arrays are copies and may be kept. What the callback writes
+    into the first three until it returns is what the model then uses."""
 
     layer: int
     position: int  # of the first token in the text; the others follow it
@@ -30,17 +31,29 @@ class RoutingChoices:
 Watcher = Callable[[RoutingChoices], Any]
 
 
-def _view(pointer: Any, shape: tuple[int, ...], writable: bool = True) -> npt.NDArray[Any]:
-    array = np.ctypeslib.as_array(pointer, shape)
-    array.flags.writeable = writable
+def _view(pointer: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """The library's memory, valid until the callback returns."""
+    return np.ctypeslib.as_array(pointer, shape)
+
+
+def _read_only(pointer: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    array = _view(pointer, shape).copy()
+    array.flags.writeable = False
     return array
 
 
-def routing_choices(struct: Any) -> RoutingChoices:
-    """Views of a moe_routing_choices."""
+def show_choices(watcher: Watcher, struct: Any) -> None:
+    """Calls `watcher` with copies of a moe_routing_choices, and gives the library what it wrote into
+    them. ShapeError if it gave one of them another shape or type."""
     n, slots = struct.n_tokens, struct.n_slots
-    return RoutingChoices(
-        struct.layer, struct.position, _view(struct.counts, (n,)),
-        _view(struct.experts, (n, slots)), _view(struct.weights, (n, slots)),
-        _view(struct.hidden, (n, struct.d), False),
-        _view(struct.scores, (n, struct.n_experts), False) if struct.scores else None)
+    own = (_view(struct.counts, (n,)), _view(struct.experts, (n, slots)),
+           _view(struct.weights, (n, slots)))
+    copies = tuple(array.copy() for array in own)
+    watcher(RoutingChoices(
+        struct.layer, struct.position, *copies, _read_only(struct.hidden, (n, struct.d)),
+        _read_only(struct.scores, (n, struct.n_experts)) if struct.scores else None))
+    for array, copy in zip(own, copies):
+        if (copy.shape, copy.dtype) != (array.shape, array.dtype):
+            raise ShapeError(f"routing choices: expected {array.dtype} {array.shape}, "
+                             f"found {copy.dtype} {copy.shape}")
+        array[...] = copy

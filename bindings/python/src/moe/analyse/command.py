@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .._replacing import write_text
 from ..errors import ArgumentError
 from .report import page, sections, tables
 from .runs import MAX_TOKENS, Analysis, analyse, thresholds_of
@@ -74,7 +75,7 @@ def run(arguments: list[str]) -> None:
     found = analyse(options.models, _read(options.file), others=options.other_run,
                     thresholds=thresholds_of(options.thresholds), topk=options.topk, max_tokens=options.tokens)
     if options.output:
-        pathlib.Path(options.output).write_text(page(found), encoding="utf-8")
+        write_text(options.output, page(found))
     if options.charts:
         _write_charts(found, pathlib.Path(options.charts))
     print(_json(found) if options.json else tables(found))
@@ -84,4 +85,4 @@ def _write_charts(found: Analysis, folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for s in sections(found):
         if s.chart is not None and not s.chart.empty:
-            (folder / f"{s.name}.svg").write_text(s.chart.svg(alone=True), encoding="utf-8")
+            write_text(folder / f"{s.name}.svg", s.chart.svg(alone=True))

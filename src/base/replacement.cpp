@@ -1,0 +1,289 @@
+#include "src/base/replacement.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+
+#include "src/base/system_error.h"
+
+namespace moe {
+namespace {
+
+constexpr size_t kRandom = 6;      // characters
+constexpr size_t kLongName = 200;  // of NAME: the names beside it must fit a folder's 255 bytes
+constexpr int kMostLinks = 40;     // as many as Linux follows
+constexpr mode_t kPermissions = 0777;
+constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+constexpr size_t kLetterCount = sizeof kLetters - 1;
+
+Status io_error(const char* what, const char* path) {
+  return system_error(MOE_ERR_IO, what, path, errno);
+}
+
+int open_again(const char* path, int flags, mode_t mode = 0) {
+  int fd = -1;
+  do {
+    fd = ::open(path, flags | O_CLOEXEC | O_NOFOLLOW, mode);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+// Names need not be secret: O_EXCL alone makes them safe. They must differ between processes and
+// be hard to take in advance.
+uint64_t random_bits() {
+  uint64_t bits = 0;
+  const int fd = open_again("/dev/urandom", O_RDONLY);
+  const bool random = fd >= 0 && read(fd, &bits, sizeof bits) == sizeof bits;
+  if (fd >= 0) ::close(fd);
+  if (random) return bits;
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (static_cast<uint64_t>(now.tv_nsec) << 32 ^ static_cast<uint64_t>(now.tv_sec)) *
+             0x9E3779B97F4A7C15u +
+         static_cast<uint64_t>(getpid());
+}
+
+void put_letters(uint64_t bits, char (&text)[kRandom + 1]) {
+  for (size_t i = 0; i < kRandom; ++i, bits /= kLetterCount)
+    text[i] = kLetters[bits % kLetterCount];
+  text[kRandom] = '\0';
+}
+
+bool same_file(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+std::string_view folder_of(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == path.npos ? std::string_view("./") : slice(path, 0, slash + 1);
+}
+
+// The beginning of a name, cut between characters of UTF-8.
+std::string_view short_name(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  const std::string_view name = slash == path.npos ? path : slice(path, slash + 1);
+  size_t n = std::min(name.size(), kLongName);
+  while (n > 0 && n < name.size() && (static_cast<uint8_t>(name[n]) & 0xC0) == 0x80) --n;
+  return slice(name, 0, n);
+}
+
+Status check_kind(const char* path) {
+  struct stat info;
+  if (stat(path, &info) != 0 || S_ISREG(info.st_mode)) return {};
+  const char* found = S_ISDIR(info.st_mode)    ? "a folder"
+                      : S_ISFIFO(info.st_mode) ? "a named pipe"
+                                               : "no regular file";
+  return Status::error(MOE_ERR_IO, "%s: expected the name of a file to write, found %s", path,
+                       found);
+}
+
+Status no_lock(const char* name) {
+  return Status::error(MOE_ERR_IO, "%s: expected an empty file, which is a lock; remove it", name);
+}
+
+}  // namespace
+
+Result<int> create_beside(const char* folder, const char* prefix, mode_t mode, String* name) {
+  for (int i = 0; i < 100; ++i) {
+    char random[kRandom + 1];
+    put_letters(random_bits(), random);
+    name->clear();
+    for (const char* part : {folder, prefix, static_cast<const char*>(random)}) {
+      MOE_TRY(name->append(part));
+    }
+    const int fd = open_again(name->c_str(), O_RDWR | O_CREAT | O_EXCL, mode);
+    if (fd >= 0) return fd;
+    if (errno != EEXIST) break;
+  }
+  const Status failed = io_error("create", name->c_str());
+  name->clear();
+  return failed;
+}
+
+// Follows symbolic links at the end of the path, of which the last may lead to no file yet.
+Status Replacement::resolve(const char* path) {
+  MOE_TRY(target_.assign(path));
+  for (int i = 0; i <= kMostLinks; ++i) {
+    char to[PATH_MAX];
+    const ssize_t n = readlink(target_.c_str(), to, sizeof to);
+    if (n < 0) return {};  // no link
+    if (static_cast<size_t>(n) == sizeof to) break;
+    String next;
+    if (to[0] != '/') MOE_TRY(next.assign(folder_of(target_.view())));
+    MOE_TRY(next.append({to, static_cast<size_t>(n)}));
+    MOE_TRY(target_.assign(next.view()));
+  }
+  return system_error(MOE_ERR_IO, "write", path, ELOOP);
+}
+
+Status Replacement::check_place() const {
+  struct stat info;
+  const char* path = target_.c_str();
+  if (stat(folder_.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+    return Status::error(MOE_ERR_IO, "%s: there is no folder %s", path, folder_.c_str());
+  }
+  MOE_TRY(check_kind(path));
+  if (stat(path, &info) != 0) return {};
+  return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0 ? Status() : io_error("write", path);
+}
+
+Status Replacement::open(const char* path) {
+  close();
+  if (*path == '\0') {
+    return Status::error(MOE_ERR_ARGUMENT, "the file to write: expected a name, found none");
+  }
+  MOE_TRY(check_kind(path));  // before resolve(): /dev/stdout is a link to no name
+  MOE_TRY(resolve(path));
+  MOE_TRY(folder_.assign(folder_of(target_.view())));
+  MOE_TRY(check_place());
+  MOE_TRY(prefix_.assign("."));
+  MOE_TRY(prefix_.append(short_name(target_.view())));
+  MOE_TRY(prefix_.append(".moe-"));
+  MOE_TRY(lock_name_.assign(folder_.view()));
+  MOE_TRY(lock_name_.append(prefix_.view()));
+  MOE_TRY(lock_name_.append("lock"));
+  process_ = getpid();
+  const Status locked = lock();
+  if (!locked.ok()) {
+    close();
+    return locked;
+  }
+  remove_leftovers();
+  return {};
+}
+
+Status Replacement::lock() {
+  for (int i = 0; i < 1000; ++i) {
+    bool again = false;
+    MOE_TRY(lock_once(&again));
+    if (!again) return {};
+  }
+  return Status::error(MOE_ERR_IO, "%s: other programs are writing it", target_.c_str());
+}
+
+// Tries to own the file that has the lock's name. `again`: its last owner removed it meanwhile.
+Status Replacement::lock_once(bool* again) {
+  const char* name = lock_name_.c_str();
+  int fd = open_again(name, O_RDONLY | O_NONBLOCK);
+  const bool created = fd < 0 && errno == ENOENT;
+  if (created) fd = open_again(name, O_RDONLY | O_CREAT | O_EXCL, 0644);
+  if (fd < 0) {
+    *again = errno == EEXIST;
+    if (*again) return {};
+    return errno == ELOOP ? no_lock(name) : io_error("create a file beside", target_.c_str());
+  }
+  struct stat here;
+  struct stat named;
+  Status status;
+  if (fstat(fd, &here) != 0) {
+    status = io_error("look at", name);
+    if (created) ::unlink(name);
+  } else if (!S_ISREG(here.st_mode) || here.st_size != 0) {
+    status = no_lock(name);
+  } else if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    status = Status::error(MOE_ERR_IO, "%s: another program is writing it", target_.c_str());
+  } else {  // a file system without locks has no other writers that could be found
+    *again = stat(name, &named) != 0 || !same_file(here, named);
+    if (!*again) {
+      lock_ = fd;
+      return {};
+    }
+  }
+  ::close(fd);
+  return status;
+}
+
+// What a killed process left. Nobody else writes here while the lock is held.
+void Replacement::remove_leftovers() const {
+  DIR* folder = opendir(folder_.c_str());
+  if (folder == nullptr) return;
+  while (const dirent* entry = readdir(folder)) {
+    const std::string_view name = entry->d_name;
+    if (name.size() != prefix_.size() + kRandom || !name.starts_with(prefix_.view())) continue;
+    if (slice(name, prefix_.size()).find_first_not_of(kLetters) != name.npos) continue;
+    struct stat info;
+    const int at = dirfd(folder);
+    if (fstatat(at, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (S_ISREG(info.st_mode)) (void)unlinkat(at, entry->d_name, 0);
+  }
+  closedir(folder);
+}
+
+Status Replacement::begin(int* file) {
+  if (lock_ < 0) return Status::error(MOE_ERR_STATE, "replacement: no file is open");
+  if (file_ < 0) {
+    // Nobody may read a new file whose old one was private.
+    struct stat old;
+    const bool exists = stat(target_.c_str(), &old) == 0;
+    MOE_ASSIGN(file_, create_beside(folder_.c_str(), prefix_.c_str(), exists ? 0600 : 0666, &new_));
+  } else if (ftruncate(file_, 0) != 0 || lseek(file_, 0, SEEK_SET) != 0) {
+    return io_error("empty", new_.c_str());
+  }
+  *file = file_;
+  return {};
+}
+
+// An owner that this process may not set is replaced by its own, as other programs do; a group then
+// gets no more than everybody.
+Status Replacement::keep_owner() {
+  struct stat old;
+  struct stat now;
+  if (fstat(file_, &now) != 0) return io_error("look at", new_.c_str());
+  if (stat(target_.c_str(), &old) != 0) return {};
+  mode_t mode = old.st_mode & kPermissions;
+  const auto give = [this](uid_t owner, gid_t group) { return fchown(file_, owner, group) == 0; };
+  if (old.st_uid != now.st_uid) (void)give(old.st_uid, static_cast<gid_t>(-1));
+  if (old.st_gid != now.st_gid && !give(static_cast<uid_t>(-1), old.st_gid)) {
+    mode = (mode & ~mode_t{070}) | (mode & 07) << 3;
+  }
+  if ((now.st_mode & kPermissions) == mode || fchmod(file_, mode) == 0) return {};
+  return io_error("set the mode of", new_.c_str());
+}
+
+Status Replacement::commit() {
+  if (file_ < 0) return Status::error(MOE_ERR_STATE, "replacement: nothing was begun");
+  MOE_TRY(check_place());
+  MOE_TRY(keep_owner());
+  if (fsync(file_) != 0) return io_error("sync", new_.c_str());
+  if (std::rename(new_.c_str(), target_.c_str()) != 0) return io_error("rename", new_.c_str());
+  ::close(file_);
+  file_ = -1;
+  new_.clear();
+  sync_folder();
+  return {};
+}
+
+// Makes the rename survive a power failure; file systems that cannot do it are no error.
+void Replacement::sync_folder() const {
+  const int fd = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)fsync(fd);
+  ::close(fd);
+}
+
+void Replacement::close() {
+  const bool ours = process_ == getpid();
+  if (file_ >= 0) {
+    if (ours) ::unlink(new_.c_str());
+    ::close(file_);
+  }
+  if (lock_ >= 0) {
+    if (ours) {
+      ::unlink(lock_name_.c_str());  // before it is unlocked: the next owner makes a new one
+      (void)flock(lock_, LOCK_UN);   // also for a forked child that still has the descriptor
+    }
+    ::close(lock_);
+  }
+  file_ = lock_ = -1;
+  new_.clear();
+}
+
+}  // namespace moe
