@@ -2,6 +2,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/gguf/gguf_source.h"
+#include "src/convert/sampling_advice.h"
 
 namespace moe {
 namespace {
@@ -69,6 +70,7 @@ Imported import_config(const JsonNode& config, const Checkpoint& checkpoint) {
   const Importer importer = find_importer(config);
   Imported imported = importer.read(config, checkpoint);
   imported.importer = importer.model_type;
+  read_sampling_advice(checkpoint, &imported);
   const Status valid = validate(imported.config);
   if (!valid.ok()) throw Failure(valid.with_context("config.json"));
   return imported;

@@ -184,6 +184,13 @@ void expect_same(const ModelConfig& a, const ModelConfig& b) {
   ASSERT_EQ(a.eos_token_ids.size(), b.eos_token_ids.size());
   for (size_t i = 0; i < a.eos_token_ids.size(); ++i)
     EXPECT_EQ(a.eos_token_ids[i], b.eos_token_ids[i]);
+  EXPECT_EQ(a.sampling.given, b.sampling.given);
+  EXPECT_EQ(a.sampling.temperature, b.sampling.temperature);
+  EXPECT_EQ(a.sampling.top_k, b.sampling.top_k);
+  EXPECT_EQ(a.sampling.top_p, b.sampling.top_p);
+  EXPECT_EQ(a.sampling.min_p, b.sampling.min_p);
+  EXPECT_EQ(a.sampling.repetition_penalty, b.sampling.repetition_penalty);
+  EXPECT_EQ(a.sampling.repetition_window, b.sampling.repetition_window);
   ASSERT_EQ(a.layers.size(), b.layers.size());
   for (size_t i = 0; i < a.layers.size(); ++i) expect_same(a.layers[i], b.layers[i]);
 }
@@ -201,6 +208,15 @@ void expect_round_trip(const ModelConfig& config) {
 TEST(Config, RoundTrip) {
   expect_round_trip(tiny_config());
   expect_round_trip(unusual());
+  ModelConfig c = tiny_config();
+  c.sampling = {.given = true,
+                .temperature = 0.5f,
+                .top_k = 7,
+                .top_p = 0.75f,
+                .min_p = 0.25f,
+                .repetition_penalty = 1.5f,
+                .repetition_window = 12};
+  expect_round_trip(c);
 }
 
 TEST(Config, BlocksThatAreNotThere) {
