@@ -134,6 +134,9 @@ class Conversion {
     report_->dropped_tokens = dropped_tokens_;
     report_->ignored_keys = options.ignored_keys;
     report_->warnings = imported_.warnings;
+    if (tokenizer_) {
+      for (const std::string& text : tokenizer_->warnings) report_->warnings.push_back(text);
+    }
     report_->source_bytes = plan_.source_bytes;
     const bool calibration = options.calibration || options.statistics;
     calibrates_ = calibration && loses_something();

@@ -1,9 +1,11 @@
-// tokenize_lines TOKENIZER.json LINES.json: prints the ids and texts of each line as JSON, for
+// tokenize_lines TOKENIZER LINES.json: prints the ids and texts of each line as JSON, for
 // compare_with_tokenizers.py; with a third argument, the speed of encoding the first line in MB/s.
-// The tokenizer goes through a FlatBuffer, as in a model file. A line {"bytes": [...]} is not
-// UTF-8.
+// TOKENIZER is a tokenizer.json, or a folder with one and the files beside it, whose warnings then
+// go to stderr. The tokenizer goes through a FlatBuffer, as in a model file. A line {"bytes":
+// [...]} is not UTF-8.
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <iostream>
 
 #include "formats/import/failure.h"
@@ -46,7 +48,10 @@ void measure(const Tokenizer& tokenizer, const std::string& text) {
 }
 
 void run(const char* tokenizer_path, const char* lines_path, bool timed) {
-  const TokenizerData data = parse_tokenizer(read_json_file(tokenizer_path), tokenizer_path);
+  const TokenizerData data = std::filesystem::is_directory(tokenizer_path)
+                                 ? read_tokenizer(tokenizer_path)
+                                 : parse_tokenizer(read_json_file(tokenizer_path), tokenizer_path);
+  for (const std::string& text : data.warnings) std::cerr << "warning: " << text << "\n";
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(write_tokenizer(builder, data));
   const auto* table = flatbuffers::GetRoot<fbs::Tokenizer>(builder.GetBufferPointer());

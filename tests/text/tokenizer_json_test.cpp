@@ -1,30 +1,11 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
-#include "src/convert/tokenizer/tokenizer_config.h"
 #include "tests/text/tokenizer_support.h"
 
 namespace moe {
 namespace {
-
-constexpr char kBpe[] = R"({
-  "version": "1.0",
-  "added_tokens": [{"id": 4, "content": "<s>", "single_word": false, "lstrip": false,
-                    "rstrip": false, "normalized": false, "special": true}],
-  "normalizer": null, "pre_tokenizer": null, "decoder": {"type": "Fuse"},
-  "post_processor": {"type": "TemplateProcessing",
-    "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-    "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [4], "tokens": ["<s>"]}}},
-  "model": {"type": "BPE", "dropout": null, "unk_token": "u", "continuing_subword_prefix": null,
-    "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
-    "vocab": {"a": 0, "b": 1, "ab": 2, "u": 3}, "merges": [["a", "b"]]}
-})";
-
-Json bpe() { return parse_json(kBpe, "test"); }
 
 std::string error_of(const Json& document) {
   const Status status = guarded([&] { (void)parse_tokenizer(document, "t.json"); });
@@ -131,77 +112,6 @@ TEST(TokenizerJson, CheckFindsWhatLoadingWould) {
             std::string::npos);
   data.pre_tokenizers.push_back(step("split"));
   EXPECT_FALSE(guarded([&] { check_tokenizer(data, 5); }).ok());
-}
-
-TEST(TokenizerJson, SpecialTokensFromTheFilesBeside) {
-  const auto folder = std::filesystem::temp_directory_path() / "moe_tokenizer_json_test";
-  std::filesystem::create_directories(folder);
-  const auto write = [&](const char* name, const std::string& text) {
-    std::ofstream(folder / name) << text;
-  };
-  write("tokenizer.json", kBpe);
-  write("tokenizer_config.json", R"({"bos_token": {"content": "<s>"}, "eos_token": null})");
-  write("special_tokens_map.json", R"({"eos_token": "u", "bos_token": "a", "pad_token": "none"})");
-  const TokenizerData data = read_tokenizer(folder.string());
-  EXPECT_EQ(data.bos_id, 4);
-  EXPECT_EQ(data.eos_id, 3);
-  EXPECT_EQ(data.pad_id, -1);
-  std::filesystem::remove_all(folder);
-}
-
-TokenizerData completed(const Json& tokenizer, const Json& config) {
-  const JsonNode node(config, "tokenizer_config.json");
-  return parse_tokenizer(complete_tokenizer(tokenizer, node), "t.json");
-}
-
-// DeepSeek's tokenizer.json has no template for BOS; the class adds it.
-TEST(TokenizerJson, LlamasClassAddsBosAndEos) {
-  Json bare = bpe();
-  bare["post_processor"] = {{"type", "ByteLevel"}};
-  Json config = {{"tokenizer_class", "LlamaTokenizerFast"},
-                 {"bos_token", "<s>"},
-                 {"eos_token", {{"content", "u"}}},
-                 {"add_bos_token", true}};
-  using Ids = std::vector<uint32_t>;
-  const auto around = [&] {
-    const TokenizerData data = completed(bare, config);
-    return std::pair(data.prefix, data.suffix);
-  };
-  EXPECT_EQ(around(), (std::pair(Ids{4}, Ids{})));
-  bare["post_processor"] = nullptr;
-  config["add_eos_token"] = true;
-  EXPECT_EQ(around(), (std::pair(Ids{4}, Ids{3})));
-  config["add_bos_token"] = false;
-  EXPECT_EQ(around(), (std::pair(Ids{}, Ids{3})));
-  config["bos_token"] = "none";
-  config["add_bos_token"] = true;
-  EXPECT_EQ(around(), (std::pair(Ids{}, Ids{3})));
-  config["tokenizer_class"] = "PreTrainedTokenizerFast";
-  EXPECT_EQ(around(), (std::pair(Ids{}, Ids{})));
-  config["tokenizer_class"] = "LlamaTokenizer";
-  config["eos_token"] = "<s>";
-  bare["post_processor"] = {{"type", "Sequence"}, {"processors", {bpe().at("post_processor")}}};
-  EXPECT_EQ(around(), (std::pair(Ids{4}, Ids{}))) << "a template stays";
-}
-
-TEST(TokenizerJson, AddedTokensOfTheConfig) {
-  const auto loaded = load(completed(bpe(), parse_json(R"({"added_tokens_decoder": {
-        "10": {"content": "z10", "special": true}, "4": {"content": "<s>", "lstrip": true},
-        "9": {"content": "z9"}, "8": {"content": "z8"}, "7": {"content": "z7"},
-        "6": {"content": "z6"}, "5": {"content": "<y>", "rstrip": true, "special": true},
-        "1": {"content": "b"}}})",
-                                                       "config")));
-  ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
-  EXPECT_EQ(encode(*loaded->tokenizer, "a <s>ab<y> z9z10"), (IdList{0, 3, 4, 0, 1, 5, 9, 10}));
-  const auto error = [](const char* list) {
-    const Json config = {{"added_tokens_decoder", parse_json(list, "config")}};
-    return std::string(guarded([&] { completed(bpe(), config); }).text());
-  };
-  EXPECT_NE(error(R"({"9": {"content": "<y>"}})").find("has id 9, but its place in the vocabulary"),
-            std::string::npos);
-  EXPECT_NE(error(R"({"x": {"content": "<y>"}})").find("\"x\" is not a token's id"),
-            std::string::npos);
-  EXPECT_NE(error(R"([])").find("expected an object"), std::string::npos);
 }
 
 }  // namespace

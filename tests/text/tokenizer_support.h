@@ -70,6 +70,22 @@ inline TokenizerData small_bpe() {
   return data;
 }
 
+/// A tokenizer.json: a b ab u <s>, where u is unknown, and <s> is added and begins every text.
+inline constexpr char kBpe[] = R"({
+  "version": "1.0",
+  "added_tokens": [{"id": 4, "content": "<s>", "single_word": false, "lstrip": false,
+                    "rstrip": false, "normalized": false, "special": true}],
+  "normalizer": null, "pre_tokenizer": null, "decoder": {"type": "Fuse"},
+  "post_processor": {"type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [4], "tokens": ["<s>"]}}},
+  "model": {"type": "BPE", "dropout": null, "unk_token": "u", "continuing_subword_prefix": null,
+    "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+    "vocab": {"a": 0, "b": 1, "ab": 2, "u": 3}, "merges": [["a", "b"]]}
+})";
+
+inline Json bpe() { return parse_json(kBpe, "test"); }
+
 inline TextStepData step(const std::string& kind) {
   TextStepData s;
   s.kind = kind;

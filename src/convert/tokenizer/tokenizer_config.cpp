@@ -1,55 +1,15 @@
 #include "src/convert/tokenizer/tokenizer_config.h"
 
-#include <charconv>
-#include <map>
-#include <set>
+#include <algorithm>
+#include <sstream>
 
-#include "formats/import/failure.h"
+#include "src/convert/tokenizer/class_steps.h"
+#include "src/convert/tokenizer/tokenizer_keys.h"
 
 namespace moe {
 namespace {
 
 constexpr size_t kMaxDepth = 8;
-
-// An entry of added_tokens_decoder as one of added_tokens, with the defaults of `transformers`.
-Json added_token(const JsonNode& token, uint64_t id) {
-  const bool special = token.boolean("special", false);
-  return {{"id", id},
-          {"content", token.at("content").string()},
-          {"special", special},
-          {"lstrip", token.boolean("lstrip", false)},
-          {"rstrip", token.boolean("rstrip", false)},
-          {"single_word", token.boolean("single_word", false)},
-          {"normalized", token.boolean("normalized", !special)}};
-}
-
-std::map<uint64_t, Json> tokens_by_id(const JsonNode& list) {
-  if (!list.value().is_object()) list.fail_expected("an object");
-  std::map<uint64_t, Json> out;
-  for (const auto& [key, token] : list.value().items()) {
-    uint64_t id = 0;
-    const auto end = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (end.ec != std::errc() || end.ptr != key.data() + key.size()) {
-      fail(MOE_ERR_FORMAT, "%s: \"%.60s\" is not a token's id", list.path().c_str(), key.c_str());
-    }
-    out[id] = added_token(JsonNode(token, list.path() + "[\"" + key + "\"]"), id);
-  }
-  return out;
-}
-
-void add_tokens(const JsonNode& config, Json* tokenizer) {
-  std::set<std::string> known;
-  Json& added = (*tokenizer)["added_tokens"];
-  if (added.is_null()) added = Json::array();
-  for (const JsonNode& token : JsonNode(added, "tokenizer.json: added_tokens").elements()) {
-    known.insert(token.at("content").string());
-  }
-  if (!config.has("added_tokens_decoder")) return;
-  for (auto& [id, token] : tokens_by_id(config.at("added_tokens_decoder"))) {
-    if (known.insert(token.at("content").text()).second) added.push_back(std::move(token));
-  }
-}
-
 bool adds_tokens(const Json& processor, size_t depth = 0) {
   const Json* const type = processor.is_object() ? processor.find("type") : nullptr;
   if (type == nullptr || *type == "ByteLevel") return false;
@@ -61,36 +21,60 @@ bool adds_tokens(const Json& processor, size_t depth = 0) {
   return false;
 }
 
-// Null if the tokenizer lacks the token.
-const Json* find_id(const Json& tokenizer, const std::string& name) {
-  for (const Json& token : tokenizer.at("added_tokens")) {
-    if (token.at("content") == name) return token.find("id");
-  }
-  const Json* const model = tokenizer.find("model");
-  const Json* const vocab = model != nullptr && model->is_object() ? model->find("vocab") : nullptr;
-  return vocab != nullptr && vocab->is_object() ? vocab->find(name) : nullptr;
-}
-
 // BOS and EOS, which two classes add as the keys say.
 Json around(const JsonNode& config, const Json& tokenizer) {
   const std::string kind = config.string("tokenizer_class", "");
   if (kind != "LlamaTokenizer" && kind != "LlamaTokenizerFast") return nullptr;
   const auto ids = [&](const char* wanted, const char* key) -> NamedIds {
     const std::string name = config.boolean(wanted, false) ? token_name(config, key) : "";
-    const Json* const id = name.empty() ? nullptr : find_id(tokenizer, name);
-    if (id == nullptr || !id->is_number_unsigned()) return {};
-    return {{name, id->get<uint64_t>()}};
+    const int64_t id = name.empty() ? -1 : token_id(tokenizer, name);
+    if (id < 0) return {};
+    return {{name, static_cast<uint64_t>(id)}};
   };
   return surround(ids("add_bos_token", "bos_token"), ids("add_eos_token", "eos_token"));
 }
 
-}  // namespace
-
-std::string token_name(const JsonNode& node, const char* key) {
-  if (!node.has(key)) return "";
-  const JsonNode token = node.at(key);
-  return token.value().is_object() ? token.at("content").string() : token.string();
+void add_around(CompletedTokenizer* out) {
+  const Json* const processor = out->tokenizer.find("post_processor");
+  if (processor != nullptr && adds_tokens(*processor)) return;
+  Json added = around(JsonNode(out->config, kTokenizerConfig), out->tokenizer);
+  if (added.is_null()) return;
+  out->tokenizer["post_processor"] = std::move(added);
+  out->warnings.push_back(std::string(kTokenizerConfig) +
+                          ": add_bos_token and add_eos_token count, as tokenizer.json puts no "
+                          "token around a text; transformers 5 adds none there");
 }
+
+// The ids of the tokens that `keys` name, of tokenizer_config.json or of the class.
+TokenIds named_ids(const CompletedTokenizer& c, const char* keys) {
+  const Json defaults = parse_json(c.choice.steps->tokens, c.choice.steps->name);
+  TokenIds out;
+  std::istringstream names(keys);
+  for (std::string key; names >> key;) {
+    const bool given = c.config.contains(key);
+    std::string text = given ? token_name(JsonNode(c.config, kTokenizerConfig), key.c_str())
+                             : text_member(defaults, key.c_str());
+    if (text.empty() && key == "src_lang") text = "en_XX";
+    const int64_t id = token_id(c.tokenizer, text);
+    if (id >= 0) out.push_back(static_cast<uint32_t>(id));
+  }
+  return out;
+}
+
+void compare_flag(const char* wanted, const char* key, const TokenIds& ids, CompletedTokenizer* c) {
+  const std::optional<bool> says = config_flag(c->config, wanted);
+  if (!says) return;
+  const std::string name = token_name(JsonNode(c->config, kTokenizerConfig), key);
+  const int64_t id = name.empty() ? -1 : token_id(c->tokenizer, name);
+  const bool adds = std::any_of(ids.begin(), ids.end(), [id](uint32_t i) { return i == id; });
+  if (adds == *says) return;
+  c->warnings.push_back(std::string(kTokenizerConfig) + ": " + wanted +
+                        (*says ? " true" : " false") +
+                        " is not obeyed, as in transformers 5: tokenizer.json " +
+                        (adds ? "adds the token" : "does not add the token") + ", and it counts");
+}
+
+}  // namespace
 
 Json surround(const NamedIds& before, const NamedIds& after) {
   Json single = Json::array(), ids = Json::object();
@@ -107,15 +91,29 @@ Json surround(const NamedIds& before, const NamedIds& after) {
   return {{"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", ids}};
 }
 
-Json complete_tokenizer(Json tokenizer, const JsonNode& config) {
-  if (!tokenizer.is_object() || !config.value().is_object()) return tokenizer;
-  add_tokens(config, &tokenizer);
-  const Json* const processor = tokenizer.find("post_processor");
-  if (processor != nullptr && adds_tokens(*processor)) return tokenizer;
-  if (Json added = around(config, tokenizer); !added.is_null()) {
-    tokenizer["post_processor"] = std::move(added);
-  }
-  return tokenizer;
+CompletedTokenizer complete_tokenizer(TokenizerFiles files) {
+  CompletedTokenizer out;
+  out.tokenizer = std::move(files.tokenizer);
+  out.config = with_special_map(std::move(files.config), files.special_tokens_map);
+  if (!out.tokenizer.is_object() || !out.config.is_object()) return out;
+  out.choice = choose_class(out.tokenizer, out.config, files.model);
+  add_tokens(out.config, files.added_tokens, out.choice, &out.tokenizer, &out.warnings);
+  mark_special_tokens(out.config, out.choice, &out.tokenizer, &out.warnings);
+  obey_class(&out.tokenizer, out.choice, out.config, &out.warnings);
+  add_around(&out);
+  warn_about_keys(out.config, out.tokenizer, out.choice, &out.warnings);
+  return out;
+}
+
+void compare_around(const TokenIds& prefix, const TokenIds& suffix, CompletedTokenizer* c) {
+  compare_flag("add_bos_token", "bos_token", prefix, c);
+  compare_flag("add_eos_token", "eos_token", suffix, c);
+  const TokenizerClass* const steps = c->choice.steps;
+  if (steps == nullptr || steps->before == nullptr) return;
+  if (prefix == named_ids(*c, steps->before) && suffix == named_ids(*c, steps->after)) return;
+  c->warnings.push_back(c->choice.place + ": the class " + c->choice.name +
+                        " of transformers 5 puts other tokens around a text than the "
+                        "post_processor of tokenizer.json, which counts");
 }
 
 }  // namespace moe

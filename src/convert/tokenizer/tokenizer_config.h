@@ -1,20 +1,39 @@
 #pragma once
-// What tokenizer_config.json adds to tokenizer.json when `transformers` reads both.
+// What the files beside tokenizer.json change in it. docs/checkpoints.md says what counts.
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "formats/import/json.h"
+#include "src/convert/tokenizer/special_tokens.h"
 
 namespace moe {
 
-/// tokenizer.json with the tokens of added_tokens_decoder that it lacks, and, for the classes that
-/// read add_bos_token and add_eos_token, with a post-processor that adds these, unless it has one.
-Json complete_tokenizer(Json tokenizer, const JsonNode& config);
+/// The documents of a tokenizer; null where a file is missing.
+struct TokenizerFiles {
+  Json tokenizer;                     // tokenizer.json
+  Json config = nullptr;              // tokenizer_config.json
+  Json special_tokens_map = nullptr;  // special_tokens_map.json
+  Json added_tokens = nullptr;        // added_tokens.json
+  Json model = nullptr;               // config.json
+};
 
-/// The text of a special token, "<s>" or {"content": "<s>", ...}; empty if it is missing.
-std::string token_name(const JsonNode& node, const char* key);
+using TokenIds = std::vector<uint32_t>;
+
+struct CompletedTokenizer {
+  Json tokenizer;  // tokenizer.json as it counts
+  Json config;     // tokenizer_config.json with the special tokens of special_tokens_map.json
+  ClassChoice choice;
+  std::vector<std::string> warnings;  // of keys that are not obeyed, and of contradictions
+};
+
+/// tokenizer.json with what the other files add and change. Throws a Failure.
+CompletedTokenizer complete_tokenizer(TokenizerFiles files);
+
+/// Adds warnings if the ids around a text are not those that the keys or the class ask for.
+void compare_around(const TokenIds& prefix, const TokenIds& suffix, CompletedTokenizer* completed);
 
 using NamedIds = std::vector<std::pair<std::string, uint64_t>>;
 

@@ -18,9 +18,6 @@ constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
 constexpr size_t kMaxTableBytes = size_t{1} << 30;
 constexpr size_t kMaxAround = 64;  // ids put before or after a text
 
-constexpr const char* kConfigFile = "tokenizer_config.json";
-constexpr const char* kSpecialTokenFiles[] = {kConfigFile, "special_tokens_map.json"};
-
 using Ids = std::map<std::string, uint32_t>;  // ordered: hash collisions could be forced
 
 // The file's pieces by id, and the model's own by text.
@@ -381,32 +378,50 @@ TokenizerData parse_tokenizer(const Json& document, const std::string& what) {
   return data;
 }
 
-TokenizerData read_tokenizer(const std::string& folder, const std::string& name) {
-  const std::string path = folder + "/" + name;
-  Json tokenizer = read_json_file(path);
-  if (const std::string beside = folder + "/" + kConfigFile; path_exists(beside)) {
-    const Json config = read_json_file(beside);
-    tokenizer = complete_tokenizer(std::move(tokenizer), JsonNode(config, beside));
-  }
-  TokenizerData data = parse_tokenizer(tokenizer, path);
-  for (const char* other : kSpecialTokenFiles) {
-    const std::string beside = folder + "/" + other;
-    if (path_exists(beside)) read_special_ids(read_json_file(beside), beside, data);
-  }
+namespace {
+
+// The files of a tokenizer called `name`; has(file) and get(file) find and read one.
+template <class Has, class Get>
+TokenizerFiles read_files(const std::string& name, Has&& has, Get&& get) {
+  const auto read = [&](const char* file) { return has(file) ? get(file) : Json(); };
+  return {.tokenizer = get(name.c_str()),
+          .config = read(kTokenizerConfig),
+          .special_tokens_map = read("special_tokens_map.json"),
+          .added_tokens = read("added_tokens.json"),
+          .model = read("config.json")};
+}
+
+// Errors name tokenizer.json by `path`.
+TokenizerData parse_files(TokenizerFiles files, const std::string& path) {
+  CompletedTokenizer completed = complete_tokenizer(std::move(files));
+  TokenizerData data = parse_tokenizer(completed.tokenizer, path);
+  read_special_ids(completed.config, kTokenizerConfig, data);
+  compare_around(data.prefix, data.suffix, &completed);
+  data.warnings = std::move(completed.warnings);
   return data;
+}
+
+}  // namespace
+
+TokenizerData read_tokenizer(const std::string& folder, const std::string& name) {
+  const auto path = [&](const char* file) { return folder + "/" + file; };
+  return parse_files(read_files(
+                         name, [&](const char* file) { return path_exists(path(file)); },
+                         [&](const char* file) { return read_json_file(path(file)); }),
+                     folder + "/" + name);
 }
 
 TokenizerData read_tokenizer(const Checkpoint& checkpoint, const std::string& name) {
   const std::string path = checkpoint.path() + "/" + name;
-  Json tokenizer = checkpoint.document(name);
-  if (checkpoint.has_document(kConfigFile)) {
-    const Json config = checkpoint.document(kConfigFile);
-    tokenizer = complete_tokenizer(std::move(tokenizer), JsonNode(config, kConfigFile));
-  }
-  TokenizerData data = parse_tokenizer(tokenizer, path);
-  for (const char* other : kSpecialTokenFiles) {
-    if (!checkpoint.has_document(other)) continue;
-    read_special_ids(checkpoint.document(other), checkpoint.path() + "/" + other, data);
+  TokenizerFiles files = read_files(
+      name, [&](const char* file) { return checkpoint.has_document(file); },
+      [&](const char* file) { return checkpoint.document(file); });
+  TokenizerData data;
+  if (checkpoint.metadata().is_null()) {
+    data = parse_files(std::move(files), path);
+  } else {  // a GGUF file: it has no classes, and says of each token whether it is special
+    data = parse_tokenizer(files.tokenizer, path);
+    read_special_ids(files.config, kTokenizerConfig, data);
   }
   data.chat_template = read_chat_template(checkpoint);
   return data;
