@@ -287,6 +287,21 @@ class Convert(Cli):
         self.assertEqual(r.stderr, "moe: warning: left out of the tokenizer, because the model has no embedding for "
                                    f"{names} and 1 more\n")
 
+    def test_keys_of_a_tokenizer_that_are_not_obeyed_are_named(self):
+        shutil.copytree(CHAT, self.path("source"))
+        path = self.path("source/tokenizer_config.json")
+        with open(path) as f:
+            config = json.load(f)
+        with open(path, "w") as f:
+            json.dump({**config, "some_key": 1, "split_special_tokens": True, "padding_side": "left"}, f)
+        r = self.ok("convert", self.path("source"), self.path("m.moe"))
+        lines = r.stderr.splitlines()
+        self.assertEqual(len(lines), 2, r.stderr)
+        self.assertIn("moe: warning: tokenizer_config.json: split_special_tokens is not obeyed", lines[0])
+        self.assertEqual(lines[1], "moe: warning: tokenizer_config.json: unknown keys are not obeyed: some_key")
+        r = self.ok("convert", self.path("source"), self.path("n.moe"), "--json")
+        self.assertEqual(len(json.loads(r.stdout)["total"]["warnings"]), 2)
+
     def test_a_fault_in_a_tokenizer_names_its_file(self):
         shutil.copytree(CHAT, self.path("source"))
         with open(self.path("source/tokenizer.json")) as f:

@@ -1,6 +1,7 @@
 #include "src/convert/tokenizer/class_steps.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "src/convert/tokenizer/tokenizer_prefix.h"
 
@@ -66,8 +67,9 @@ std::function<bool(const Json&)> replaces(const char* kind, const char* pattern,
   };
 }
 
-// Removes what makes no difference beside the other steps.
-void simplify(Steps* s) {
+// Writes steps that do the same in the same way, if no token is searched between normalizer and
+// pre_tokenizer.
+void unify(Steps* s) {
   const auto words = [](const Json& step) { return is(step, "WhitespaceSplit"); };
   const auto runs_to_mark = replaces("Regex", " {2,}", "▁");
   // As SentencePiece's own cleaning of spaces is written by newer and older converters.
@@ -87,26 +89,37 @@ void simplify(Steps* s) {
     s->normalizers.push_back(
         {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}});
   }
-  if (has(s->normalizers, replaces("String", " ", "▁"))) {
-    const Json space = {{"String", " "}};
-    drop(&s->pre_tokenizers, [&](const Json& step) {
-      return is(step, "Split") && member(step, "pattern", nullptr) == space;
-    });
-  }
 }
 
-Steps steps_of(const Json* normalizer, const Json* pre_tokenizer) {
+// Splitting at spaces does nothing where none are left.
+void drop_idle_split(Steps* s) {
+  if (!has(s->normalizers, replaces("String", " ", "▁"))) return;
+  const Json space = {{"String", " "}};
+  drop(&s->pre_tokenizers, [&](const Json& step) {
+    return is(step, "Split") && member(step, "pattern", nullptr) == space;
+  });
+}
+
+bool has_normalized_tokens(const Json& tokenizer) {
+  const Json* const added = tokenizer.find("added_tokens");
+  return added != nullptr && std::any_of(added->begin(), added->end(), [](const Json& token) {
+           return member(token, "normalized", false) == Json(true);
+         });
+}
+
+Steps steps_of(const Json& tokenizer, bool unified) {
   Steps out;
-  for (const Json& step : flat_steps(normalizer, "normalizers")) {
+  for (const Json& step : flat_steps(tokenizer.find("normalizer"), "normalizers")) {
     const bool empty = is(step, "Precompiled") &&
                        member(step, "precompiled_charsmap", "").is_string() &&
                        member(step, "precompiled_charsmap", "").text().empty();
     if (!empty) out.normalizers.push_back(essence(step));
   }
-  for (const Json& step : flat_steps(pre_tokenizer, "pretokenizers")) {
+  for (const Json& step : flat_steps(tokenizer.find("pre_tokenizer"), "pretokenizers")) {
     out.pre_tokenizers.push_back(essence(step));
   }
-  simplify(&out);
+  if (unified) unify(&out);
+  drop_idle_split(&out);
   return out;
 }
 
@@ -151,7 +164,7 @@ Prefix prefix_of(const TokenizerClass& c, const Json& config) {
 }
 
 // The class's own steps, with what the keys change in them.
-Steps class_steps(const TokenizerClass& c, const Prefix& prefix) {
+Steps class_steps(const TokenizerClass& c, const Prefix& prefix, bool unified) {
   const bool has_scheme = c.prefix == PrefixSpace::kMetaspace || c.prefix == PrefixSpace::kLlama;
   Json own = {{"normalizer", parse_json(c.normalizer, c.name)},
               {"pre_tokenizer", parse_json(c.pre_tokenizer, c.name)}};
@@ -159,7 +172,7 @@ Steps class_steps(const TokenizerClass& c, const Prefix& prefix) {
     if (!has_scheme || !is(*step, "Metaspace")) return;
     (*step)["prepend_scheme"] = prefix.wanted ? prefix.scheme : "never";
   });
-  return steps_of(own.find("normalizer"), own.find("pre_tokenizer"));
+  return steps_of(own, unified);
 }
 
 std::string settings_text(const TokenizerClass& c, const Prefix& prefix) {
@@ -171,10 +184,11 @@ std::string settings_text(const TokenizerClass& c, const Prefix& prefix) {
 void compare_steps(const Json& tokenizer, const ClassChoice& choice, const Prefix& prefix,
                    const Json& bert, std::vector<std::string>* warnings) {
   const TokenizerClass& c = *choice.steps;
-  Steps wanted = class_steps(c, prefix);
+  const bool unified = !has_normalized_tokens(tokenizer);
+  Steps wanted = class_steps(c, prefix, unified);
   if (!bert.is_null()) wanted.normalizers = {essence(bert)};
   const auto precompiled = [](const Json& step) { return is(step, "Precompiled"); };
-  const Steps found = steps_of(tokenizer.find("normalizer"), tokenizer.find("pre_tokenizer"));
+  const Steps found = steps_of(tokenizer, unified);
   // A class with a charsmap has that of the file, or none.
   if (!has(found.normalizers, precompiled)) drop(&wanted.normalizers, precompiled);
   std::string names;
@@ -211,7 +225,7 @@ void obey_bert(Json* tokenizer, const Json& wanted, std::vector<std::string>* wa
     *step = wanted;
     warnings->push_back(std::string(kTokenizerConfig) +
                         ": do_lower_case, strip_accents and tokenize_chinese_chars, or their "
-                        "defaults, count for this class and not the normalizer of tokenizer.json");
+                        "defaults in this class, override the normalizer of tokenizer.json");
   });
 }
 
@@ -223,10 +237,10 @@ void obey_prefix(Json* tokenizer, const ClassChoice& choice, const Prefix& prefi
   if (set_prefix_space(tokenizer, kind, prefix.wanted, prefix.scheme)) {
     warnings->push_back(
         prefix.given ? std::string(kTokenizerConfig) + ": add_prefix_space " + word(prefix.wanted) +
-                           " counts and not tokenizer.json, which says otherwise"
+                           " overrides tokenizer.json, which says otherwise"
                      : choice.place + ": the class " + choice.name +
                            " adds no space before a text unless add_prefix_space is true; this "
-                           "counts and not tokenizer.json, which adds one");
+                           "overrides tokenizer.json, which adds one");
   } else if (prefix.given && adds_prefix_space(*tokenizer) != *prefix.given) {
     warnings->push_back(std::string(kTokenizerConfig) + ": add_prefix_space " +
                         word(*prefix.given) +

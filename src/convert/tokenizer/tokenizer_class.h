@@ -2,6 +2,7 @@
 // Tokenizer classes of `transformers` 5: which one belongs to a checkpoint, and what it does with a
 // tokenizer.json. docs/checkpoints.md says what of it counts here.
 
+#include <cstdint>
 #include <string>
 
 #include "formats/import/json.h"

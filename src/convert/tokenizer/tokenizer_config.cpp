@@ -10,6 +10,7 @@ namespace moe {
 namespace {
 
 constexpr size_t kMaxDepth = 8;
+
 bool adds_tokens(const Json& processor, size_t depth = 0) {
   const Json* const type = processor.is_object() ? processor.find("type") : nullptr;
   if (type == nullptr || *type == "ByteLevel") return false;
