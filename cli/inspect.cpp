@@ -21,6 +21,24 @@ struct InspectOptions {
   bool verify = false;
 };
 
+// What the file says about vectors of texts.
+Json vectors_json(const moe_model* model, const moe_model_info& i) {
+  Json prompts = Json::object();
+  Json chosen;
+  for (int32_t n = 0; n < i.n_prompts; ++n) {
+    const char *name = nullptr, *text = nullptr;
+    moe_error error;
+    check(moe_model_get_prompt(model, n, &name, &text, &error), error);
+    prompts[name] = text;
+    if (n + 1 == i.default_prompt) chosen = name;
+  }
+  return {{"pooling", i.pooling},
+          {"normalized", i.normalized != 0},
+          {"max_tokens", i.vector_tokens},
+          {"prompts", prompts},
+          {"default_prompt", chosen}};
+}
+
 Json info_json(const moe_model* model) {
   const moe_model_info i = model_info(model);
   Json j = {{"name", i.name},
@@ -41,6 +59,7 @@ Json info_json(const moe_model* model) {
             {"head", i.head},
             {"n_outputs", i.n_outputs},
             {"mask_token", i.mask_token}};
+  if (*i.pooling != '\0') j["vectors"] = vectors_json(model, i);
   if (i.is_encoder_decoder == 0) return j;
   j["n_encoder_layers"] = i.n_encoder_layers;
   j["source_length"] = i.source_length;
@@ -239,6 +258,22 @@ const char* context_note(uint64_t length) {
   return length <= 4096 ? "" : " (a session uses 4096 by default: --context)";
 }
 
+void print_vectors(const Json& v) {
+  const std::string pooling = v["pooling"];
+  std::cout << "  vectors of texts (moe embed): "
+            << (pooling == "mean" ? "the mean over all tokens" : "of the " + pooling + " token");
+  if (v["normalized"] == true) std::cout << ", of length 1";
+  if (v["max_tokens"] != 0) {
+    std::cout << ", texts of at most " << v["max_tokens"].get<int>() << " tokens";
+  }
+  const char* separator = "; prompts ";
+  for (const auto& [name, text] : v["prompts"].items()) {
+    std::cout << separator << one_line(name) << (v["default_prompt"] == name ? " (default)" : "");
+    separator = ", ";
+  }
+  std::cout << "\n";
+}
+
 void print_text(const Json& j) {
   auto number = [&](const char* key) { return j[key].get<uint64_t>(); };
   std::cout << (j["name"] == "" ? "unnamed model" : one_line(j["name"].get<std::string>()))
@@ -253,6 +288,7 @@ void print_text(const Json& j) {
             << ", weights in memory " << format_bytes(number("weight_bytes")) << ", read per token "
             << most << format_bytes(number("bytes_per_token")) << "\n";
   print_memory(j["memory"]);
+  if (j.contains("vectors")) print_vectors(j["vectors"]);
   if (j.contains("plan")) print_plan(j["plan"]);
   if (!j.contains("tensors")) return;
   for (const Json& t : j["tensors"]) {

@@ -2,6 +2,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/gguf/gguf_source.h"
+#include "src/convert/sentence_transformers.h"
 
 namespace moe {
 namespace {
@@ -69,6 +70,7 @@ Imported import_config(const JsonNode& config, const Checkpoint& checkpoint) {
   const Importer importer = find_importer(config);
   Imported imported = importer.read(config, checkpoint);
   imported.importer = importer.model_type;
+  read_sentence_transformers(checkpoint, &imported);
   const Status valid = validate(imported.config);
   if (!valid.ok()) throw Failure(valid.with_context("config.json"));
   return imported;
