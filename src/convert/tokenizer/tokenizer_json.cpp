@@ -428,6 +428,7 @@ TokenizerData read_tokenizer(const Checkpoint& checkpoint, const std::string& na
     if (!checkpoint.has_document(other)) continue;
     read_special_ids(checkpoint.document(other), checkpoint.path() + "/" + other, data);
   }
+  if (name == kVocabTxt) read_special_ids(default_special_tokens(), path, data);
   data.chat_template = read_chat_template(checkpoint);
   return data;
 }

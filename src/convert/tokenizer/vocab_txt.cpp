@@ -80,6 +80,12 @@ bool has_only_vocab_txt(const Checkpoint& checkpoint) {
   return !checkpoint.has_document("tokenizer.json") && checkpoint.has_document(kVocabTxt);
 }
 
+Json default_special_tokens() {
+  Json out = Json::object();
+  for (const SpecialToken& token : {kPad, kUnk, kCls, kSep, kMask}) out[token.key] = token.name;
+  return out;
+}
+
 Json tokenizer_of_vocab_txt(const Checkpoint& checkpoint) {
   const Json document = tokenizer_config(checkpoint);
   const JsonNode config(document, "tokenizer_config.json");
