@@ -22,6 +22,24 @@ struct InspectOptions {
   bool verify = false;
 };
 
+// What the file says about vectors of texts.
+Json vectors_json(const moe_model* model, const moe_model_info& i) {
+  Json prompts = Json::object();
+  Json chosen;
+  for (int32_t n = 0; n < i.n_prompts; ++n) {
+    const char *name = nullptr, *text = nullptr;
+    moe_error error;
+    check(moe_model_get_prompt(model, n, &name, &text, &error), error);
+    prompts[name] = text;
+    if (n + 1 == i.default_prompt) chosen = name;
+  }
+  return {{"pooling", i.pooling},
+          {"normalized", i.normalized != 0},
+          {"max_tokens", i.vector_tokens},
+          {"prompts", prompts},
+          {"default_prompt", chosen}};
+}
+
 Json info_json(const moe_model* model) {
   const moe_model_info i = model_info(model);
   Json j = {{"name", i.name},
@@ -47,6 +65,7 @@ Json info_json(const moe_model* model) {
     j["sampling"] = sampling_json(sampling.settings);
     j["sampling"]["in_file"] = sampling.in_file;
   }
+  if (*i.pooling != '\0') j["vectors"] = vectors_json(model, i);
   if (i.is_encoder_decoder == 0) return j;
   j["n_encoder_layers"] = i.n_encoder_layers;
   j["source_length"] = i.source_length;
@@ -252,6 +271,22 @@ std::string sampling_line(const moe_model* model) {
   return "  the checkpoint's sampling: " + sampling_text(sampling.settings) + "\n";
 }
 
+void print_vectors(const Json& v) {
+  const std::string pooling = v["pooling"];
+  std::cout << "  vectors of texts (moe embed): "
+            << (pooling == "mean" ? "the mean over all tokens" : "of the " + pooling + " token");
+  if (v["normalized"] == true) std::cout << ", of length 1";
+  if (v["max_tokens"] != 0) {
+    std::cout << ", texts of at most " << v["max_tokens"].get<int>() << " tokens";
+  }
+  const char* separator = "; prompts ";
+  for (const auto& [name, text] : v["prompts"].items()) {
+    std::cout << separator << one_line(name) << (v["default_prompt"] == name ? " (default)" : "");
+    separator = ", ";
+  }
+  std::cout << "\n";
+}
+
 void print_text(const Json& j, const std::string& sampling) {
   auto number = [&](const char* key) { return j[key].get<uint64_t>(); };
   std::cout << (j["name"] == "" ? "unnamed model" : one_line(j["name"].get<std::string>()))
@@ -267,6 +302,7 @@ void print_text(const Json& j, const std::string& sampling) {
             << most << format_bytes(number("bytes_per_token")) << "\n"
             << sampling;
   print_memory(j["memory"]);
+  if (j.contains("vectors")) print_vectors(j["vectors"]);
   if (j.contains("plan")) print_plan(j["plan"]);
   if (!j.contains("tensors")) return;
   for (const Json& t : j["tensors"]) {

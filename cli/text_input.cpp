@@ -75,19 +75,26 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+void TextInput::set_texts(const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) {
+    if (text.empty() && texts.size() > 1) refuse_empty();  // its line would not be seen
+    text_ += (has_text_ ? "\n" : "") + text;
+    has_text_ = true;
+  }
+}
+
 void TextInput::keep(CLI::Option* option) {
   for (CLI::Option* other : options_) option->excludes(other);
   options_.push_back(option);
 }
 
 CLI::Option* TextInput::add_text(CLI::App& app, const std::string& name, const std::string& what) {
-  CLI::Option* option = app.add_option_function<std::string>(
-      name,
-      [this](const std::string& text) {
-        text_ = text;
-        has_text_ = true;
-      },
-      what);
+  CLI::Option* option =
+      several_ ? app.add_option_function<std::vector<std::string>>(
+                        name, [this](const auto& texts) { set_texts(texts); }, what)
+                     ->allow_extra_args(false)
+               : app.add_option_function<std::string>(
+                     name, [this](const std::string& text) { set_texts({text}); }, what);
   keep(option);
   return option->option_text("TEXT");
 }

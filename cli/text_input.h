@@ -35,6 +35,8 @@ class TextInput {
   void take_whole_files() { whole_ = true; }
   /// Accepts -p "", a text of which the model may make tokens: its begin of text.
   void take_empty() { empty_ = true; }
+  /// Accepts -p several times: the texts are lines of one.
+  void take_several() { several_ = true; }
   /// Also if stdin is a pipe or a file, and nothing was given in place of a text.
   bool given() const { return has_text_ || has_file_ || piped(); }
   /// Throws UsageError if the text is missing or empty, CallError for a file without text.
@@ -53,6 +55,7 @@ class TextInput {
  private:
   CLI::Option* add_text(CLI::App& app, const std::string& name, const std::string& what);
   CLI::Option* add_file(CLI::App& app, const std::string& name, const std::string& what);
+  void set_texts(const std::vector<std::string>& texts);
   void keep(CLI::Option* option);
   bool piped() const;
   [[noreturn]] void refuse_missing() const;
@@ -63,6 +66,7 @@ class TextInput {
   bool has_file_ = false;
   bool whole_ = false;
   bool empty_ = false;
+  bool several_ = false;
   std::vector<CLI::Option*> options_;       // each excludes the others
   std::vector<const CLI::Option*> others_;  // given in place of a text
 };

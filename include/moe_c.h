@@ -264,10 +264,22 @@ typedef struct moe_model_info {
   int32_t n_encoder_layers;
   int32_t source_length; /* maximum tokens of a source */
   int32_t start_token;   /* begins each text of the decoder; -1: not an encoder-decoder */
+  /* What the model file says about vectors of texts (moe_session_encode). */
+  const char* pooling;    /* "mean", "first" or "last"; "": nothing, and the next four are 0 */
+  int32_t normalized;     /* 1: to length 1 */
+  int32_t vector_tokens;  /* maximum tokens of a text; 0: as many as the context holds */
+  int32_t n_prompts;      /* texts to put before others (moe_model_get_prompt) */
+  int32_t default_prompt; /* the one for texts of no other kind, counted from 1; 0: none */
 } moe_model_info;
 
 MOE_API moe_status moe_model_get_info(const moe_model* model, moe_model_info* out,
                                       moe_error* error);
+
+/* Prompt `index`, from 0: its name, such as "query", and its text. Both live as long as the model.
+ * MOE_ERR_RANGE if there is none. Models that are made for vectors may want one before every text;
+ * the caller puts it there. */
+MOE_API moe_status moe_model_get_prompt(const moe_model* model, int32_t index, const char** name,
+                                        const char** text, moe_error* error);
 
 typedef struct moe_model_layer_info {
   uint32_t struct_size;
@@ -496,8 +508,20 @@ MOE_API moe_status moe_sessions_eval(moe_session* const* sessions, const int32_t
                                      moe_error* error);
 
 /* Pooling to one vector per text: the mean over all tokens, including special ones, or the first or
- * last token's vector. */
-typedef enum moe_pooling { MOE_POOL_MEAN = 0, MOE_POOL_FIRST = 1, MOE_POOL_LAST = 2 } moe_pooling;
+ * last token's vector. MODEL: as the model file says, the mean if it says nothing. */
+typedef enum moe_pooling {
+  MOE_POOL_MEAN = 0,
+  MOE_POOL_FIRST = 1,
+  MOE_POOL_LAST = 2,
+  MOE_POOL_MODEL = 3
+} moe_pooling;
+
+/* Length of a pooled vector. */
+typedef enum moe_normalize {
+  MOE_NORMALIZE_OFF = 0,  /* as it is */
+  MOE_NORMALIZE_ON = 1,   /* 1, so that the dot product of two vectors is their cosine */
+  MOE_NORMALIZE_MODEL = 2 /* as the model file says, off if it says nothing */
+} moe_normalize;
 
 /* What moe_session_encode writes. NULL: not requested. */
 typedef struct moe_encode_params {
@@ -508,7 +532,9 @@ typedef struct moe_encode_params {
   float* outputs; /* (n_rows, n_outputs) of the head; "classes": one row, of the first token */
   /* n_rows ascending token indices to write outputs for. NULL: all tokens. NULL for "classes". */
   const int32_t* rows;
-  size_t n_rows; /* if `rows` is NULL: n_tokens, or 1 for "classes" */
+  size_t n_rows;           /* if `rows` is NULL: n_tokens, or 1 for "classes" */
+  moe_normalize normalize; /* of `pooled` */
+  int32_t reserved;        /* zero */
 } moe_encode_params;
 
 /* Runs the model over a text without changing the session. In an encoder every token sees every

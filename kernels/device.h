@@ -119,8 +119,9 @@ struct AttentionOp {
   int32_t n_heads = 0;
   int32_t n_kv_heads = 0;
   int32_t head_dim = 0;
-  int32_t window = 0;  // 0: all
-  bool causal = true;  // false: a row sees exactly the rows of its session in `rows`
+  int32_t window = 0;  // keys seen, the row's own included; 0: all
+  bool causal = true;  // false: a row sees the rows of its session in `rows`, as many of them
+                       // before it as after it if there is a window, which is odd
   float multiplier = 1;
   float cap = 0;                  // > 0: score = cap * tanh(score / cap), after the multiplier
   float clip = __builtin_inff();  // q, k and v are clipped to +-clip

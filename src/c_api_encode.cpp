@@ -13,9 +13,15 @@ Status encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
   moe_encode_params p{};
   MOE_TRY(read_params(given, "params", &p));
   const int pooling = enum_number(p.pooling);
-  if (pooling < MOE_POOL_MEAN || pooling > MOE_POOL_LAST) {
-    return Status::error(MOE_ERR_ARGUMENT, "params.pooling: expected 0..2, found %d", pooling);
+  if (pooling < MOE_POOL_MEAN || pooling > MOE_POOL_MODEL) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.pooling: expected 0..3, found %d", pooling);
   }
+  const int normalize = enum_number(p.normalize);
+  if (normalize < MOE_NORMALIZE_OFF || normalize > MOE_NORMALIZE_MODEL) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.normalize: expected 0..2, found %d", normalize);
+  }
+  MOE_TRY(check_reserved(p.reserved));
+  const TextVectorConfig& vector = session->model->model->config().text_vector;
   const HeadKind head = session->model->model->config().head.kind;
   const size_t all = head == HeadKind::kClasses ? 1 : n_tokens;
   if (p.outputs != nullptr && p.rows == nullptr && p.n_rows != all) {
@@ -26,7 +32,8 @@ Status encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
   out.hidden = p.hidden;
   out.pooled = p.pooled;
   static_assert(static_cast<int>(Pooling::kLast) == MOE_POOL_LAST);
-  out.pooling = static_cast<Pooling>(pooling);
+  out.pooling = pooling == MOE_POOL_MODEL ? vector.pooling : static_cast<Pooling>(pooling);
+  out.normalise = normalize == MOE_NORMALIZE_MODEL ? vector.normalise : normalize != 0;
   out.outputs = p.outputs;
   if (p.rows != nullptr) out.rows = {p.rows, p.n_rows};
   return session->session->encode({tokens, n_tokens}, out);

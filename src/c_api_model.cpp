@@ -131,6 +131,28 @@ Status open_reader(moe_env* env, const moe_reader* reader, const moe_model_param
                      nullptr, params, out);
 }
 
+void describe_text_vector(const TextVectorConfig& v, moe_model_info* info) {
+  info->pooling = v.known ? name_in(kPoolings, v.pooling) : "";
+  info->normalized = v.normalise ? 1 : 0;
+  info->vector_tokens = v.max_tokens;
+  info->n_prompts = static_cast<int32_t>(v.prompts.size());
+  info->default_prompt = v.default_prompt + 1;
+}
+
+Status get_prompt(const moe_model* model, int32_t index, const char** name, const char** text) {
+  if (model == nullptr) return null_argument("model");
+  if (name == nullptr) return null_argument("name");
+  if (text == nullptr) return null_argument("text");
+  const Array<Prompt>& prompts = model->model->config().text_vector.prompts;
+  if (index < 0 || static_cast<size_t>(index) >= prompts.size()) {
+    return Status::error(MOE_ERR_RANGE, "prompt: the model has %zu, found %d", prompts.size(),
+                         index);
+  }
+  *name = prompts[static_cast<size_t>(index)].name;
+  *text = prompts[static_cast<size_t>(index)].text;
+  return {};
+}
+
 Status get_info(const moe_model* model, moe_model_info* out) {
   if (model == nullptr) return null_argument("model");
   MOE_TRY(check_out_struct(out, "out"));
@@ -159,6 +181,7 @@ Status get_info(const moe_model* model, moe_model_info* out) {
   info.source_length = c.source_length;
   info.start_token = c.start_token_id;
   info.mask_token = c.mask_token_id;
+  describe_text_vector(c.text_vector, &info);
   write_struct(info, out);
   return {};
 }
@@ -354,6 +377,11 @@ void moe_model_free(moe_model* model) {
 
 moe_status moe_model_get_info(const moe_model* model, moe_model_info* out, moe_error* error) {
   return moe::deliver(moe::get_info(model, out), error);
+}
+
+moe_status moe_model_get_prompt(const moe_model* model, int32_t index, const char** name,
+                                const char** text, moe_error* error) {
+  return moe::deliver(moe::get_prompt(model, index, name, text), error);
 }
 
 moe_status moe_model_get_layer_info(const moe_model* model, int32_t layer,

@@ -50,8 +50,12 @@ type ModelInfo struct {
 	MaskToken                              int32 // -1: none
 	IsEncoderDecoder                       bool  // for Session.Translate; the next three are then set
 	NEncoderLayers                         int
-	SourceLength                           int   // the most tokens of a source
-	StartToken                             int32 // in front of each text of the decoder; -1: none
+	SourceLength                           int    // the most tokens of a source
+	StartToken                             int32  // in front of each text of the decoder; -1: none
+	Pooling                                string // of vectors of texts; "": the file says nothing of them
+	Normalized                             bool   // vectors have the length 1
+	VectorTokens                           int    // the most tokens of a text; 0: as many as the context holds
+	DefaultPrompt                          int    // an index of Prompts; -1: none
 }
 
 // LayerInfo is one layer; the meaning of each number is in moe_c.h.
@@ -222,7 +226,32 @@ func modelInfoOf(i *C.moe_model_info) ModelInfo {
 		IsEncoder: i.is_encoder != 0, MaskToken: int32(i.mask_token),
 		IsEncoderDecoder: i.is_encoder_decoder != 0, NEncoderLayers: int(i.n_encoder_layers),
 		SourceLength: int(i.source_length), StartToken: int32(i.start_token),
+		Pooling: C.GoString(i.pooling), Normalized: i.normalized != 0,
+		VectorTokens: int(i.vector_tokens), DefaultPrompt: int(i.default_prompt) - 1,
 	}
+}
+
+// Prompt is a text to put before those that become vectors.
+type Prompt struct {
+	Name, Text string
+}
+
+// Prompts are those of the model file.
+func (m *Model) Prompts() (prompts []Prompt, err error) {
+	var i C.moe_model_info
+	i.struct_size = C.uint32_t(C.sizeof_moe_model_info)
+	err = m.ask(func(model *C.moe_model, e *C.moe_error) C.moe_status {
+		status := C.moe_model_get_info(model, &i, e)
+		for n := C.int32_t(0); status == C.MOE_OK && n < i.n_prompts; n++ {
+			var name, text *C.char
+			status = C.moe_model_get_prompt(model, n, &name, &text, e)
+			if status == C.MOE_OK { // its texts are the model's
+				prompts = append(prompts, Prompt{C.GoString(name), C.GoString(text)})
+			}
+		}
+		return status
+	})
+	return prompts, err
 }
 
 // LayerInfo describes a layer.

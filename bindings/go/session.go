@@ -88,15 +88,26 @@ const (
 	PoolMean  Pooling = C.MOE_POOL_MEAN
 	PoolFirst Pooling = C.MOE_POOL_FIRST
 	PoolLast  Pooling = C.MOE_POOL_LAST
+	PoolModel Pooling = C.MOE_POOL_MODEL // as the model file says; the mean if it says nothing
+)
+
+// Normalize is the length of a pooled vector.
+type Normalize int32
+
+const (
+	NormalizeOff   Normalize = C.MOE_NORMALIZE_OFF   // as it is
+	NormalizeOn    Normalize = C.MOE_NORMALIZE_ON    // 1
+	NormalizeModel Normalize = C.MOE_NORMALIZE_MODEL // as the model file says; as it is if it says nothing
 )
 
 // EncodeOptions select the results of Encode.
 type EncodeOptions struct {
-	Hidden  bool // what the head sees
-	Pooled  bool
-	Pooling Pooling
-	Outputs bool    // those of the head
-	Rows    []int32 // ascending tokens whose outputs are wanted; nil: of all
+	Hidden    bool // what the head sees
+	Pooled    bool
+	Pooling   Pooling
+	Normalize Normalize
+	Outputs   bool    // those of the head
+	Rows      []int32 // ascending tokens whose outputs are wanted; nil: of all
 }
 
 // Encoded contains the requested results, row by row.
@@ -371,7 +382,7 @@ func (s *Session) Encode(ctx context.Context, tokens []int32, o EncodeOptions) (
 	outputs := room(o.Outputs, rows*info.NOutputs)
 	var params C.moe_encode_params
 	params.struct_size = C.uint32_t(C.sizeof_moe_encode_params)
-	params.pooling = C.moe_pooling(o.Pooling)
+	params.pooling, params.normalize = C.moe_pooling(o.Pooling), C.moe_normalize(o.Normalize)
 	params.hidden, params.pooled, params.outputs = floatsOf(hidden), floatsOf(pooled), floatsOf(outputs)
 	if o.Outputs {
 		params.rows, params.n_rows = (*C.int32_t)(put(&a, o.Rows...)), C.size_t(rows)
@@ -472,7 +483,8 @@ func (s *Session) tokens(text string, how EncodeText) ([]int32, error) {
 	return tokenizer.EncodeWith(text, how)
 }
 
-// Embed returns one vector per text: (DModel). An empty text is an error.
+// Embed returns one vector per text: (DModel); with PoolModel as the model file says, its length included. The
+// caller puts a prompt of the model (Model.Prompts) before the text. An empty text is an error.
 func (s *Session) Embed(ctx context.Context, text string, pooling Pooling) ([]float32, error) {
 	if text == "" {
 		return nil, failed(StatusArgument, "text: expected a text, found an empty one")
@@ -481,7 +493,11 @@ func (s *Session) Embed(ctx context.Context, text string, pooling Pooling) ([]fl
 	if err != nil {
 		return nil, err
 	}
-	encoded, err := s.Encode(ctx, tokens, EncodeOptions{Pooled: true, Pooling: pooling})
+	options := EncodeOptions{Pooled: true, Pooling: pooling}
+	if pooling == PoolModel {
+		options.Normalize = NormalizeModel
+	}
+	encoded, err := s.Encode(ctx, tokens, options)
 	return encoded.Pooled, err
 }
 

@@ -72,6 +72,12 @@ export interface ModelInfo {
   maskToken: number;
   /** First token of an encoder-decoder's output; -1: none. */
   startToken: number;
+  /** Of vectors of texts: "mean", "first" or "last"; "": the file says nothing of them. */
+  pooling: string;
+  /** Vectors have the length 1. */
+  normalized: boolean;
+  /** Maximum tokens of a text that becomes a vector; 0: as many as the context holds. */
+  vectorTokens: number;
   nOutputs: number;
   nParameters: number;
   nActiveParameters: number;
@@ -200,9 +206,10 @@ export interface Session extends Closable {
   score(text: Tokens, options?: { signal?: AbortSignal }): Promise<Float32Array>;
   /**
    * Returns one vector for a text, which is not appended to the session. Text is always encoded with special tokens;
-   * a decoder evaluates it after the session's tokens.
+   * a decoder evaluates it after the session's tokens. By default pooling and length are those that the model file
+   * says, the mean and as it is if it says nothing.
    */
-  embed(text: Tokens, options?: { pooling?: 'mean' | 'first' | 'last'; signal?: AbortSignal }): Promise<Float32Array>;
+  embed(text: Tokens, options?: { pooling?: 'mean' | 'first' | 'last' | 'model'; signal?: AbortSignal }): Promise<Float32Array>;
   /** Without a prompt, generation continues from the session's position. */
   generate(prompt?: Tokens, options?: GenerateOptions): Generation;
   chat(options?: ChatOptions): Chat;

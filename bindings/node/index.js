@@ -225,7 +225,7 @@ class Session extends Closable {
   async embed(text, options = {}) {
     expect(text !== '', 'text: expected a text, found an empty one');
     return this.#call(options, (handle) =>
-      native.embed(handle, tokensOf(this.#model, text, {}), options.pooling ?? 'mean'));
+      native.embed(handle, tokensOf(this.#model, text, {}), options.pooling ?? 'model'));
   }
   generate(prompt, options = {}) {
     const handle = handleOf(this);

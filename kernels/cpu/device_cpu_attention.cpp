@@ -131,6 +131,11 @@ void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_he
     query.out = op.out + place * (is_latent(cache.type) ? tile.latent_dim : op.head_dim);
     query.last = whole > 0 ? whole : op.rows[i / group].position + 1;
     query.first = op.window > 0 ? std::max(0, query.last - op.window) : 0;
+    if (whole > 0 && op.window > 0) {
+      const int32_t position = op.rows[i / group].position, side = op.window / 2;
+      query.first = std::max(0, position - side);
+      query.last = std::min(whole, position + side + 1);
+    }
     query.sink = op.sinks != nullptr ? op.sinks + head : nullptr;
   }
   kernels.attention(tile);

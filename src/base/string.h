@@ -28,6 +28,24 @@ class String {
     return {};
   }
   void clear() { bytes_.clear(); }
+  /// Replaces every `what`, from left to right, by a text that is not longer.
+  void replace_by_shorter(std::string_view what, std::string_view with) {
+    const size_t n = size();
+    size_t to = 0;
+    for (size_t from = 0; from < n; ++to) {
+      const bool found = std::string_view(c_str() + from, n - from).starts_with(what);
+      if (!found) {
+        bytes_[to] = bytes_[from++];
+        continue;
+      }
+      std::copy(with.begin(), with.end(), bytes_.data() + to);
+      from += what.size();
+      to += with.size() - 1;
+    }
+    if (n == 0) return;
+    bytes_.clear_to(to + 1);
+    bytes_[to] = '\0';
+  }
 
   size_t size() const { return bytes_.empty() ? 0 : bytes_.size() - 1; }
   bool empty() const { return size() == 0; }

@@ -46,6 +46,19 @@ Offset<fbs::Head> write_head(FlatBufferBuilder& b, const HeadConfig& h) {
   return fbs::CreateHead(b, kind, h.n_labels, h.dense, h.norm, act, h.tied_bias);
 }
 
+Offset<fbs::TextVector> write_text_vector(FlatBufferBuilder& b, const TextVectorConfig& v) {
+  if (!v.known) return {};
+  std::vector<Offset<fbs::Prompt>> prompts;
+  for (const Prompt& p : v.prompts) {
+    const auto name = b.CreateString(p.name);
+    prompts.push_back(fbs::CreatePrompt(b, name, b.CreateString(p.text)));
+  }
+  const auto pooling = b.CreateSharedString(name_in(kPoolings, v.pooling));
+  Offset<flatbuffers::Vector<Offset<fbs::Prompt>>> list;
+  if (!prompts.empty()) list = b.CreateVector(prompts);
+  return fbs::CreateTextVector(b, pooling, v.normalise, v.max_tokens, list, v.default_prompt);
+}
+
 Offset<fbs::Router> write_router(FlatBufferBuilder& b, const RouterConfig& r) {
   const auto kind = b.CreateSharedString(router_info(r.kind).name);
   const auto weights = b.CreateSharedString(name_in(kRouterWeights, r.weights));
@@ -93,8 +106,9 @@ bool clips(const ModelConfig& config) {
 }
 
 // A reader of version 1.0 would take an encoder for a decoder, one of 1.2 would misread an
-// encoder-decoder, and one of 1.3 would not clip.
+// encoder-decoder, one of 1.3 would not clip, and one of 1.4 would make other vectors of texts.
 uint16_t minor_version(const ModelConfig& config) {
+  if (config.text_vector.known) return 5;
   if (clips(config)) return 4;
   if (config.is_encoder_decoder()) return 3;
   if (is_of_version_2(config)) return 2;
@@ -123,12 +137,13 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
   const auto head = write_head(b, c.head);
   Offset<fbs::Sampling> sampling;
   if (whole && c.sampling.given) sampling = write_sampling(b, c.sampling);
+  const auto text_vector = write_text_vector(b, c.text_vector);
   return fbs::CreateModelConfig(
       b, name, c.vocab_size, c.d_model, c.context_length, norm, c.norm_eps, positions,
       c.tie_embeddings, c.embedding_norm, c.embedding_multiplier, c.residual_multiplier,
       c.logit_multiplier, c.bos_token_id, c.pad_token_id, c.add_bos, eos, layer_vector,
       c.final_norm, head, c.mask_token_id, c.logit_cap, c.n_encoder_layers, c.source_length,
-      c.encoder_norm, c.start_token_id, c.forced_token_id, sampling);
+      c.encoder_norm, c.start_token_id, c.forced_token_id, sampling, text_vector);
 }
 
 Status finish_model(ModelWriter& writer, const ModelConfig& config,

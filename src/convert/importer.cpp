@@ -3,6 +3,7 @@
 #include "formats/import/failure.h"
 #include "src/convert/gguf/gguf_source.h"
 #include "src/convert/sampling_advice.h"
+#include "src/convert/sentence_transformers.h"
 
 namespace moe {
 namespace {
@@ -71,6 +72,7 @@ Imported import_config(const JsonNode& config, const Checkpoint& checkpoint) {
   Imported imported = importer.read(config, checkpoint);
   imported.importer = importer.model_type;
   read_sampling_advice(checkpoint, &imported);
+  read_sentence_transformers(checkpoint, &imported);
   const Status valid = validate(imported.config);
   if (!valid.ok()) throw Failure(valid.with_context("config.json"));
   return imported;

@@ -90,8 +90,11 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
                          a.causal ? "expected false in an encoder, found true"
                                   : "expected true in a decoder, found false");
   }
-  if (!a.causal && a.window > 0) {
-    return Status::error(MOE_ERR_ARGUMENT, "attention.window needs attention.causal");
+  if (!a.causal && a.window > 0 && a.window % 2 == 0) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "attention.window: expected an odd number in an encoder, found %d; it is "
+                         "as wide on both sides of a position",
+                         a.window);
   }
   MOE_TRY(check_cap("attention.score_cap", a.score_cap));
   if (a.qkv_clip != 0) MOE_TRY(check_positive("attention.qkv_clip", a.qkv_clip));
@@ -188,6 +191,17 @@ Status validate_head(const ModelConfig& config) {
                                   : "its norm needs a dense layer before it");
 }
 
+Status validate_text_vector(const ModelConfig& config) {
+  const TextVectorConfig& v = config.text_vector;
+  if (!v.known) return {};
+  if (config.is_encoder_decoder()) {
+    return Status::error(MOE_ERR_ARGUMENT, "text_vector: not of an encoder-decoder");
+  }
+  MOE_TRY(check_int("text_vector.max_tokens", v.max_tokens, 0, config.context_length));
+  const auto n = static_cast<int32_t>(v.prompts.size());
+  return check_int("text_vector.default_prompt", v.default_prompt, -1, n - 1);
+}
+
 Status validate_encoder_decoder(const ModelConfig& config) {
   MOE_TRY(check_int("n_encoder_layers", config.n_encoder_layers, 0, config.n_layers() - 1));
   if (!config.is_encoder_decoder()) {
@@ -236,6 +250,7 @@ Status validate(const ModelConfig& config) {
   MOE_TRY(check_token("mask_token_id", config.mask_token_id, config.vocab_size));
   MOE_TRY(validate_encoder_decoder(config));
   MOE_TRY(validate_head(config));
+  MOE_TRY(validate_text_vector(config));
   if (config.add_bos && config.bos_token_id < 0) {
     return Status::error(MOE_ERR_ARGUMENT, "add_bos is set, but there is no bos_token_id");
   }

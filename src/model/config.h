@@ -18,6 +18,7 @@ enum class FfnKind : uint8_t { kDense, kMoe };
 enum class HeadKind : uint8_t { kTokens, kClasses, kTags, kSpan, kNone };
 
 inline constexpr int32_t kMaxLayers = 4096;
+inline constexpr uint32_t kMaxPrompts = 1024;
 
 /// Norms of a residual block: x = post(x + multiplier * out(f(pre(x)))). The default is `pre` only;
 /// `out` only is OLMo 2's post-norm, `pre` and `out` are sandwich norms, and `post` only is the
@@ -33,7 +34,9 @@ struct AttentionConfig {
   int32_t n_heads = 0;
   int32_t n_kv_heads = 0;
   int32_t head_dim = 0;
-  int32_t window = 0;    // visible positions, including the query's own; 0: all
+  // Visible positions, including the query's own; 0: all. Without `causal` half of the others are
+  // on each side.
+  int32_t window = 0;
   bool causal = true;    // false: a token sees the whole text; the model is an encoder
   float multiplier = 0;  // scale of the scores; 0: 1 / sqrt(head_dim)
   RopeConfig rope;
@@ -106,9 +109,30 @@ struct SamplingAdvice {
   int32_t repetition_window = 0;  // tokens that are penalised; 0: the whole text
 };
 
+/// How a text becomes one vector: the mean over all its tokens, or the vector of its first or last.
+enum class Pooling : uint8_t { kMean, kFirst, kLast };
+
+/// A text to put before the texts that become vectors. Both views are terminated.
+struct Prompt {
+  const char* name;
+  const char* text;
+};
+
+/// Of models that are made for vectors.
+struct TextVectorConfig {
+  explicit TextVectorConfig(const Allocator& allocator) : prompts(allocator) {}
+
+  bool known = false;  // false: nothing is said, and the other fields are unused
+  Pooling pooling = Pooling::kMean;
+  bool normalise = false;       // to length 1
+  int32_t max_tokens = 0;       // of a text; 0: as many as the context holds
+  int32_t default_prompt = -1;  // an index of `prompts`; -1: none
+  Array<Prompt> prompts;        // their memory belongs to the file, or to the importer
+};
+
 struct ModelConfig {
   explicit ModelConfig(const Allocator& allocator = system_allocator())
-      : layers(allocator), eos_token_ids(allocator), name(allocator) {}
+      : text_vector(allocator), layers(allocator), eos_token_ids(allocator), name(allocator) {}
 
   int32_t vocab_size = 0;
   int32_t d_model = 0;
@@ -136,6 +160,7 @@ struct ModelConfig {
   int32_t start_token_id = -1;   // begins every text of the decoder
   int32_t forced_token_id = -1;  // forced first token of the text; -1: none
   SamplingAdvice sampling;
+  TextVectorConfig text_vector;
   Array<LayerConfig> layers;
   Array<int32_t> eos_token_ids;
   String name;

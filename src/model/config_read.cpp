@@ -132,6 +132,23 @@ SamplingAdvice read_sampling(const fbs::Sampling& s) {
           .repetition_window = s.repetition_window()};
 }
 
+Status read_text_vector(const fbs::TextVector& v, TextVectorConfig* out) {
+  out->known = true;
+  MOE_TRY(parse_name(kPoolings, "pooling", text_of(v.pooling()), &out->pooling));
+  out->normalise = v.normalise();
+  out->max_tokens = v.max_tokens();
+  out->default_prompt = v.default_prompt();
+  if (v.prompts() == nullptr) return {};
+  if (v.prompts()->size() > kMaxPrompts) {
+    return Status::error(MOE_ERR_RANGE, "text_vector: expected at most %u prompts, found %u",
+                         kMaxPrompts, v.prompts()->size());
+  }
+  for (const fbs::Prompt* prompt : *v.prompts()) {
+    MOE_TRY(out->prompts.push({prompt->name()->c_str(), prompt->text()->c_str()}));
+  }
+  return {};
+}
+
 Status read_layers(const fbs::ModelConfig& config, ModelConfig* out) {
   const auto& layers = *config.layers();
   if (layers.size() > static_cast<uint32_t>(kMaxLayers)) {
@@ -179,6 +196,9 @@ Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
   }
   if (config.sampling() != nullptr) out->sampling = read_sampling(*config.sampling());
   if (config.head() != nullptr) MOE_TRY(read_head(*config.head(), &out->head));
+  if (config.text_vector() != nullptr) {
+    MOE_TRY(read_text_vector(*config.text_vector(), &out->text_vector));
+  }
   return read_layers(config, out);
 }
 

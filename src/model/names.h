@@ -27,6 +27,13 @@ inline constexpr Named<HeadKind> kHeadKinds[] = {
 };
 static_assert(in_order(kHeadKinds));
 
+inline constexpr Named<Pooling> kPoolings[] = {
+    {Pooling::kMean, "mean"},
+    {Pooling::kFirst, "first"},
+    {Pooling::kLast, "last"},
+};
+static_assert(in_order(kPoolings));
+
 inline constexpr Named<FfnKind> kFfnKinds[] = {
     {FfnKind::kDense, "dense"},
     {FfnKind::kMoe, "moe"},

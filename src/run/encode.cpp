@@ -66,6 +66,14 @@ struct OutputRows {
   }
 };
 
+void normalise(std::span<float> vector) {
+  constexpr double kLeast = 1e-12;  // as PyTorch's normalize
+  double sum = 0;
+  for (const float v : vector) sum += static_cast<double>(v) * static_cast<double>(v);
+  const double length = std::max(__builtin_sqrt(sum), kLeast);
+  for (float& v : vector) v = static_cast<float>(static_cast<double>(v) / length);
+}
+
 /// Where a text's hidden states go, received in order: the caller's memory, one pooled vector, or
 /// both.
 class HiddenStates {
@@ -145,6 +153,7 @@ void HiddenStates::finish() {
   for (size_t i = 0; i < d_ && wants_mean(); ++i) {
     out_.pooled[i] = static_cast<float>(sums_[i] / static_cast<double>(n_tokens_));
   }
+  if (out_.pooled != nullptr && out_.normalise) normalise({out_.pooled, d_});
 }
 
 /// The outputs to request from an encoder's head.

@@ -74,6 +74,7 @@ Result<Box<Tokenizer>> load_tokenizer(const fbs::Tokenizer& table, uint32_t mode
   spec.ignore_merges = table.ignore_merges();
   spec.continuing_prefix = view(table.continuing_prefix());
   spec.end_suffix = view(table.end_suffix());
+  spec.max_word_characters = table.max_word_characters();
   spec.model_vocab = model_vocab;
   return Tokenizer::create(spec, allocator);
 }

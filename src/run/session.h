@@ -15,14 +15,12 @@ struct BatchPart;
 /// Rows of logits to compute. (The last row is always stored for sample().)
 enum class LogitRows : uint8_t { kNone, kLast, kAll, kSome };
 
-/// Pooling to one vector per text: mean, first or last token.
-enum class Pooling : uint8_t { kMean, kFirst, kLast };
-
 /// Output of encode(), host memory; null: not requested.
 struct Encoding {
   float* hidden = nullptr;  // (tokens, d_model) after the final norm
   float* pooled = nullptr;  // (d_model)
   Pooling pooling = Pooling::kMean;
+  bool normalise = false;              // `pooled` to length 1
   std::span<const int32_t> rows = {};  // ascending; tokens to write outputs for; empty: all
   float* outputs = nullptr;            // (rows, n_outputs); classes: one row, of the first token
 };

@@ -105,13 +105,18 @@ class Encoder final {
     if (hit) return repeat(entry->first_id, entry->n_ids);
     const size_t first = ids_.size();
     const std::string_view word = slice(text, piece.begin, piece.end - piece.begin);
-    MOE_TRY(parts_.kind == TokenizerParts::kBpe ? parts_.full.bpe.encode(word, bpe_, ids_)
-                                                : parts_.full.unigram.encode(word, unigram_, ids_));
+    MOE_TRY(encode_word(word));
     if (entry == nullptr) return {};
     entry->length = piece.end - piece.begin;
     entry->first_id = first;
     entry->n_ids = static_cast<uint32_t>(ids_.size() - first);
     return {};
+  }
+
+  Status encode_word(std::string_view word) {
+    if (parts_.kind == TokenizerParts::kBpe) return parts_.full.bpe.encode(word, bpe_, ids_);
+    if (parts_.kind == TokenizerParts::kWordPiece) return parts_.full.wordpiece.encode(word, ids_);
+    return parts_.full.unigram.encode(word, unigram_, ids_);
   }
 
   Status repeat(size_t first, size_t n) {

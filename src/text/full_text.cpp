@@ -78,6 +78,9 @@ Status FullText::create(const TokenizerSpec& spec, TokenizerParts* parts) {
   MOE_TRY(parts->decoder.create(spec.decoders));
   MOE_TRY(create_normalized(spec, parts->vocabulary, *parts->allocator, full));
   if (parts->kind == TokenizerParts::kBpe) return full.bpe.create(spec, parts->vocabulary);
+  if (parts->kind == TokenizerParts::kWordPiece) {
+    return full.wordpiece.create(spec, parts->vocabulary);
+  }
   return full.unigram.create(spec, parts->vocabulary);
 }
 

@@ -7,6 +7,7 @@
 #if MOE_TEXT
 #include "src/text/pieces/bpe.h"
 #include "src/text/pieces/unigram.h"
+#include "src/text/pieces/wordpiece.h"
 #include "src/text/steps/normalizer.h"
 #include "src/text/steps/pre_tokenizer.h"
 #endif
@@ -20,7 +21,14 @@ struct TokenizerSpec;
 struct FullText final {
 #if MOE_TEXT
   explicit FullText(const Allocator& a)
-      : added(a), normalizer(a), pre_tokenizer(a), bpe(a), unigram(a), texts(a), pieces(a) {}
+      : added(a),
+        normalizer(a),
+        pre_tokenizer(a),
+        bpe(a),
+        unigram(a),
+        wordpiece(a),
+        texts(a),
+        pieces(a) {}
 
   RegexLibrary library;  // declared before the patterns, which use its memory
   AddedTokens added;     // searched in the normalised text
@@ -28,6 +36,7 @@ struct FullText final {
   PreTokenizer pre_tokenizer;
   Bpe bpe;
   Unigram unigram;
+  WordPiece wordpiece;
   Array<char> texts;  // of added tokens searched there
   struct Piece {
     uint32_t id;

@@ -10,7 +10,7 @@
 namespace moe {
 
 struct TokenizerParts final {
-  enum Kind { kBytes, kBpe, kUnigram };
+  enum Kind { kBytes, kBpe, kUnigram, kWordPiece };
 
   explicit TokenizerParts(const Allocator& a)
       : allocator(&a), vocabulary(a), added(a), decoder(a), prefix(a), suffix(a), full(a) {}

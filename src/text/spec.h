@@ -13,7 +13,7 @@ namespace moe {
 ///
 /// Normalisers: nfc nfd nfkc nfkd lowercase strip_accents nmt; strip (start, stop: not 0 = that
 /// side); prepend (content); replace (pattern, regex, content); precompiled (data: a SentencePiece
-/// charsmap); byte_level.
+/// charsmap); byte_level; and of Bert's: clean_text space_ideographs strip_nonspacing.
 ///
 /// Pre-tokenizers: split (pattern, regex, behavior, invert); byte_level (flag: prepend a space;
 /// regex: split with GPT-2's pattern first); metaspace (content: the one character that represents
@@ -22,9 +22,10 @@ namespace moe {
 /// scheme: always first never.
 ///
 /// Decoders: byte_level; byte_fallback; fuse; metaspace (content, scheme); replace (pattern, plain
-/// text only, content); strip (content: one character, start and stop: maximum counts). A decoder
-/// is (replace | strip | metaspace)* byte_fallback? (replace | strip | metaspace)* [(fuse |
-/// byte_level) strip*]; without steps tokens are joined by spaces.
+/// text only, content); strip (content: one character, start and stop: maximum counts); wordpiece
+/// (content: the continuing prefix, flag: no spaces before punctuation). A decoder is S*
+/// byte_fallback? S* [(fuse | byte_level) strip*], where S is replace, strip, metaspace or
+/// wordpiece; without steps tokens are joined by spaces.
 struct TextStepSpec {
   std::string_view kind;
   std::string_view pattern;
@@ -54,7 +55,7 @@ enum AddedTokenFlag : uint8_t {
 
 /// The memory of a spec must outlive its Tokenizer.
 struct TokenizerSpec {
-  std::string_view kind;  // "bytes", "bpe", "unigram"
+  std::string_view kind;  // "bytes", "bpe", "unigram", "wordpiece"
 
   /// Piece i ends with a zero byte, at token_bytes[token_ends[i] - 1]; empty = unused id. For
   /// "bytes" an empty table stands for the 256 bytes; otherwise piece i < 256 must be that byte.
@@ -82,8 +83,9 @@ struct TokenizerSpec {
   bool byte_fallback = false;
   bool fuse_unk = false;
   bool ignore_merges = false;
-  std::string_view continuing_prefix;  // BPE: before every symbol of a word except the first
+  std::string_view continuing_prefix;  // BPE, WordPiece: before every part of a word but the first
   std::string_view end_suffix;         // BPE: after the last symbol of a word
+  uint32_t max_word_characters = 100;  // WordPiece: a longer word is unknown
 
   /// Vocabulary size of the tokenizer's model; 0: unknown. Limits every id.
   uint32_t model_vocab = 0;

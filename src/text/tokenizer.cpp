@@ -15,10 +15,14 @@ Status find_kind(std::string_view kind, TokenizerParts::Kind* out) {
     *out = TokenizerParts::kBytes;
     return {};
   }
-  if (kind == "bpe" || kind == "unigram") {
-    MOE_TRY(FullText::check_kind(kind));
-    *out = kind == "bpe" ? TokenizerParts::kBpe : TokenizerParts::kUnigram;
-    return {};
+  static constexpr std::pair<std::string_view, TokenizerParts::Kind> kFull[] = {
+      {"bpe", TokenizerParts::kBpe},
+      {"unigram", TokenizerParts::kUnigram},
+      {"wordpiece", TokenizerParts::kWordPiece}};
+  for (const auto& [name, value] : kFull) {
+    if (kind != name) continue;
+    *out = value;
+    return FullText::check_kind(kind);
   }
   return Status::error(MOE_ERR_UNSUPPORTED, "tokenizer: unknown kind \"%.*s\"",
                        static_cast<int>(std::min<size_t>(kind.size(), 40)), kind.data());

@@ -82,6 +82,81 @@ class Encoder(Cli):
         self.fails(1, "fill", self.encoder(), "-p", long + "<mask>", contains=["40"])
         self.fails(2, "embed", self.encoder("model"), "-p", "cat", "--pool", "max", contains=["mean", "first"])
 
+    def sentences(self):
+        path = self.path("sentences.moe")
+        if not os.path.exists(path):
+            self.ok("convert", os.path.join(ENCODERS, "sentences"), path, "--weights", "f32")
+        return path
+
+    def embed(self, *arguments):
+        return json.loads(self.ok("embed", self.sentences(), *arguments).stdout)
+
+    def assert_close(self, found, expected):
+        self.assertEqual(len(found), len(expected))
+        self.assertLess(max(abs(a - b) for a, b in zip(found, expected)), 2e-5)
+
+    def test_vectors_are_those_of_sentence_transformers(self):
+        with open(os.path.join(ENCODERS, "sentences/golden.json")) as f:
+            cases = json.load(f)["cases"]
+        for case in cases:
+            j = self.embed("-p", case["text"], "--truncate", "--prompt-name", case["prompt"])
+            self.assertEqual((j["pooling"], j["normalized"], j["d_model"]), ("first", True, 24))
+            self.assert_close(j["embeddings"][0], case["vector"])
+        long = max((case["text"] for case in cases), key=len)
+        self.fails(1, "embed", self.sentences(), "-p", long, contains=["line 1", "at most 16", "--truncate"])
+        self.fails(2, "embed", self.sentences(), "-p", "a", "--prompt-name", "other",
+                   contains=["'other'", "document, passage, query"])
+
+    def test_options_override_what_the_file_says(self):
+        plain = self.embed("-p", "a small bird", "--no-normalize")
+        self.assertEqual(plain["normalized"], False)
+        vector, unit = plain["embeddings"][0], self.embed("-p", "a small bird")["embeddings"][0]
+        length = sum(v * v for v in vector) ** 0.5
+        self.assertGreater(abs(length - 1), 0.1)
+        self.assert_close([v / length for v in vector], unit)
+        mean = self.embed("-p", "a small bird", "--pooling", "mean", "--normalize")
+        self.assertEqual((mean["pooling"], mean["normalized"]), ("mean", True))
+        self.assertNotEqual(mean["embeddings"][0], unit)
+        self.fails(2, "embed", self.sentences(), "-p", "a", "--normalize", "--no-normalize", contains=["--normalize"])
+
+    def test_similarity(self):
+        texts = ["a small bird", "the cat sat", "a small bird"]
+        both = [argument for text in texts for argument in ("-p", text)]
+        vectors = self.embed(*both)["embeddings"]
+        table = self.embed(*both, "--similarity")["similarity"]
+        for i, a in enumerate(vectors):
+            self.assert_close(table[i], [sum(x * y for x, y in zip(a, b)) for b in vectors])
+        self.assertAlmostEqual(table[0][2], 1, places=5)
+        self.assertLess(table[0][1], 0.999)
+        out = self.path("table.npy")
+        self.ok("embed", self.sentences(), *both, "--similarity", "-o", out)
+        with open(out, "rb") as f:
+            self.assertIn(b"(3, 3)", f.read(128))
+        self.fails(2, "embed", self.sentences(), "-p", "a", "--similarity", contains=["2 to 4096", "found 1"])
+        self.fails(2, "embed", self.sentences(), "-p", "a", "-p", "", contains=["the text is empty"])
+
+    def test_a_mean_over_a_decoder_is_warned_of(self):
+        self.assertIn("not made for embeddings", self.ok("embed", MODEL, "-p", "a cat").stderr)
+        self.assertEqual(self.ok("embed", MODEL, "-p", "a cat", "--pooling", "last").stderr, "")
+        self.assertEqual(self.ok("embed", self.sentences(), "-p", "a cat", "--pooling", "mean").stderr, "")
+
+    def test_inspect_says_how_texts_become_vectors(self):
+        out = self.ok("inspect", self.sentences()).stdout
+        self.assertIn("of the first token, of length 1, texts of at most 16 tokens; prompts document, passage, query", out)
+        v = json.loads(self.ok("inspect", self.sentences(), "--json").stdout)["vectors"]
+        self.assertEqual(v, {"pooling": "first", "normalized": True, "max_tokens": 16,
+                             "prompts": {"document": "", "passage": "", "query": "the dog: "}, "default_prompt": None})
+
+    def test_fill_knows_the_masks_of_bert(self):
+        for folder in ("bert_maskedlm", "modernbert_maskedlm"):
+            path = self.path(folder + ".moe")
+            self.ok("convert", os.path.join(ENCODERS, folder), path, "--weights", "f32")
+            with open(os.path.join(ENCODERS, folder, "golden.json")) as f:
+                case = json.load(f)["cases"][0]
+            j = json.loads(self.ok("fill", path, "-p", case["text"], "--json").stdout)
+            self.assertEqual(j["tokens"], case["ids"])
+            self.assertEqual(len(j["masks"]), 1)
+
     def test_embed_keeps_blank_lines_and_leaves_no_file_behind(self):
         model, out = self.encoder("model"), self.path("left.npy")
         for text, n in (("a\n\n\n", 3), ("a\n", 1), ("a", 1)):

@@ -48,6 +48,8 @@ NODE_LACKS = {
                      "moe_encode_params.n_rows"), f"evaluation in steps: {NOT_YET}"),
     **dict.fromkeys(("moe_model_chat_template", "moe_chat_template_names", "moe_chat_set_session",
                      "moe_chat_set_system", "moe_chat_tokens"), f"chat: {NOT_YET}"),
+    **dict.fromkeys(("moe_model_get_prompt", "moe_model_info.n_prompts", "moe_model_info.default_prompt",
+                     "MOE_NORMALIZE_ON"), f"prompts and lengths of vectors: {NOT_YET}"),
     "moe_sessions_step": "moe_sessions_eval with one token for each session does the same",
 }
 NOT_WRAPPED = {"Rust": {**BOTH}, "Go": {**BOTH}, "Node": {**BOTH, **NODE_LACKS}}

@@ -1,7 +1,9 @@
-"""Compares random XLM-R checkpoints with every head, saved by `transformers`, with `moe`.
+"""Compares random encoders with every head, saved by `transformers`, with `moe`: XLM-R, BERT, ModernBERT; and
+vectors of texts from a folder of `sentence-transformers`, or from one that is given.
 
     python tests/parity/encoders.py                          # build/release must be built
-    python tests/parity/encoders.py --golden tests/data/encoders    # writes the data of the C++ tests
+    python tests/parity/encoders.py bert --golden tests/data/encoders    # writes the data of the C++ tests
+    python tests/parity/encoders.py --folder FOLDER         # a real checkpoint, such as all-MiniLM-L6-v2
 
 Outputs must agree within a relative error of 1e-3; the ids of texts, and the best tokens for a mask,
 must be the same. Needs the packages in tests/parity/requirements.txt.
@@ -32,7 +34,7 @@ HEADS = {"MaskedLM": {}, "SequenceClassification": {"num_labels": 3},
          "TokenClassification": {"num_labels": 5}, "QuestionAnswering": {}, "Model": {}}
 
 
-def make_tokenizer():
+def make_unigram():
     """A SentencePiece unigram model like XLM-R's."""
     pieces = ["<s>", "<pad>", "</s>", "<unk>", "\u2581"] + ["\u2581" + w for w in WORDS]
     pieces += list("abcdefghijklmnopqrstuvwxyz.")
@@ -51,13 +53,56 @@ def make_tokenizer():
                                       cls_token="<s>", sep_token="</s>")
 
 
+def make_wordpiece():
+    """A WordPiece model like BERT's."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"] + WORDS + [c for c in letters if c not in WORDS]
+    pieces += ["##" + c for c in letters] + [".", "[MASK]"]
+    tokenizer = tk.Tokenizer(tk.models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.normalizer = tk.normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = tk.pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = tk.decoders.WordPiece()
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    tokenizer.post_processor = tk.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    return tr.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]",
+                                      mask_token="[MASK]", cls_token="[CLS]", sep_token="[SEP]")
+
+
+class Family:
+    """Random checkpoints of one architecture."""
+
+    def __init__(self, title, classes, config, tokenizer, **sizes):
+        self.title, self.classes, self.tokenizer = title, classes, tokenizer
+        self.config = config
+        self.sizes = {k: v for k, v in {**SIZES, **sizes}.items() if v is not None}
+
+    def texts(self):
+        """TEXTS with the family's own mask, and what its tokenizer does not leave as it is."""
+        mask = self.tokenizer().mask_token
+        texts = [text.replace("<mask>", mask) for text in TEXTS]
+        return texts if mask == "<mask>" else texts + ["The C\u00e1t,  sat\u4e2don a Bird!"]
+
+
+# ModernBERT's layers 1, 2 and 4 see 3 tokens on each side.
+MODERN = dict(num_hidden_layers=5, local_attention=6, global_attn_every_n_layers=3, pad_token_id=0,
+              bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3, max_position_embeddings=40,
+              reference_compile=False, norm_eps=1e-5, type_vocab_size=None)
+FAMILIES = {
+    "xlmr": Family("XLM-R", "XLMRoberta", tr.XLMRobertaConfig, make_unigram),
+    "bert": Family("BERT", "Bert", tr.BertConfig, make_wordpiece, max_position_embeddings=40, type_vocab_size=2),
+    "modernbert": Family("ModernBERT", "ModernBert", tr.ModernBertConfig, make_wordpiece, **MODERN),
+}
+
+
 def randomise(model, seed):
     """Weights with which every part affects the outputs."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
             x = torch.randn(p.shape, generator=g)
-            if "LayerNorm.weight" in name or "layer_norm.weight" in name:
+            if name.endswith("weight") and "norm" in name.lower().split(".")[-2]:
                 x = 1 + 0.2 * x
             elif p.dim() == 1:
                 x = 0.2 * x
@@ -67,10 +112,11 @@ def randomise(model, seed):
     return model.eval()
 
 
-def make(head, seed, folder):
-    tokenizer = make_tokenizer()
-    config = tr.XLMRobertaConfig(vocab_size=len(tokenizer), **SIZES, **HEADS[head])
-    name = "XLMRobertaModel" if head == "Model" else "XLMRobertaFor" + head
+def make(family, head, seed, folder):
+    f = FAMILIES[family]
+    tokenizer = f.tokenizer()
+    config = f.config(vocab_size=len(tokenizer), **f.sizes, **HEADS[head])
+    name = f.classes + ("Model" if head == "Model" else "For" + head)
     model = randomise(getattr(tr, name)(config), seed)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -95,8 +141,8 @@ def run(command):
     return done.stdout
 
 
-def check_fill(args, path, model, tokenizer):
-    for text in TEXTS[:2]:
+def check_fill(args, path, family, model, tokenizer):
+    for text in FAMILIES[family].texts()[:2]:
         found = json.loads(run([args.moe, "fill", path, "-p", text, "--json", "--top", "4"]))
         ids = tokenizer(text)["input_ids"]
         if found["tokens"] != ids:
@@ -109,22 +155,26 @@ def check_fill(args, path, model, tokenizer):
             np.testing.assert_allclose([c["p"] for c in mask["top"]], best.values, rtol=1e-3)
 
 
-def check_embed(args, path, model, tokenizer, scratch):
+def embed(args, path, texts, scratch, *options):
     lines, out = os.path.join(scratch, "lines.txt"), os.path.join(scratch, "vectors.npy")
     with open(lines, "w") as f:
-        f.write("\n".join(TEXTS) + "\n")
+        f.write("\n".join(texts) + "\n")
+    run([args.moe, "embed", path, "-f", lines, *options, "-o", out])
+    return np.load(out)
+
+
+def check_embed(args, path, family, model, tokenizer, scratch):
+    # `moe embed` reads special tokens as text.
+    texts = [t for t in FAMILIES[family].texts() if tokenizer.mask_token not in t]
     for pooling in ("mean", "first"):
-        run([args.moe, "embed", path, "-f", lines, "--pool", pooling, "-o", out])
-        for text, found in zip(TEXTS, np.load(out), strict=True):
-            if "<mask>" in text:
-                continue  # `moe embed` reads special tokens as text
+        for text, found in zip(texts, embed(args, path, texts, scratch, "--pooling", pooling), strict=True):
             h = reference(model, "Model", tokenizer(text)["input_ids"])
             np.testing.assert_allclose(found, h.mean(0) if pooling == "mean" else h[0], atol=2e-4)
 
 
-def check(head, args, scratch):
-    folder, path = os.path.join(scratch, head), os.path.join(scratch, head + ".moe")
-    model, tokenizer = make(head, 1, folder)
+def check(family, head, args, scratch):
+    folder, path = os.path.join(scratch, family + head), os.path.join(scratch, family + head + ".moe")
+    model, tokenizer = make(family, head, 1, folder)
     run([args.moe, "convert", folder, path, "--verify", "--weights", "f32"])
     sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../bindings/python/src"))
     os.environ["MOE_LIBRARY"] = os.path.abspath(args.library)
@@ -133,7 +183,7 @@ def check(head, args, scratch):
     worst = 0.0
     with moe.Model(path) as loaded:
         session = loaded.session()
-        for text in TEXTS:
+        for text in FAMILIES[family].texts():
             ids = tokenizer(text)["input_ids"]
             if loaded.tokenizer.encode(text, parse_special=True) != ids:
                 raise RuntimeError(f"{text!r}: other ids than transformers")
@@ -142,18 +192,77 @@ def check(head, args, scratch):
             expected = reference(model, head, ids)
             worst = max(worst, float(np.abs(found - expected).max() / np.abs(expected).max()))
     if head == "MaskedLM":
-        check_fill(args, path, model, tokenizer)
+        check_fill(args, path, family, model, tokenizer)
     if head == "Model":
-        check_embed(args, path, model, tokenizer, scratch)
-    print(f"{'ok  ' if worst <= TOLERANCE else 'FAIL'} XLM-R {head:24s} outputs within {worst:.1e}")
+        check_embed(args, path, family, model, tokenizer, scratch)
+    print(f"{'ok  ' if worst <= TOLERANCE else 'FAIL'} {FAMILIES[family].title} {head:24s} outputs within {worst:.1e}")
     return worst <= TOLERANCE
 
 
-def write_golden(head, root):
-    folder = os.path.join(root, "xlmr_" + head.lower())
+def make_sentences(folder):
+    """A BERT with pooling, normalisation, prompts and a limit, as `sentence-transformers` saves it."""
+    import sentence_transformers as st
+    from sentence_transformers.base.modules import Normalize, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    inner = folder + ".inner"
+    make("bert", "Model", 1, inner)
+    transformer = Transformer(inner, max_seq_length=16)
+    pooling = Pooling(SIZES["hidden_size"], pooling_mode="cls")
+    model = st.SentenceTransformer(modules=[transformer, pooling, Normalize()], device="cpu",
+                                   prompts={"query": "the dog: ", "passage": ""})
+    model.save(folder)
+    shutil.rmtree(inner)
+    return model
+
+
+SENTENCES = ["the cat sat on the mat", "a small bird", "a big red house and a small blue house saw the dog and the cat"]
+
+
+def cosines(a, b):
+    return (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
+
+
+def check_sentences(args, scratch):
+    folder, path = os.path.join(scratch, "sentences"), os.path.join(scratch, "sentences.moe")
+    model = make_sentences(folder)
+    run([args.moe, "convert", folder, path, "--weights", "f32"])
+    for name in (None, "query"):
+        expected = model.encode(SENTENCES, prompt_name=name)
+        options = ["--truncate"] + (["--prompt-name", name] if name else [])
+        np.testing.assert_allclose(embed(args, path, SENTENCES, scratch, *options), expected, atol=2e-5)
+    print("ok   sentence-transformers: pooling, normalisation, prompts, truncation")
+    return True
+
+
+REAL = ["The cat sits on the mat.", "A dog is playing in the garden.", "Wie geht es dir heute?",
+        "Na\u00efve caf\u00e9, r\u00e9sum\u00e9!", "\u4eca\u5929\u5929\u6c14\u5f88\u597d", "\U0001f600 emoji and tabs\tin a text",
+        "What is the capital of France?", "Paris is the capital and largest city of France.", "e=mc^2 (1905)",
+        "word " * 700, "Donaudampfschifffahrtsgesellschaftskapit\u00e4n " * 20, "x" * 150, "a"]
+
+
+def check_folder(args, scratch):
+    import sentence_transformers as st
+
+    model = st.SentenceTransformer(args.folder, device="cpu")
+    path = os.path.join(scratch, "real.moe")
+    texts = [" ".join(text.split("\n")) for text in REAL]
+    expected = model.encode(texts)
+    ok = True
+    for weights, least in (("f32", 0.9999), ("auto", 0.99), ("int8", 0.99)):
+        run([args.moe, "convert", args.folder, path, "--weights", weights])
+        found = cosines(embed(args, path, texts, scratch, "--truncate"), expected)
+        print(f"{weights:5s} cosine with sentence-transformers: worst {found.min():.6f}, mean {found.mean():.6f}, "
+              f"{os.path.getsize(path) / 1e6:.1f} MB")
+        ok = ok and found.min() >= least
+    return ok
+
+
+def write_golden(family, head, root):
+    folder = os.path.join(root, f"{family}_{head.lower()}")
     shutil.rmtree(folder, ignore_errors=True)
-    model, tokenizer = make(head, 1, folder)
-    cases = [{"text": text, "ids": tokenizer(text)["input_ids"]} for text in TEXTS]
+    model, tokenizer = make(family, head, 1, folder)
+    cases = [{"text": text, "ids": tokenizer(text)["input_ids"]} for text in FAMILIES[family].texts()]
     save_file({f"outputs.{i}": reference(model, head, c["ids"]) for i, c in enumerate(cases)},
               os.path.join(folder, "golden.safetensors"))
     with open(os.path.join(folder, "golden.json"), "w") as f:
@@ -161,20 +270,44 @@ def write_golden(head, root):
         f.write("\n")
 
 
+def write_sentences(root):
+    folder = os.path.join(root, "sentences")
+    shutil.rmtree(folder, ignore_errors=True)
+    model = make_sentences(folder)
+    if os.path.exists(os.path.join(folder, "README.md")):
+        os.remove(os.path.join(folder, "README.md"))
+    cases = [{"text": text, "prompt": name, "vector": model.encode([text], prompt_name=name)[0].tolist()}
+             for text in SENTENCES for name in ("passage", "query")]
+    with open(os.path.join(folder, "golden.json"), "w") as f:
+        json.dump({"cases": cases}, f)
+        f.write("\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join([*FAMILIES, "sentences"]) + "; default: all")
     parser.add_argument("--moe", default="build/release/bin/moe")
     parser.add_argument("--library", default="build/release/lib/libmoe.so")
     parser.add_argument("--golden", metavar="FOLDER", help="write the golden cases there instead")
+    parser.add_argument("--folder", help="compare vectors of this folder of sentence-transformers instead")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    if args.golden:
-        for head in HEADS:
-            write_golden(head, args.golden)
-        return
+    chosen = args.families or [*FAMILIES, "sentences"]
     with tempfile.TemporaryDirectory() as scratch:
-        failed = [head for head in HEADS if not check(head, args, scratch)]
+        if args.folder:
+            sys.exit(0 if check_folder(args, scratch) else 1)
+        failed = False
+        for family in chosen:
+            if family == "sentences":
+                ok = write_sentences(args.golden) is None if args.golden else check_sentences(args, scratch)
+                failed = failed or not ok
+                continue
+            for head in HEADS:
+                if args.golden:
+                    write_golden(family, head, args.golden)
+                else:
+                    failed = not check(family, head, args, scratch) or failed
     sys.exit(1 if failed else 0)
 
 

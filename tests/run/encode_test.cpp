@@ -1,5 +1,7 @@
 // Encoding: hidden states, pooling, outputs of heads, and arguments that are refused.
 
+#include <cmath>
+
 #include "tests/run/tiny_run.h"
 
 namespace moe {
@@ -237,6 +239,59 @@ TEST(Encode, BadArgumentsOfADecoderAreRefused) {
   const Outputs outputs = encode(*session, {1, 2});
   EXPECT_EQ(outputs.status.code(), MOE_ERR_UNSUPPORTED);
   EXPECT_NE(std::string(outputs.status.text()).find("logits"), std::string::npos);
+}
+
+// Two layers with a window of 3 carry a token's influence two positions to each side.
+TEST(Encode, AnEncodersWindowIsAsWideOnBothSides) {
+  ModelConfig c = tiny_encoder();
+  for (LayerConfig& layer : c.layers) layer.attention.window = 3;
+  const auto bytes = build_tiny_model(c);
+  Machine machine(*bytes);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  ASSERT_EQ(c.n_layers(), 2);
+  Tokens tokens = random_tokens(20, 64);
+  const Floats before = states_of(*machine.session(), tokens).hidden;
+  tokens[9] = (tokens[9] + 1) % 64;
+  const Floats after = states_of(*machine.session(), tokens).hidden;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const auto row = [&](const Floats& f) {
+      return Floats(f.begin() + static_cast<long>(32 * i),
+                    f.begin() + static_cast<long>(32 * i + 32));
+    };
+    EXPECT_EQ(row(before) == row(after), i < 7 || i > 11) << i;
+  }
+}
+
+TEST(Encode, AWindowOfTheWholeTextIsNone) {
+  ModelConfig c = tiny_encoder();
+  const Tokens tokens = random_tokens(20, 64);
+  const auto whole = build_tiny_model(c);
+  for (LayerConfig& layer : c.layers) layer.attention.window = 39;
+  const auto windowed = build_tiny_model(c);
+  Machine a(*whole), b(*windowed);
+  EXPECT_EQ(states_of(*a.session(), tokens).hidden, states_of(*b.session(), tokens).hidden);
+  c.layers[1].attention.window = 4;
+  EXPECT_EQ(validate(c).code(), MOE_ERR_ARGUMENT);
+}
+
+TEST(Encode, NormalisedVectorsHaveTheLengthOne) {
+  for (const bool encoder : {true, false}) {
+    const auto bytes = build_tiny_model(encoder ? tiny_encoder() : tiny_config());
+    Machine machine(*bytes);
+    const Tokens tokens = random_tokens(9, 64);
+    Floats plain(32), unit(32);
+    Encoding e;
+    e.pooled = plain.data();
+    ASSERT_TRUE(machine.session()->encode(span(tokens), e).ok());
+    e.pooled = unit.data();
+    e.normalise = true;
+    ASSERT_TRUE(machine.session()->encode(span(tokens), e).ok());
+    double length = 0, unit_length = 0;
+    for (const float v : plain) length += double{v} * double{v};
+    for (const float v : unit) unit_length += double{v} * double{v};
+    EXPECT_NEAR(unit_length, 1, 1e-6);
+    for (size_t i = 0; i < 32; ++i) EXPECT_NEAR(unit[i], plain[i] / std::sqrt(length), 1e-6);
+  }
 }
 
 TEST(Encode, ALayerWithACausalMaskAmongOthersIsNoEncoder) {

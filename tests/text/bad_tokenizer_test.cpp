@@ -44,7 +44,7 @@ void make_unigram(TokenizerData& d, double score) {
 }
 
 const BadCase kBadCases[] = {
-    {"kind", MOE_ERR_UNSUPPORTED, "wordpiece", [](auto& d) { d.kind = "wordpiece"; }},
+    {"kind", MOE_ERR_UNSUPPORTED, "wordlevel", [](auto& d) { d.kind = "wordlevel"; }},
     {"no_tokens", MOE_ERR_FORMAT, "found 0",
      [](auto& d) {
        d.token_bytes.clear();
@@ -104,6 +104,16 @@ const BadCase kBadCases[] = {
      [](auto& d) {
        make_unigram(d, 0);
        set_pieces(d, {"a", "b", "c", "ab", std::string(1025, 'a'), "<x>"});
+     }},
+    {"wordpiece_long", MOE_ERR_FORMAT, "token 4 is longer than 1024 bytes",
+     [](auto& d) {
+       d.kind = "wordpiece";
+       set_pieces(d, {"a", "b", "c", "ab", std::string(1025, 'a'), "<x>"});
+     }},
+    {"wordpiece_prefix", MOE_ERR_FORMAT, "prefix: expected at most 64 bytes",
+     [](auto& d) {
+       d.kind = "wordpiece";
+       d.continuing_prefix.assign(65, '#');
      }},
     {"normalizer", MOE_ERR_UNSUPPORTED, "normalizer nfz",
      [](auto& d) { d.normalizers.push_back(step("nfz")); }},

@@ -279,6 +279,18 @@ def word_bpe(**model):
     return train_bpe(tok, 900, ["[UNK]"], limit_alphabet=120, **options)
 
 
+def wordpiece(size=900, prefix="##", longest=100, decoder=True, **normalizer):
+    tok = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=longest))
+    tok.normalizer = normalizers.BertNormalizer(**normalizer)
+    tok.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tok.train_from_iterator(corpus(), trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=specials, limit_alphabet=150, continuing_subword_prefix=prefix, show_progress=False))
+    tok = edited(tok, lambda d: d["model"].update(continuing_subword_prefix=prefix, max_input_chars_per_word=longest))
+    if decoder: tok.decoder = decoders.WordPiece(prefix=prefix)
+    return template(tok, ["[CLS]"], ["[SEP]"])
+
+
 def added(size=1500):
     tok = byte_level(size=size, normalizer=normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()]))
     tok.add_tokens([AddedToken("Water", normalized=True), AddedToken("[L]", lstrip=True, normalized=False),
@@ -315,12 +327,16 @@ STYLES = {
     "unigram_bytes": lambda: unigram(True), "precompiled": precompiled,
     "word": lambda: word_bpe(fuse_unk=True), "word_suffix": lambda: word_bpe(end_of_word_suffix="</w>"),
     "word_prefix": lambda: word_bpe(continuing_subword_prefix="##"), "added": added, "mixed": mixed, "spaces": spaces,
+    "bert": wordpiece, "bert_cased": lambda: wordpiece(lowercase=False),
+    "bert_accents": lambda: wordpiece(strip_accents=False, handle_chinese_chars=False),
+    "bert_raw": lambda: wordpiece(clean_text=False, lowercase=False, strip_accents=True, decoder=False),
+    "bert_short": lambda: wordpiece(longest=7, prefix="@"),
 }
 # The tokenizers of the golden files, with small vocabularies to keep the files small.
 GOLDEN = {
     "gpt2": lambda: byte_level(size=380), "llama3": lambda: llama3(380),
     "qwen2": lambda: byte_level(QWEN2, 360, normalizer=normalizers.NFC()), "o200k": lambda: byte_level(O200K, 360),
-    "llama2": lambda: llama2(400), "unigram_bytes": lambda: unigram(True, size=400), "added": lambda: added(380),
+    "bert": lambda: wordpiece(360), "llama2": lambda: llama2(400), "unigram_bytes": lambda: unigram(True, size=400), "added": lambda: added(380),
 }
 
 
@@ -369,9 +385,10 @@ def compare(program, name, tok, lines, folder):
     return wrong + wrong_text
 
 
-def write_golden(folder):
+def write_golden(folder, only):
     os.makedirs(folder, exist_ok=True)
     for name, make in GOLDEN.items():
+        if only and name != only: continue
         tok = make()
         specials = [t.content for t in tok.get_added_tokens_decoder().values()]
         lines = [l for l in Text(99, specials).lines(120) if len(l) < 160][:50]
@@ -413,7 +430,7 @@ def main():
     parser.add_argument("--speed", metavar="TEXT")
     args = parser.parse_args()
     if args.golden:
-        write_golden(args.golden)
+        write_golden(args.golden, args.only)
         return 0
     if args.speed:
         with tempfile.TemporaryDirectory() as folder: measure(args.program, args.speed, folder)

@@ -52,6 +52,7 @@ TEST_P(Golden, LongTextIsItsLines) {
   ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
   std::string text;
   for (int i = 0; i < 300; ++i) text += "word" + std::to_string(i % 40) + " is here. ";
+  text.pop_back();  // BERT's tokenizer drops a space at the end
   const IdList once = encode(*loaded->tokenizer, text);
   const IdList twice = encode(*loaded->tokenizer, text + "\n" + text);
   ASSERT_GT(twice.size(), 2 * once.size() - 4);
@@ -61,7 +62,7 @@ TEST_P(Golden, LongTextIsItsLines) {
 
 INSTANTIATE_TEST_SUITE_P(Styles, Golden,
                          testing::Values("gpt2", "llama3", "qwen2", "o200k", "llama2",
-                                         "unigram_bytes", "added"),
+                                         "unigram_bytes", "added", "bert"),
                          [](const auto& c) { return std::string(c.param); });
 
 }  // namespace

@@ -79,7 +79,7 @@ void use_json(std::string_view text) {
 
 const Tokenizer& sound(size_t i) {
   static const char* const kNames[] = {"gpt2",   "llama3",        "qwen2", "o200k",
-                                       "llama2", "unigram_bytes", "added"};
+                                       "llama2", "unigram_bytes", "added", "bert"};
   static std::unique_ptr<LoadedTokenizer> loaded[std::size(kNames)];
   i %= std::size(kNames);
   if (loaded[i] == nullptr) {

@@ -86,6 +86,8 @@ napi_value model_info(const Js& js, const Arguments& a) {
   const auto number = [&](const char* key, double n) { js.set(result, key, js.of(n)); };
   js.set(result, "name", js.string(info.name));
   js.set(result, "head", js.string(info.head));
+  js.set(result, "pooling", js.string(info.pooling));
+  js.set(result, "normalized", js.of(info.normalized != 0));
   js.set(result, "isEncoder", js.of(info.is_encoder != 0));
   js.set(result, "isEncoderDecoder", js.of(info.is_encoder_decoder != 0));
   js.set(result, "eosTokens",
@@ -100,6 +102,7 @@ napi_value model_info(const Js& js, const Arguments& a) {
   number("bosToken", info.bos_token);
   number("maskToken", info.mask_token);
   number("startToken", info.start_token);
+  number("vectorTokens", info.vector_tokens);
   number("nOutputs", info.n_outputs);
   number("nParameters", static_cast<double>(info.n_parameters));
   number("nActiveParameters", static_cast<double>(info.n_active_parameters));

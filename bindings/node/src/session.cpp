@@ -32,7 +32,8 @@ moe_pooling pooling_of(const Js& js, napi_value value) {
   if (name == "mean") return MOE_POOL_MEAN;
   if (name == "first") return MOE_POOL_FIRST;
   if (name == "last") return MOE_POOL_LAST;
-  fail(MOE_ERR_ARGUMENT, "pooling: expected mean, first or last, found '" + name + "'");
+  if (name == "model") return MOE_POOL_MODEL;
+  fail(MOE_ERR_ARGUMENT, "pooling: expected mean, first, last or model, found '" + name + "'");
 }
 
 /// The concatenated tokens of several sessions, and the result.
@@ -123,6 +124,7 @@ napi_value embed(const Js& js, const Arguments& a) {
   moe_encode_params p = {};
   p.struct_size = sizeof p;
   p.pooling = pooling_of(js, a[2]);
+  p.normalize = p.pooling == MOE_POOL_MODEL ? MOE_NORMALIZE_MODEL : MOE_NORMALIZE_OFF;
   return numbers(js, a, [=](moe_session* s, const auto& tokens, auto* vector, moe_error* e) {
     vector->resize(d);
     moe_encode_params params = p;

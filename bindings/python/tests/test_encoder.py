@@ -57,6 +57,34 @@ def test_fill_and_embed(encoder):
             session.encode([])
 
 
+@pytest.fixture(scope="module")
+def sentences(environment, tmp_path_factory):
+    path = tmp_path_factory.mktemp("sentences") / "sentences.moe"
+    moe.convert(FOLDER / "sentences", path, weights="f32")
+    with moe.Model(path, environment) as m:
+        yield m
+
+
+def test_vectors_of_texts(sentences, encoder):
+    info = sentences.info
+    assert (info.pooling, info.normalized, info.vector_tokens) == ("first", 1, 16)
+    assert sentences.prompts == {"document": "", "passage": "", "query": "the dog: "} and info.default_prompt == 0
+    assert encoder.info.pooling == "" and encoder.prompts == {}
+    cases = json.loads((FOLDER / "sentences/golden.json").read_text())["cases"]
+    with sentences.session() as session:
+        for case in cases[:2]:
+            found = session.embed(case["text"], prompt=case["prompt"])
+            assert np.allclose(found, case["vector"], atol=2e-5)
+        plain = session.embed(cases[0]["text"], normalize=False)
+        assert abs(np.linalg.norm(plain) - 1) > 0.1
+        assert np.allclose(plain / np.linalg.norm(plain), session.embed(cases[0]["text"]), atol=1e-6)
+        assert np.array_equal(session.embed("a", prompt=""), session.embed("a"))
+        with pytest.raises(moe.ArgumentError, match="'passage', 'query'"):
+            session.embed("a", prompt="other")
+        with pytest.raises(moe.TooLongError, match="at most 16"):
+            session.embed("cat " * 20)
+
+
 def test_the_other_kind_of_model(encoder, session):
     with encoder.session() as s, pytest.raises(moe.UnsupportedError, match="encoder"):
         s.eval([5, 6])

@@ -17,6 +17,7 @@ ENUMS = {"moe_status": ("MOE_", errors.Status), "moe_log_level": ("MOE_LOG_", _s
          "moe_io": ("MOE_IO_", _structs.Io), "moe_kv_type": ("MOE_KV_", _structs.KvType),
          "moe_thinking": ("MOE_THINKING_", _structs.Thinking),
          "moe_pooling": ("MOE_POOL_", _structs.Pooling),
+         "moe_normalize": ("MOE_NORMALIZE_", _structs.Normalize),
          "moe_beam_stop": ("MOE_BEAM_STOP_", _structs.BeamStop),
          "moe_finish": ("MOE_FINISH_", _structs.Finish)}
 CONSTANTS = {"MOE_PIECE_THINKING": _structs.PIECE_THINKING,
@@ -117,7 +118,7 @@ def fits(declared, python):
     target = python._type_
     kind = declared.split("*")[0].strip()
     if declared.count("*") == 2:
-        return target is c.c_void_p
+        return target is (c.c_char_p if kind == "char" else c.c_void_p)
     numbers = {"size_t": c.c_size_t, "uint64_t": c.c_uint64}
     return target is numbers[kind] if kind in numbers else target is python_struct(kind)
 

@@ -42,7 +42,7 @@ pub use model::{
 };
 pub use routing::{ActivationStats, ExpertStats, MemoryStats, RoutingChoices, RoutingStats};
 pub use session::{
-    BeamStop, Canceller, EncodeOptions, Encoded, KvType, Perplexity, Pooling, Session,
+    BeamStop, Canceller, EncodeOptions, Encoded, KvType, Normalize, Perplexity, Pooling, Session,
     SessionOptions, TranslateOptions, Translation,
 };
 pub use source::Source;

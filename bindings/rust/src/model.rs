@@ -73,6 +73,14 @@ pub struct ModelInfo {
     pub source_length: i32,
     /// Begins each text of the decoder; -1: none.
     pub start_token: i32,
+    /// Of vectors of texts: "mean", "first" or "last"; "": the file says nothing of them.
+    pub pooling: String,
+    /// Vectors have the length 1.
+    pub normalized: bool,
+    /// Maximum tokens of a text that becomes a vector; 0: as many as the context holds.
+    pub vector_tokens: i32,
+    /// The index in [`Model::prompts`] of the one for texts of no other kind.
+    pub default_prompt: Option<usize>,
 }
 
 /// One layer; the meaning of each number is in `moe_c.h`.
@@ -293,8 +301,28 @@ impl Model {
                 n_encoder_layers: info.n_encoder_layers,
                 source_length: info.source_length,
                 start_token: info.start_token,
+                pooling: owned(info.pooling),
+                normalized: info.normalized != 0,
+                vector_tokens: info.vector_tokens,
+                default_prompt: usize::try_from(info.default_prompt - 1).ok(),
             }
         })
+    }
+
+    /// Texts to put before those that become vectors, each with its name.
+    pub fn prompts(&self) -> Result<Vec<(String, String)>> {
+        let mut info = sized!(moe_model_info);
+        call(|e| unsafe { sys::moe_model_get_info(self.pointer(), &mut info, e) })?;
+        (0..info.n_prompts)
+            .map(|i| {
+                let (mut name, mut text) = (std::ptr::null(), std::ptr::null());
+                call(|e| unsafe {
+                    sys::moe_model_get_prompt(self.pointer(), i, &mut name, &mut text, e)
+                })?;
+                // SAFETY: as info().
+                Ok(unsafe { (owned(name), owned(text)) })
+            })
+            .collect()
     }
 
     pub fn layer_info(&self, layer: i32) -> Result<LayerInfo> {

@@ -137,6 +137,20 @@ pub enum Pooling {
     Mean,
     First,
     Last,
+    /// As the model file says; the mean if it says nothing.
+    Model,
+}
+
+/// Length of a pooled vector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Normalize {
+    /// As it is.
+    #[default]
+    Off,
+    /// 1.
+    On,
+    /// As the model file says; as it is if it says nothing.
+    Model,
 }
 
 /// Requested results of [`Session::encode`].
@@ -145,6 +159,8 @@ pub struct EncodeOptions<'a> {
     /// Hidden states after the final norm.
     pub hidden: bool,
     pub pooling: Option<Pooling>,
+    /// Gives the pooled vector the length 1.
+    pub normalize: Normalize,
     /// Outputs of the head.
     pub outputs: bool,
     /// Ascending token indices to return outputs for; `None`: all.
@@ -424,7 +440,13 @@ impl Session {
         params.pooling = match options.pooling {
             Some(Pooling::First) => sys::MOE_POOL_FIRST,
             Some(Pooling::Last) => sys::MOE_POOL_LAST,
+            Some(Pooling::Model) => sys::MOE_POOL_MODEL,
             Some(Pooling::Mean) | None => sys::MOE_POOL_MEAN,
+        };
+        params.normalize = match options.normalize {
+            Normalize::Off => sys::MOE_NORMALIZE_OFF,
+            Normalize::On => sys::MOE_NORMALIZE_ON,
+            Normalize::Model => sys::MOE_NORMALIZE_MODEL,
         };
         params.hidden = room(&mut encoded.hidden);
         params.pooled = room(&mut encoded.pooled);
@@ -488,7 +510,9 @@ impl Session {
         self.model.tokenizer().ok_or_else(none)?.encode_with(text, how)
     }
 
-    /// One vector per text: (d_model). An empty text is an error.
+    /// One vector per text: (d_model); with `Pooling::Model` as the model file says, its length
+    /// included. The caller puts a prompt of the model (`Model::prompts`) before the text. An empty
+    /// text is an error.
     pub fn embed(&mut self, text: &str, pooling: Pooling) -> Result<Vec<f32>> {
         if text.is_empty() {
             let why = "text: expected a text, found an empty one";
@@ -497,6 +521,10 @@ impl Session {
         let tokens = self.tokens_of(text, EncodeText::default())?;
         let options = EncodeOptions {
             pooling: Some(pooling),
+            normalize: match pooling {
+                Pooling::Model => Normalize::Model,
+                _ => Normalize::Off,
+            },
             ..EncodeOptions::default()
         };
         self.encode(&tokens, &options).map(|e| e.pooled)

@@ -57,6 +57,12 @@ pub type moe_pooling = c_int;
 pub const MOE_POOL_MEAN: moe_pooling = 0;
 pub const MOE_POOL_FIRST: moe_pooling = 1;
 pub const MOE_POOL_LAST: moe_pooling = 2;
+pub const MOE_POOL_MODEL: moe_pooling = 3;
+
+pub type moe_normalize = c_int;
+pub const MOE_NORMALIZE_OFF: moe_normalize = 0;
+pub const MOE_NORMALIZE_ON: moe_normalize = 1;
+pub const MOE_NORMALIZE_MODEL: moe_normalize = 2;
 
 pub type moe_finish = c_int;
 pub const MOE_FINISH_LENGTH: moe_finish = 1;
@@ -210,6 +216,11 @@ pub struct moe_model_info {
     pub n_encoder_layers: i32,
     pub source_length: i32,
     pub start_token: i32,
+    pub pooling: *const c_char,
+    pub normalized: i32,
+    pub vector_tokens: i32,
+    pub n_prompts: i32,
+    pub default_prompt: i32,
 }
 
 #[repr(C)]
@@ -344,6 +355,8 @@ pub struct moe_encode_params {
     pub outputs: *mut f32,
     pub rows: *const i32,
     pub n_rows: usize,
+    pub normalize: moe_normalize,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -613,6 +626,13 @@ extern "C" {
     pub fn moe_model_get_info(
         model: *const moe_model,
         out: *mut moe_model_info,
+        error: *mut moe_error,
+    ) -> moe_status;
+    pub fn moe_model_get_prompt(
+        model: *const moe_model,
+        index: i32,
+        name: *mut *const c_char,
+        text: *mut *const c_char,
         error: *mut moe_error,
     ) -> moe_status;
     pub fn moe_model_get_layer_info(

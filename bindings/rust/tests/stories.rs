@@ -611,7 +611,7 @@ fn encodes_with_an_encoder() {
         hidden: true,
         pooling: Some(Pooling::Mean),
         outputs: true,
-        rows: None,
+        ..Default::default()
     };
     let whole = s.encode(&ids, &options).unwrap();
     let (n, d, v) = (ids.len(), info.d_model as usize, info.n_outputs as usize);
@@ -626,6 +626,16 @@ fn encodes_with_an_encoder() {
     let some = s.encode(&ids, &some).unwrap();
     assert_eq!((some.outputs.as_slice(), some.hidden.len()), (&whole.outputs[v..2 * v], 0));
     assert_eq!(s.embed("the cat", Pooling::Mean).unwrap(), whole.pooled);
+    assert_eq!(s.embed("the cat", Pooling::Model).unwrap(), whole.pooled);
+    assert_eq!((info.pooling.as_str(), info.normalized, info.default_prompt), ("", false, None));
+    assert!(model.prompts().unwrap().is_empty());
+    let unit = EncodeOptions {
+        pooling: Some(Pooling::Mean),
+        normalize: Normalize::On,
+        ..Default::default()
+    };
+    let unit = s.encode(&ids, &unit).unwrap().pooled;
+    assert!((unit.iter().map(|v| v * v).sum::<f32>() - 1.0).abs() < 1e-5);
     assert_eq!(s.embed("the cat", Pooling::First).unwrap(), whole.hidden[..d]);
     assert_eq!(status(s.encode(&[], &options)), Status::Range);
     assert_eq!(status(s.eval(&ids)), Status::Unsupported);

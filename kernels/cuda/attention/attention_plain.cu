@@ -39,11 +39,14 @@ __device__ inline float element(KvType type, const void* p, int64_t at) {
   return static_cast<float>(static_cast<const int8_t*>(p)[at]);
 }
 
-/// The keys that row `row` sees; without a causal mask, its session's rows.
+/// The keys that row `row` sees; without a causal mask, its session's rows, those in the window.
 __device__ inline Seen seen_of(const AttentionOp& op, int64_t row) {
   if (op.causal) return seen_by(op.rows[row].position, op.window);
+  const int32_t position = op.rows[row].position, side = op.window / 2;
   while (row + 1 < op.n_rows && op.rows[row + 1].session == op.rows[row].session) ++row;
-  return {0, op.rows[row].position};
+  const int32_t last = op.rows[row].position;
+  if (op.window == 0) return {0, last};
+  return {position > side ? position - side : 0, position + side < last ? position + side : last};
 }
 
 __global__ void __launch_bounds__(kThreads) plain_kernel(AttentionOp op) {

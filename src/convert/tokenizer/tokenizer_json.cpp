@@ -9,6 +9,7 @@
 #include "formats/import/file.h"
 #include "src/convert/tokenizer/tokenizer_config.h"
 #include "src/convert/tokenizer/tokenizer_steps.h"
+#include "src/convert/tokenizer/vocab_txt.h"
 #include "src/text/spec.h"
 
 namespace moe {
@@ -46,7 +47,8 @@ struct Pieces {
   }
 };
 
-void read_bpe_vocabulary(const JsonNode& node, Pieces& pieces) {
+// A vocabulary that maps pieces to ids.
+void read_vocabulary(const JsonNode& node, Pieces& pieces) {
   if (!node.value().is_object()) node.fail_expected("an object");
   for (const auto& [piece, id] : node.value().items()) {
     const JsonNode entry(id, node.path() + "[\"" + piece + "\"]");
@@ -103,6 +105,12 @@ void read_merges(const JsonNode& node, const Pieces& pieces, TokenizerData& data
   }
 }
 
+void read_unknown(const JsonNode& model, const char* fallback, const Pieces& pieces,
+                  TokenizerData& data) {
+  const auto unk = pieces.model.find(model.string("unk_token", fallback));
+  if (unk != pieces.model.end()) data.unk_id = static_cast<int32_t>(unk->second);
+}
+
 void read_bpe(const JsonNode& model, Pieces& pieces, TokenizerData& data) {
   if (model.has("dropout") && model.at("dropout").number() != 0) {
     fail(MOE_ERR_UNSUPPORTED, "%s.dropout: only none is supported", model.path().c_str());
@@ -113,10 +121,18 @@ void read_bpe(const JsonNode& model, Pieces& pieces, TokenizerData& data) {
   data.ignore_merges = model.boolean("ignore_merges", false);
   data.continuing_prefix = model.string("continuing_subword_prefix", "");
   data.end_suffix = model.string("end_of_word_suffix", "");
-  read_bpe_vocabulary(model.at("vocab"), pieces);
+  read_vocabulary(model.at("vocab"), pieces);
   read_merges(model.at("merges"), pieces, data);
-  const auto unk = pieces.model.find(model.string("unk_token", ""));
-  if (unk != pieces.model.end()) data.unk_id = static_cast<int32_t>(unk->second);
+  read_unknown(model, "", pieces, data);
+}
+
+void read_wordpiece(const JsonNode& model, Pieces& pieces, TokenizerData& data) {
+  data.kind = "wordpiece";
+  data.continuing_prefix = model.string("continuing_subword_prefix", "##");
+  data.max_word_characters =
+      static_cast<uint32_t>(model.integer("max_input_chars_per_word", 100, 0, INT32_MAX));
+  read_vocabulary(model.at("vocab"), pieces);
+  read_unknown(model, "[UNK]", pieces, data);
 }
 
 // The score as `tokenizers` computes it: its JSON reader divides the digits by a power of ten,
@@ -170,11 +186,14 @@ void read_unigram(const JsonNode& model, Pieces& pieces, TokenizerData& data) {
 }
 
 void read_model(const JsonNode& model, Pieces& pieces, TokenizerData& data) {
-  const bool has_merges = model.has("merges");
-  const std::string type = model.string("type", has_merges ? "BPE" : "Unigram");
+  const char* const untyped = model.has("merges")                     ? "BPE"
+                              : model.has("max_input_chars_per_word") ? "WordPiece"
+                                                                      : "Unigram";
+  const std::string type = model.string("type", untyped);
   if (type == "BPE") return read_bpe(model, pieces, data);
   if (type == "Unigram") return read_unigram(model, pieces, data);
-  fail(MOE_ERR_UNSUPPORTED, "%s.type: \"%.60s\" is not supported, BPE and Unigram are",
+  if (type == "WordPiece") return read_wordpiece(model, pieces, data);
+  fail(MOE_ERR_UNSUPPORTED, "%s.type: \"%.60s\" is not supported, BPE, Unigram and WordPiece are",
        model.path().c_str(), type.c_str());
 }
 
@@ -415,7 +434,10 @@ TokenizerData read_tokenizer(const Checkpoint& checkpoint, const std::string& na
   const std::string path = checkpoint.path() + "/" + name;
   TokenizerFiles files = read_files(
       name, [&](const char* file) { return checkpoint.has_document(file); },
-      [&](const char* file) { return checkpoint.document(file); });
+      [&](const char* file) {
+        return file == std::string_view(kVocabTxt) ? tokenizer_of_vocab_txt(checkpoint)
+                                                   : checkpoint.document(file);
+      });
   TokenizerData data;
   if (checkpoint.metadata().is_null()) {
     data = parse_files(std::move(files), path);
@@ -423,6 +445,7 @@ TokenizerData read_tokenizer(const Checkpoint& checkpoint, const std::string& na
     data = parse_tokenizer(files.tokenizer, path);
     read_special_ids(files.config, kTokenizerConfig, data);
   }
+  if (name == kVocabTxt) read_special_ids(default_special_tokens(), path, data);
   data.chat_template = read_chat_template(checkpoint);
   return data;
 }

@@ -2,7 +2,7 @@
 // Reads the tokenizer of a Hugging Face checkpoint: tokenizer.json as written by the package
 // `tokenizers` (version 1.0), with special tokens from tokenizer_config.json or
 // special_tokens_map.json. Throws a Failure that names the place in the file; unsupported features
-// (WordPiece, WordLevel, dropout, Bert's normaliser ...) are rejected by name.
+// (WordLevel, dropout ...) are rejected by name.
 
 #include <cstdint>
 #include <string>
@@ -53,6 +53,7 @@ struct TokenizerData {
   std::string end_suffix;
   std::string chat_template;
   std::vector<std::string> warnings;  // of the files beside tokenizer.json, a sentence each
+  uint32_t max_word_characters = 100;
 };
 
 /// `folder`/`name` (usually tokenizer.json) and the files next to it that name special tokens.

@@ -68,6 +68,17 @@ std::vector<uint8_t> decode_base64(const JsonNode& node) {
   return out;
 }
 
+void read_bert_normalizer(const JsonNode& node, Steps& steps) {
+  const bool lowercase = node.boolean("lowercase", true);
+  if (node.boolean("clean_text", true)) add(steps, "clean_text");
+  if (node.boolean("handle_chinese_chars", true)) add(steps, "space_ideographs");
+  if (node.boolean("strip_accents", lowercase)) {  // null: as `lowercase`
+    add(steps, "nfd");
+    add(steps, "strip_nonspacing");
+  }
+  if (lowercase) add(steps, "lowercase");
+}
+
 void read_normalizer(const JsonNode& node, const std::string& type, Steps& steps) {
   static constexpr const char* kPlain[][2] = {
       {"NFC", "nfc"},
@@ -95,6 +106,8 @@ void read_normalizer(const JsonNode& node, const std::string& type, Steps& steps
     TextStepData& s = add(steps, "replace");
     read_pattern(node.at("pattern"), s);
     s.content = node.at("content").string();
+  } else if (type == "BertNormalizer") {
+    read_bert_normalizer(node, steps);
   } else if (type == "Precompiled") {
     if (!node.has("precompiled_charsmap")) return;
     std::vector<uint8_t> data = decode_base64(node.at("precompiled_charsmap"));
@@ -174,6 +187,10 @@ void read_decoder(const JsonNode& node, const std::string& type, Steps& steps) {
     TextStepData& s = add(steps, "replace");
     read_pattern(node.at("pattern"), s);
     s.content = node.at("content").string();
+  } else if (type == "WordPiece") {
+    TextStepData& s = add(steps, "wordpiece");
+    s.content = node.string("prefix", "##");
+    s.flag = node.boolean("cleanup", true);
   } else if (type == "Strip") {
     TextStepData& s = add(steps, "strip");
     s.content = node.at("content").string();

@@ -84,6 +84,7 @@ Box<Tokenizer> make_tokenizer(const TokenizerData& data, uint32_t model_vocab) {
   spec.ignore_merges = data.ignore_merges;
   spec.continuing_prefix = data.continuing_prefix;
   spec.end_suffix = data.end_suffix;
+  spec.max_word_characters = data.max_word_characters;
   spec.model_vocab = model_vocab;
   return take(Tokenizer::create(spec, system_allocator()));
 }
@@ -140,6 +141,7 @@ flatbuffers::Offset<fbs::Tokenizer> write_tokenizer(Builder& b, const TokenizerD
   t.add_continuing_prefix(continuing_prefix);
   t.add_end_suffix(end_suffix);
   t.add_chat_template(chat_template);
+  t.add_max_word_characters(data.max_word_characters);
   return t.Finish();
 }
 

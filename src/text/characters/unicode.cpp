@@ -81,15 +81,6 @@ bool is_number(uint32_t code) {
   return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
 }
 
-bool is_punctuation(uint32_t code) {
-  if (code < 0x80) {
-    return (code >= '!' && code <= '/') || (code >= ':' && code <= '@') ||
-           (code >= '[' && code <= '`') || (code >= '{' && code <= '~');
-  }
-  const auto c = category(code);
-  return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
-}
-
 bool is_mark(uint32_t code) {
   const auto c = category(code);
   return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;

@@ -9,7 +9,6 @@ namespace moe {
 
 bool is_white_space(uint32_t code);  // the property White_Space
 bool is_number(uint32_t code);       // general category N
-bool is_punctuation(uint32_t code);  // general category P, and ASCII's symbols
 bool is_mark(uint32_t code);         // general category M
 /// \w of Rust's regular expressions: Alphabetic, M, Nd, Pc, Join_Control.
 bool is_word(uint32_t code);

@@ -2,6 +2,7 @@
 
 #include "src/text/characters/byte_level.h"
 #include "src/text/characters/utf8.h"
+#include "src/text/steps/wordpiece_decoder.h"
 
 namespace moe {
 namespace {
@@ -12,7 +13,8 @@ Status create_step(const TextStepSpec& spec, DecoderStep* step) {
   static constexpr std::pair<std::string_view, DecoderStep::Kind> kKinds[] = {
       {"replace", DecoderStep::kReplace},     {"strip", DecoderStep::kStrip},
       {"metaspace", DecoderStep::kMetaspace}, {"byte_fallback", DecoderStep::kByteFallback},
-      {"fuse", DecoderStep::kFuse},           {"byte_level", DecoderStep::kByteLevel}};
+      {"fuse", DecoderStep::kFuse},           {"byte_level", DecoderStep::kByteLevel},
+      {"wordpiece", DecoderStep::kWordPiece}};
   const auto* found = std::find_if(std::begin(kKinds), std::end(kKinds),
                                    [&](const auto& k) { return k.first == spec.kind; });
   if (found == std::end(kKinds)) {
@@ -24,6 +26,7 @@ Status create_step(const TextStepSpec& spec, DecoderStep* step) {
   step->start = spec.start;
   step->stop = spec.stop;
   step->drop_first = spec.kind == "metaspace" && spec.scheme != "never";
+  step->clean_up = spec.flag;
   if (step->kind == DecoderStep::kReplace) {
     if (spec.regex) return Status::error(MOE_ERR_UNSUPPORTED, "a pattern that is not plain text");
     if (spec.pattern.empty() || spec.pattern.size() > kMaxContentBytes ||
@@ -120,6 +123,9 @@ Status decode_step(const DecoderStep& step, bool first, String& out, std::string
     case DecoderStep::kByteLevel:
       out.clear();
       MOE_TRY(from_byte_level(*token, out));
+      break;
+    case DecoderStep::kWordPiece:
+      MOE_TRY(decode_wordpiece(*token, step.pattern, first, step.clean_up, out));
       break;
     case DecoderStep::kReplace:
     case DecoderStep::kMetaspace:

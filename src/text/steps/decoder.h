@@ -7,12 +7,13 @@
 namespace moe {
 
 struct DecoderStep {
-  enum Kind { kReplace, kStrip, kMetaspace, kByteFallback, kFuse, kByteLevel };
+  enum Kind { kReplace, kStrip, kMetaspace, kByteFallback, kFuse, kByteLevel, kWordPiece };
   Kind kind = kFuse;
   uint32_t start = 0;  // strip: maximum count
   uint32_t stop = 0;
   bool drop_first = false;   // metaspace: drops the first token's marks
-  std::string_view pattern;  // text to replace or strip
+  bool clean_up = false;     // wordpiece: removes spaces before punctuation
+  std::string_view pattern;  // text to replace or strip; wordpiece: the continuing prefix
   std::string_view content;  // replacement
 };
 

@@ -2,6 +2,7 @@
 
 #include "src/text/characters/byte_level.h"
 #include "src/text/characters/utf8.h"
+#include "src/text/steps/bert_normalizer.h"
 
 namespace moe {
 namespace {
@@ -101,6 +102,9 @@ Status Normalizer::create_step(const TextStepSpec& spec, const RegexLibrary& lib
       {"replace", Kind::kReplace, NormalForm::kNfc},
       {"precompiled", Kind::kPrecompiled, NormalForm::kNfc},
       {"byte_level", Kind::kByteLevel, NormalForm::kNfc},
+      {"clean_text", Kind::kCleanText, NormalForm::kNfc},
+      {"space_ideographs", Kind::kSpaceIdeographs, NormalForm::kNfc},
+      {"strip_nonspacing", Kind::kStripNonspacing, NormalForm::kNfc},
   };
   const auto* found = std::find_if(std::begin(kKinds), std::end(kKinds),
                                    [&](const auto& k) { return k.name == spec.kind; });
@@ -144,6 +148,12 @@ Status Normalizer::run_step(const Step& step, std::string_view text, RegexSearch
       return step.charsmap.normalise(text, out);
     case Kind::kByteLevel:
       return to_byte_level(text, out);
+    case Kind::kCleanText:
+      return clean_text(text, out, at_start);
+    case Kind::kSpaceIdeographs:
+      return space_ideographs(text, out);
+    case Kind::kStripNonspacing:
+      return strip_nonspacing(text, out, at_start);
   }
   return {};
 }

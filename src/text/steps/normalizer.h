@@ -30,7 +30,10 @@ class Normalizer final {
     kPrepend,
     kReplace,
     kPrecompiled,
-    kByteLevel
+    kByteLevel,
+    kCleanText,
+    kSpaceIdeographs,
+    kStripNonspacing
   };
   struct Step {
     Kind kind = Kind::kForm;

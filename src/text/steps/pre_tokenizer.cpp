@@ -2,6 +2,7 @@
 
 #include "src/text/characters/byte_level.h"
 #include "src/text/characters/unicode.h"
+#include "src/text/characters/unicode8.h"
 #include "src/text/characters/utf8.h"
 
 namespace moe {

@@ -43,6 +43,7 @@ MOE: Prototypes = {
                               [_handle, c.POINTER(s.Reader), _model_params, _out, _error]),
     "moe_model_free": (None, [_handle]),
     "moe_model_get_info": (_status, [_handle, c.POINTER(s.ModelInfo), _error]),
+    "moe_model_get_prompt": (_status, [_handle, c.c_int32, c.POINTER(_text), c.POINTER(_text), _error]),
     "moe_model_get_layer_info": (_status,
                                  [_handle, c.c_int32, c.POINTER(s.ModelLayerInfo), _error]),
     "moe_model_tensor_count": (c.c_size_t, [_handle]),

@@ -61,6 +61,15 @@ class Pooling(enum.IntEnum):
     MEAN = 0
     FIRST = 1
     LAST = 2
+    MODEL = 3
+
+
+class Normalize(enum.IntEnum):
+    """Length of a vector of a text (moe_normalize)."""
+
+    OFF = 0
+    ON = 1
+    MODEL = 2
 
 
 class Finish(enum.IntEnum):
@@ -168,7 +177,9 @@ class ModelInfo(Sized):
                 ("head", c.c_char_p), ("n_outputs", c.c_int32), ("is_encoder", c.c_int32),
                 ("mask_token", c.c_int32), ("reserved", c.c_int32),
                 ("is_encoder_decoder", c.c_int32), ("n_encoder_layers", c.c_int32),
-                ("source_length", c.c_int32), ("start_token", c.c_int32)]
+                ("source_length", c.c_int32), ("start_token", c.c_int32),
+                ("pooling", c.c_char_p), ("normalized", c.c_int32), ("vector_tokens", c.c_int32),
+                ("n_prompts", c.c_int32), ("default_prompt", c.c_int32)]
 
 
 class ModelLayerInfo(Sized):
@@ -197,7 +208,7 @@ class MemoryLine(c.Structure):
 class EncodeParams(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("pooling", c.c_int), ("hidden", c.c_void_p),
                 ("pooled", c.c_void_p), ("outputs", c.c_void_p), ("rows", c.c_void_p),
-                ("n_rows", c.c_size_t)]
+                ("n_rows", c.c_size_t), ("normalize", c.c_int), ("reserved", c.c_int32)]
 
 
 class TranslateParams(Sized):

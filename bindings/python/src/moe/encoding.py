@@ -12,10 +12,12 @@ from . import _structs as s
 from ._arrays import FloatArray, Tokens, address, token_array
 from ._library import call, lib
 from ._session_calls import SessionCalls
-from .errors import ArgumentError, UnsupportedError
+from .errors import ArgumentError, TooLongError, UnsupportedError
 from .sampling import TokenLogprob
 
-_POOLING = {"mean": s.Pooling.MEAN, "first": s.Pooling.FIRST, "last": s.Pooling.LAST}
+_POOLING = {"mean": s.Pooling.MEAN, "first": s.Pooling.FIRST, "last": s.Pooling.LAST,
+            "model": s.Pooling.MODEL}
+_NORMALIZE = {None: s.Normalize.MODEL, True: s.Normalize.ON, False: s.Normalize.OFF}
 
 
 class Encoded(NamedTuple):
@@ -30,19 +32,23 @@ class Encoding(SessionCalls):
     """Part of Session."""
 
     def encode(self, tokens: Tokens, *, hidden: bool = True, pooling: str | None = None,
-               outputs: bool = False, rows: Tokens | None = None) -> Encoded:
+               outputs: bool = False, rows: Tokens | None = None,
+               normalize: bool | None = False) -> Encoded:
         """Runs the model over a text without changing the session. A token of an encoder
         sees the whole text, one of a decoder what is in front of it: the text's own tokens and what
         the session holds. Do not pad: pass one text at a time.
 
         hidden:  return the hidden states after the final norm, (len(tokens), d_model).
-        pooling: "mean", "first" or "last": return one vector of the text, (d_model,).
+        pooling: "mean", "first" or "last": return one vector of the text, (d_model,); "model": as
+                 the model file says, the mean if it says nothing.
+        normalize: give that vector the length 1; None: as the model file says.
         outputs: return the outputs of an encoder's head, (len(tokens), n_outputs); "classes":
                  (1, n_outputs).
         rows:    ascending numbers of the tokens whose outputs to return; None: of all.
         """
         if pooling is not None and pooling not in _POOLING:
-            raise ArgumentError(f"pooling: expected 'mean', 'first' or 'last', found {pooling!r}")
+            raise ArgumentError("pooling: expected 'mean', 'first', 'last' or 'model', found "
+                                f"{pooling!r}")
         info, ids = self.model.info, token_array(tokens)
         wanted = None if rows is None else token_array(rows)
         n = 1 if info.head == "classes" else len(ids)
@@ -52,7 +58,7 @@ class Encoding(SessionCalls):
         out = np.empty((n, info.n_outputs), np.float32) if outputs else None
         params = s.EncodeParams(pooling=_POOLING[pooling or "mean"], hidden=address(states),
                                 pooled=address(pooled), outputs=address(out),
-                                rows=address(wanted), n_rows=n)
+                                rows=address(wanted), n_rows=n, normalize=_NORMALIZE[normalize])
 
         def run() -> None:
             with self._pointer() as session:
@@ -62,18 +68,41 @@ class Encoding(SessionCalls):
             long.run(run)
         return Encoded(states, pooled, out)
 
-    def embed(self, texts: str | Sequence[str], pooling: str = "mean") -> FloatArray:
+    def embed(self, texts: str | Sequence[str], pooling: str = "model",
+              normalize: bool | None = None, prompt: str | None = None) -> FloatArray:
         """One vector of a text, (d_model,), or one for each of several, (n, d_model). ArgumentError
-        for an empty text."""
+        for an empty text, TooLongError for one of more tokens than ModelInfo.vector_tokens.
+
+        pooling, normalize: see encode(); by default as the model file says.
+        prompt: name of the prompt (Model.prompts) to put before each text; None: the model's
+                default, if it has one; "": none.
+        """
+        before = self._prompt(prompt)
         if isinstance(texts, str):
-            return self._embed(texts, "texts", pooling)
-        rows = [self._embed(text, f"texts[{i}]", pooling) for i, text in enumerate(texts)]
+            return self._embed(texts, "texts", before, pooling, normalize)
+        rows = [self._embed(text, f"texts[{i}]", before, pooling, normalize)
+                for i, text in enumerate(texts)]
         return np.stack(rows) if rows else np.empty((0, self.model.info.d_model), np.float32)
 
-    def _embed(self, text: str, name: str, pooling: str) -> FloatArray:
+    def _prompt(self, name: str | None) -> str:
+        prompts, chosen = self.model.prompts, self.model.info.default_prompt
+        if name == "" or (name is None and chosen == 0):
+            return ""
+        if name is None:
+            return list(prompts.values())[chosen - 1]
+        if name not in prompts:
+            raise ArgumentError(f"prompt: expected one of {list(prompts)}, found {name!r}")
+        return prompts[name]
+
+    def _embed(self, text: str, name: str, before: str, pooling: str,
+               normalize: bool | None) -> FloatArray:
         if text == "":
             raise ArgumentError(f"{name}: expected a text, found an empty one")
-        pooled = self.encode(self.model.encode(text), hidden=False, pooling=pooling).pooled
+        tokens, most = self.model.encode(before + text), self.model.info.vector_tokens
+        if 0 < most < len(tokens):
+            raise TooLongError(f"{name}: {len(tokens)} tokens, the model's vectors are of texts of at "
+                               f"most {most}")
+        pooled = self.encode(tokens, hidden=False, pooling=pooling, normalize=normalize).pooled
         assert pooled is not None
         return pooled
 

@@ -43,6 +43,11 @@ class ModelInfo:
     n_encoder_layers: int
     source_length: int  # most tokens of a source
     start_token: int  # in front of each text of the decoder; -1: none
+    pooling: str  # of vectors of texts; "": the model file says nothing of them
+    normalized: int  # 1: to length 1
+    vector_tokens: int  # most tokens of a text; 0: as many as the context holds
+    n_prompts: int  # Model.prompts
+    default_prompt: int  # counted from 1; 0: none
 
 
 @dataclasses.dataclass(frozen=True)

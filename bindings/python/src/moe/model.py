@@ -263,6 +263,17 @@ class Model(Closable):
             return model_info(info)
 
     @property
+    def prompts(self) -> dict[str, str]:
+        """Texts to put before those that Session.embed() makes vectors of, by name."""
+        found: dict[str, str] = {}
+        with self._pointer() as model:
+            for i in range(self.info.n_prompts):
+                name, text = c.c_char_p(), c.c_char_p()
+                call(lib.moe_model_get_prompt, model, i, c.byref(name), c.byref(text))
+                found[text_of(name.value or b"")] = text_of(text.value or b"")
+        return found
+
+    @property
     def layers(self) -> tuple[LayerInfo, ...]:
         return tuple(self._layer(i) for i in range(self.info.n_layers))
 

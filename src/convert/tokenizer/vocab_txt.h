@@ -1,0 +1,19 @@
+#pragma once
+// BERT's tokenizer in its oldest form: vocab.txt, a token per line, without tokenizer.json.
+
+#include "formats/import/checkpoint.h"
+
+namespace moe {
+
+inline constexpr const char* kVocabTxt = "vocab.txt";
+
+/// True if the checkpoint's tokenizer is there as vocab.txt only.
+bool has_only_vocab_txt(const Checkpoint& checkpoint);
+
+/// The tokenizer.json that `transformers` makes of vocab.txt and the keys of tokenizer_config.json.
+Json tokenizer_of_vocab_txt(const Checkpoint& checkpoint);
+
+/// BERT's names of special tokens, as keys of tokenizer_config.json that are missing there.
+Json default_special_tokens();
+
+}  // namespace moe
