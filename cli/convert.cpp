@@ -177,8 +177,10 @@ void add_convert(CLI::App& app) {
       ->option_text("clusters|in-order")
       ->capture_default_str()
       ->needs(split);
-  c->add_option("--ignore-key", o->ignored_keys,
-                "Ignore this key of config.json or of a GGUF file; may be given several times")
+  c->add_option(
+       "--ignore-key", o->ignored_keys,
+       "Ignore this key of config.json (OBJECT.KEY in an object) or of a GGUF file; several "
+       "with commas, or given several times")
       ->check(not_empty())
       ->option_text("NAME")
       ->allow_extra_args(false);

@@ -1129,7 +1129,8 @@ typedef struct moe_convert_params {
   void (*report)(void* user, const char* json);
   void* user;
   /* Keys of config.json or of a GGUF file to ignore: those that the importer does not know and that
-   * do not change what the model computes. */
+   * do not change what the model computes. In an object of config.json "OBJECT.KEY"; each may be
+   * several with commas between. */
   const char* const* ignored_keys;
   int32_t n_ignored_keys;
   int32_t reserved; /* 0 */

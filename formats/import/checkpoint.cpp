@@ -5,7 +5,10 @@
 
 #include "formats/import/failure.h"
 #include "formats/import/gguf.h"
+#include "formats/import/gguf_parts.h"
 #include "formats/import/safetensors.h"
+#include "formats/import/tensor_names.h"
+#include "formats/import/weight_files.h"
 
 namespace moe {
 namespace {
@@ -13,10 +16,7 @@ namespace {
 constexpr size_t kMaxShards = 512;                  // all remain open
 constexpr uint32_t kPutTensor = uint32_t{1} << 31;  // SourceTensor::file of tensors without a file
 constexpr uint32_t kPackedTensor = uint32_t{1} << 30;  // the same for packed tensors
-constexpr size_t kMaxNameInLine = 30;
 constexpr const char* kGguf = ".gguf";
-constexpr const char* kSingle = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
 
 // By its name, or by its first bytes: caches of downloads name files by their hash.
 bool is_gguf(const std::string& path) {
@@ -40,69 +40,83 @@ void check_shard_name(const std::string& name, const std::string& index) {
   }
 }
 
-// The line must fit in an error's text. Trainers wrap the weights in "model" or "module", and
-// Megatron nests them; `transformers` writes flat files, possibly several.
-[[noreturn]] void fail_pickle(const std::string& name) {
-  if (name.starts_with("pytorch_model")) {
-    fail(MOE_ERR_UNSUPPORTED,
-         "%.60s: a pickle can run code and is not read. In its folder run: python -c \"import glob,"
-         "torch,safetensors.torch as s;s.save_file({k:v.contiguous().clone() for x in glob.glob("
-         "'pytorch_model*.bin') for k,v in torch.load(x,weights_only=True).items()},"
-         "'model.safetensors')\"",
-         name.c_str());
-  }
-  const bool fits = name.size() <= kMaxNameInLine;
-  fail(MOE_ERR_UNSUPPORTED,
-       "%.32s: pickles can run code. In its folder run: python -c \"import torch as t,safetensors."
-       "torch as s;d=t.load('%s',weights_only=True);f=lambda d,p='':{p[1:]:d.contiguous().clone()}"
-       "if t.is_tensor(d)else{a:b for k in getattr(d,'keys',list)()for a,b in f(d[k],p+'.'+k)."
-       "items()};s.save_file(f(d.get('module',d.get('model',d))),'model.safetensors')\"",
-       name.c_str(), fits ? name.c_str() : "THE FILE");
-}
-
-[[noreturn]] void fail_without_weights(const std::string& folder) {
-  for (const std::string& name : names_in_folder(folder)) {
-    if (name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth")) {
-      fail_pickle(name);
-    }
-    if (name.ends_with(kGguf)) {
-      fail(MOE_ERR_NOT_FOUND, "%s: found neither %s nor %s, but %.100s: convert that file",
-           folder.c_str(), kSingle, kIndex, name.c_str());
-    }
-  }
-  fail(MOE_ERR_NOT_FOUND, "%s: found neither %s nor %s", folder.c_str(), kSingle, kIndex);
-}
-
 }  // namespace
 
 Checkpoint::Checkpoint(const std::string& path) : path_(path) {
   std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(path_, ignored);
+  if (!folder) refuse_gguf_piece(path_);
   if (is_gguf(path_)) {
-    add_gguf(path_);
-  } else if (path_exists(path_ + "/" + kIndex)) {
-    add_index(kIndex);
-  } else if (path_exists(path_ + "/" + kSingle)) {
-    add_file(kSingle);
-  } else if (!std::filesystem::exists(path_, ignored)) {
-    fail(MOE_ERR_NOT_FOUND, "%s: no such file or folder", path_.c_str());
-  } else if (!std::filesystem::is_directory(path_, ignored)) {
-    fail(MOE_ERR_NOT_FOUND,
-         "%s: neither a folder with config.json and safetensors files nor a .gguf file%s",
-         path_.c_str(),
-         path_.ends_with(".moe")           ? "; .moe files are converted already"
-         : path_.ends_with(".safetensors") ? "; expected the folder of the file"
-                                           : "");
+    add_gguf();
+  } else if (folder) {
+    add_folder();
   } else {
-    fail_without_weights(path_);
+    fail_neither();
   }
+}
+
+void Checkpoint::add_folder() {
+  const WeightFiles files = find_weight_files(path_);
+  for (const std::string& text : files.warnings) warn(text);
+  if (files.index.empty()) {
+    check_number(files.names.size());
+    for (const std::string& name : files.names) add_file(name);
+  } else {
+    add_index(files.index);
+  }
+  report_unwrapped();
+}
+
+void Checkpoint::fail_neither() const {
+  if (!path_exists(path_)) {
+    fail(MOE_ERR_NOT_FOUND, "%s: no such file or folder", path_.c_str());
+  }
+  const InputFile file(path_);
+  const std::string start = foreign_start(file);
+  if (!start.empty()) fail(MOE_ERR_FORMAT, "%s is %s", path_.c_str(), start.c_str());
+  fail(MOE_ERR_NOT_FOUND,
+       "%s: neither a folder with config.json and safetensors files nor a .gguf file%s",
+       path_.c_str(),
+       path_.ends_with(".moe")           ? "; .moe files are converted already"
+       : path_.ends_with(".safetensors") ? "; expected the folder of the file"
+                                         : "");
+}
+
+void Checkpoint::check_number(size_t n_files) const {
+  if (n_files <= kMaxShards) return;
+  fail(MOE_ERR_FORMAT, "%s: %zu files of weights, at most %zu are accepted", path_.c_str(), n_files,
+       kMaxShards);
 }
 
 void Checkpoint::add_file(const std::string& name) {
   const auto shard = static_cast<uint32_t>(files_.size());
   files_.emplace_back(path_ + "/" + name);
+  const std::string start = foreign_start(files_.back());
+  if (!start.empty()) fail(MOE_ERR_FORMAT, "%s is %s", files_.back().path().c_str(), start.c_str());
   for (SourceTensor& tensor : read_safetensors_header(files_.back(), shard)) {
+    if (is_adapter_name(tensor.name)) {
+      fail(MOE_ERR_UNSUPPORTED,
+           "%.120s: tensor %.80s belongs to an adapter that is not merged (PEFT). In Python, "
+           "MODEL.merge_and_unload().save_pretrained(NEW) merges it; convert NEW",
+           files_.back().path().c_str(), tensor.name.c_str());
+    }
+    std::string meant = unwrapped_name(tensor.name);
+    if (meant != tensor.name && n_unwrapped_++ == 0) unwrapped_ = tensor.name;
+    tensor.name = std::move(meant);
     add_tensor(std::move(tensor));
   }
+}
+
+// Names of files and tensors may have any bytes; a status makes them printable.
+void Checkpoint::warn(const std::string& text) {
+  warnings_.emplace_back(Status::error(MOE_ERR_FORMAT, "%s", text.c_str()).text());
+}
+
+void Checkpoint::report_unwrapped() {
+  if (n_unwrapped_ == 0) return;
+  warn(std::to_string(n_unwrapped_) + " of " + std::to_string(tensors_.size()) +
+       " tensors have names of a wrapped model, which are read without what the wrapper added: " +
+       unwrapped_ + " as " + unwrapped_name(unwrapped_));
 }
 
 void Checkpoint::add_tensor(SourceTensor tensor) {
@@ -115,21 +129,40 @@ void Checkpoint::add_tensor(SourceTensor tensor) {
   tensors_.emplace(std::move(name), std::move(tensor));
 }
 
-// Parts of a split file are named after the first, whose metadata describes the model.
-void Checkpoint::add_gguf(const std::string& path) {
-  std::vector<std::string> paths = {path};
-  const std::vector<std::string> parts = gguf_parts(path);
-  if (!parts.empty()) paths = parts;
-  if (paths.size() > kMaxShards) {
-    fail(MOE_ERR_FORMAT, "%s: %zu parts, at most %zu are accepted", path.c_str(), paths.size(),
-         kMaxShards);
+// The first of several parts has the metadata that describes the model.
+std::vector<std::string> Checkpoint::find_parts() {
+  namespace fs = std::filesystem;
+  const std::vector<std::string> parts = gguf_parts(path_);
+  if (parts.empty()) return {path_};
+  check_number(parts.size());
+  std::vector<std::string> missing;
+  for (const std::string& part : parts) {
+    if (!path_exists(part)) missing.push_back(fs::path(part).filename().string());
   }
-  for (const std::string& part : paths) {
+  const std::string folder = fs::path(path_).parent_path().string();
+  check_none_missing(folder.empty() ? "." : folder, missing, parts.size(), "their names say");
+  if (path_ != parts[0]) {
+    warn(path_ + " is a part of a split model; read all " + std::to_string(parts.size()) +
+         " parts, from " + parts[0]);
+    path_ = parts[0];
+  }
+  return parts;
+}
+
+void Checkpoint::add_gguf() {
+  for (const std::string& part : find_parts()) {
     const auto shard = static_cast<uint32_t>(files_.size());
     files_.emplace_back(part);
     GgufHeader header = read_gguf_header(files_.back(), shard);
     for (SourceTensor& tensor : header.tensors) add_tensor(std::move(tensor));
     if (metadata_.is_null()) metadata_ = std::move(header.metadata);
+  }
+  const JsonNode node(metadata_, path_);
+  const int32_t said = node.integer("split.tensors.count", 0, 0, INT32_MAX);
+  if (node.integer("split.count", 1, 0, INT32_MAX) > 1 && said != 0 &&
+      static_cast<size_t>(said) != tensors_.size()) {
+    fail(MOE_ERR_FORMAT, "%s: split.tensors.count is %d, the parts have %zu tensors", path_.c_str(),
+         said, tensors_.size());
   }
 }
 
@@ -154,16 +187,25 @@ void Checkpoint::put_document(const std::string& name, Json document) {
   documents_[name] = std::move(document);
 }
 
-void Checkpoint::ignore_key(const std::string& key) {
+void Checkpoint::ignore_keys(const std::string& keys) {
   constexpr const char* kConfig = "config.json";
   Json changed = metadata_.is_null() ? document(kConfig) : Json();
-  Json& keys = metadata_.is_null() ? changed : metadata_;
-  if (!keys.contains(key)) {
-    fail(MOE_ERR_ARGUMENT, "%s: no key \"%.100s\" that could be ignored", path_.c_str(),
-         key.c_str());
+  Json& all = metadata_.is_null() ? changed : metadata_;
+  size_t at = 0;
+  while (at <= keys.size() && !erase_key(&all, keys.substr(at))) {
+    // Several keys, unless the whole text is one that has a comma.
+    const size_t comma = std::min(keys.find(',', at), keys.size());
+    const std::string key = keys.substr(at, comma - at);
+    if (!erase_key(&all, key)) fail_no_key(all, key);
+    at = comma + 1;
   }
-  keys.erase(key);
   if (metadata_.is_null()) put_document(kConfig, std::move(changed));
+}
+
+void Checkpoint::fail_no_key(const Json& all, const std::string& key) const {
+  const std::string place = find_key(all, key);
+  fail(MOE_ERR_ARGUMENT, "%.150s: no key \"%.80s\" that could be ignored%s%.100s", path_.c_str(),
+       key.c_str(), place.empty() ? "" : "; there is ", place.c_str());
 }
 
 void Checkpoint::put_tensor(const std::string& name, std::vector<int64_t> shape,
@@ -227,13 +269,15 @@ void Checkpoint::add_index(const std::string& name) {
   }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
-  if (names.size() > kMaxShards) {
-    fail(MOE_ERR_FORMAT, "%s: %zu shards, at most %zu are accepted", path.c_str(), names.size(),
-         kMaxShards);
+  check_number(names.size());
+  std::vector<std::string> missing;
+  for (const std::string& shard : names) {
+    if (!path_exists(path_ + "/" + shard)) missing.push_back(shard);
   }
+  check_none_missing(path_, missing, names.size(), "the index names");
   for (const std::string& shard : names) add_file(shard);
   for (const auto& [tensor, file] : map.value().items()) {
-    const SourceTensor* found = find(tensor);
+    const SourceTensor* found = find(unwrapped_name(tensor));
     const std::string expected = path_ + "/" + file.get<std::string>();
     if (found == nullptr || files_[found->file].path() != expected) {
       fail(MOE_ERR_FORMAT, "tensor %.100s: the index says it is in %.100s, where it is not",

@@ -1,6 +1,6 @@
 #pragma once
-// Tensors and documents of a checkpoint: a folder with model.safetensors or the shards listed in
-// model.safetensors.index.json, or a GGUF file.
+// Tensors and documents of a checkpoint: a folder with model.safetensors, the shards listed in
+// model.safetensors.index.json or other .safetensors files, or a GGUF file.
 
 #include <functional>
 #include <map>
@@ -46,15 +46,19 @@ class PackedRows {
 /// Reads are positioned: any thread may read after setup.
 class Checkpoint {
  public:
-  /// `path`: a folder, or a file NAME.gguf (NAME-00001-of-00003.gguf: all its parts). Opens every
-  /// file and checks every header; reads no weights. Throws a Failure. A folder with only PyTorch
-  /// pickles is rejected with a line of Python that converts them to safetensors.
+  /// `path`: a folder, or a file NAME.gguf (NAME-00001-of-00003.gguf: all parts, whichever is
+  /// given). Opens every file and checks every header; reads no weights. Throws a Failure. A folder
+  /// with only PyTorch pickles is rejected with a line of Python that converts them to safetensors.
+  /// Tensors that were saved inside a wrapper (unwrapped_name) have their names without it.
   explicit Checkpoint(const std::string& path);
 
   /// The folder's name, or the GGUF file's without its extension.
   std::string name() const;
-  /// Path of the folder or the GGUF file.
+  /// Path of the folder or the GGUF file (of several, the first).
   const std::string& path() const { return path_; }
+  /// What was accepted though it is unusual, a sentence each.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  void warn(const std::string& text);
   /// Key-value pairs of a GGUF file; null for a folder.
   const Json& metadata() const { return metadata_; }
 
@@ -62,8 +66,9 @@ class Checkpoint {
   bool has_document(const std::string& name) const;
   Json document(const std::string& name, const JsonLimits& limits = {}) const;
   void put_document(const std::string& name, Json document);
-  /// Removes a key of config.json or of a GGUF file. MOE_ERR_ARGUMENT if missing.
-  void ignore_key(const std::string& key);
+  /// Removes a key of config.json or of a GGUF file, or several with commas between; of a nested
+  /// object "rope_scaling.finetuned". MOE_ERR_ARGUMENT if missing.
+  void ignore_keys(const std::string& keys);
   /// Adds a tensor that is in no file. MOE_ERR_FORMAT if the name exists.
   void put_tensor(const std::string& name, std::vector<int64_t> shape, std::vector<float> values);
   /// Replaces the values of an added tensor; their number must match.
@@ -90,9 +95,15 @@ class Checkpoint {
   void read_bytes(const SourceTensor& tensor, uint64_t first, size_t n, uint8_t* out) const;
 
  private:
+  [[noreturn]] void fail_neither() const;
+  [[noreturn]] void fail_no_key(const Json& all, const std::string& key) const;
+  void check_number(size_t n_files) const;
+  void add_folder();
   void add_file(const std::string& name);
+  void report_unwrapped();
   void add_index(const std::string& name);
-  void add_gguf(const std::string& path);
+  std::vector<std::string> find_parts();
+  void add_gguf();
   void add_tensor(SourceTensor tensor);
   void read_packed(const SourceTensor& tensor, uint64_t first, size_t n, float* out) const;
   template <class T, class Convert>
@@ -105,6 +116,9 @@ class Checkpoint {
   std::vector<std::vector<float>> put_tensors_;            // indexed from kPutTensor
   std::vector<std::unique_ptr<const PackedRows>> packed_;  // indexed from kPackedTensor
   std::map<std::string, SourceTensor, std::less<>> tensors_;
+  std::vector<std::string> warnings_;
+  size_t n_unwrapped_ = 0;  // tensors whose name lost what a wrapper added
+  std::string unwrapped_;   // the first of them, as stored
 };
 
 }  // namespace moe

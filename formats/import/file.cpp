@@ -28,12 +28,40 @@ namespace {
 
 }  // namespace
 
+namespace {
+
+// Where a symbolic link leads that exists while its target does not; empty for any other path.
+std::string dangling_target(const std::string& path) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return "";
+  if (::stat(path.c_str(), &info) == 0 || (errno != ENOENT && errno != ENOTDIR)) return "";
+  char target[512];
+  const ssize_t n = ::readlink(path.c_str(), target, sizeof target);
+  return n > 0 ? std::string(target, static_cast<size_t>(n)) : "?";
+}
+
+// Such a link must not pass for an absent file: what it names was meant to be there.
+void refuse_dangling(const std::string& path) {
+  const std::string target = dangling_target(path);
+  if (target.empty()) return;
+  fail(MOE_ERR_NOT_FOUND,
+       "%.170s is a link to %.120s, which is not there (a download cache that was cleared?); "
+       "download it again or remove the link",
+       path.c_str(), target.c_str());
+}
+
+}  // namespace
+
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   // O_NONBLOCK: a named pipe in a model's folder must not block.
   do {
     fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   } while (fd_ < 0 && errno == EINTR);
-  if (fd_ < 0) fail_errno("open", path_, errno);
+  if (fd_ < 0) {
+    const int error = errno;
+    refuse_dangling(path_);
+    fail_errno("open", path_, error);
+  }
   struct stat info;
   const bool known = ::fstat(fd_, &info) == 0;
   const int error = errno;
@@ -58,8 +86,7 @@ void InputFile::refuse_pointer() const {
   if (size_ < sizeof start || size_ > 1024) return;
   read(0, start, sizeof start);
   if (std::string_view(start, sizeof start) != kPointer) return;
-  fail(MOE_ERR_FORMAT, "%s is a Git LFS pointer, not the file itself: git lfs pull fetches it",
-       path_.c_str());
+  fail(MOE_ERR_FORMAT, "%s is %s", path_.c_str(), foreign_start(kPointer).c_str());
 }
 
 InputFile::InputFile(InputFile&& other) noexcept
@@ -86,7 +113,46 @@ void InputFile::read(uint64_t offset, void* buffer, size_t bytes) const {
   }
 }
 
-bool path_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+bool path_exists(const std::string& path) {
+  if (::access(path.c_str(), F_OK) == 0) return true;
+  if (errno == ELOOP) fail_errno("open", path, ELOOP);
+  refuse_dangling(path);
+  return false;
+}
+
+void fail_cut_off(const std::string& path, uint64_t size, uint64_t whole) {
+  using ull = unsigned long long;
+  fail(MOE_ERR_FORMAT,
+       "%.200s: cut off: %llu of its %llu bytes are missing (an incomplete download?); download it "
+       "again",
+       path.c_str(), static_cast<ull>(whole - size), static_cast<ull>(whole));
+}
+
+std::string foreign_start(const InputFile& file) {
+  char start[48];
+  const size_t n = std::min<uint64_t>(sizeof start, file.size());
+  if (n == 0) return "empty (0 bytes): the download is incomplete";
+  file.read(0, start, n);
+  return foreign_start(std::string_view(start, n));
+}
+
+std::string foreign_start(std::string_view text) {
+  constexpr size_t kMost = 48, kShown = 20;
+  text = text.substr(0, kMost);
+  if (text.starts_with("version https://git-lfs")) {
+    return "a Git LFS pointer, not the file itself: git lfs pull fetches it";
+  }
+  // A safetensors header's length is below 2^40, so that zeros are among the first bytes.
+  const bool readable =
+      text.size() >= 8 && std::all_of(text.begin(), text.end(), [](char c) {
+        return static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\r' || c == '\t';
+      });
+  if (!readable) return "";
+  std::string line(text.substr(0, kShown));
+  line = line.substr(0, line.find_first_of("\r\n"));
+  return "text that begins with \"" + line +
+         "\": a web page or an error message was saved in place of the file; download it again";
+}
 
 // Not std::filesystem: its iterators terminate the process if memory runs out.
 std::vector<std::string> names_in_folder(const std::string& path) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace moe {
@@ -10,8 +11,8 @@ namespace moe {
 /// Move-only; closes on destruction. Reads are positioned, so threads may share it.
 class InputFile {
  public:
-  /// Throws a Failure: MOE_ERR_NOT_FOUND, MOE_ERR_IO naming the path and errno, or MOE_ERR_FORMAT
-  /// for a Git LFS pointer.
+  /// Throws a Failure: MOE_ERR_NOT_FOUND (naming the target of a symbolic link), MOE_ERR_IO naming
+  /// the path and errno, or MOE_ERR_FORMAT for a Git LFS pointer.
   explicit InputFile(std::string path);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&&) = delete;
@@ -32,7 +33,16 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-/// True if `path` exists.
+/// What stands in place of a binary file, to follow "PATH is": nothing, a Git LFS pointer, or text
+/// (of a web page or an error). Empty if it does not look like one of these.
+std::string foreign_start(const InputFile& file);
+/// The same of a file that begins with `text`, which is not empty.
+std::string foreign_start(std::string_view text);
+
+/// Throws MOE_ERR_FORMAT: of the `whole` bytes that the file describes it has `size`.
+[[noreturn]] void fail_cut_off(const std::string& path, uint64_t size, uint64_t whole);
+
+/// True if `path` exists. Throws MOE_ERR_NOT_FOUND for a symbolic link to a missing file.
 bool path_exists(const std::string& path);
 
 /// The sorted names in a folder without "." and ".."; empty if `path` is not a folder.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "formats/import/failure.h"
+#include "formats/import/gguf_parts.h"
 #include "src/base/checked.h"
 
 namespace moe {
@@ -14,9 +15,11 @@ namespace {
 using ull = unsigned long long;
 constexpr uint64_t kMaxPairs = 65536;
 constexpr uint64_t kMaxTensors = 1 << 20;
+constexpr uint64_t kMaxData = uint64_t{1} << 60;
 constexpr uint64_t kMaxValues = 4'000'000;  // limits the tree to about 400 MB
 constexpr uint32_t kMaxRank = 4;
 constexpr size_t kMaxName = 256;
+constexpr char kMagic[4] = {'G', 'G', 'U', 'F'};
 
 enum ValueType : uint32_t {
   kU8,
@@ -57,7 +60,8 @@ class Cursor {
     const uint64_t end = std::min(file_.size(), kMaxGgufHeader);
     if (position() <= end && n <= end - position()) return;
     fail(MOE_ERR_FORMAT,
-         "%s: cut off in the header: expected %llu more bytes at byte %llu, found %llu",
+         "%s: cut off in the header (an incomplete download?): expected %llu more bytes at byte "
+         "%llu, found %llu",
          file_.path().c_str(), static_cast<ull>(n), static_cast<ull>(position()),
          static_cast<ull>(end - std::min(position(), end)));
   }
@@ -244,6 +248,18 @@ void check_places(const std::vector<const SourceTensor*>& order, uint64_t data_b
   }
 }
 
+// Before any tensor is examined: a file that was cut off lacks the last ones. The ends of tensors
+// that do not overlap tell its size; a single wrong offset does not.
+void check_complete(const std::vector<SourceTensor*>& order, uint64_t data_start,
+                    uint64_t file_size, const std::string& path) {
+  uint64_t end = 0;
+  for (const SourceTensor* t : order) {
+    if (t->offset < end || t->offset > kMaxData) return;
+    end = t->offset + source_bytes(t->type, t->n_elements);
+  }
+  if (data_start + end > file_size) fail_cut_off(path, file_size, data_start + end);
+}
+
 // The number of Q2_0 means two block types: 64 weights in 18 bytes and, in files of its first
 // users, 128 in 34. The distance to the next tensor tells which.
 void find_q2_blocks(std::vector<SourceTensor*>& order, uint64_t data_bytes, uint64_t alignment) {
@@ -272,10 +288,18 @@ void place_tensors(std::vector<SourceTensor>* tensors, uint64_t data_start, uint
   for (SourceTensor& t : *tensors) order.push_back(&t);
   std::sort(order.begin(), order.end(),
             [](const SourceTensor* a, const SourceTensor* b) { return a->offset < b->offset; });
+  check_complete(order, data_start, file_size, path);
   const uint64_t data_bytes = file_size - std::min(data_start, file_size);
   find_q2_blocks(order, data_bytes, alignment);
   check_places({order.begin(), order.end()}, data_bytes, alignment, path);
   for (SourceTensor& t : *tensors) t.offset += data_start;
+}
+
+void check_magic(const InputFile& file, const char (&magic)[4]) {
+  if (std::memcmp(magic, kMagic, sizeof kMagic) == 0) return;
+  const std::string start = foreign_start(file);
+  if (!start.empty()) fail(MOE_ERR_FORMAT, "%s is %s", file.path().c_str(), start.c_str());
+  fail(MOE_ERR_FORMAT, "%s: not a GGUF file", file.path().c_str());
 }
 
 }  // namespace
@@ -283,11 +307,9 @@ void place_tensors(std::vector<SourceTensor>* tensors, uint64_t data_start, uint
 GgufHeader read_gguf_header(const InputFile& file, uint32_t shard) {
   static_assert(std::endian::native == std::endian::little);
   Cursor in(file);
-  char magic[4];
-  in.bytes(magic, sizeof magic);
-  if (std::memcmp(magic, "GGUF", 4) != 0) {
-    fail(MOE_ERR_FORMAT, "%s: not a GGUF file", file.path().c_str());
-  }
+  char magic[4] = {};
+  if (file.size() >= sizeof magic) in.bytes(magic, sizeof magic);
+  check_magic(file, magic);
   const auto version = in.number<uint32_t>();
   if (version != 2 && version != 3) {
     fail(MOE_ERR_UNSUPPORTED, "%s: GGUF version %u; 2 and 3 (little-endian) are read",
@@ -301,29 +323,13 @@ GgufHeader read_gguf_header(const InputFile& file, uint32_t shard) {
   }
   GgufHeader header;
   header.metadata = read_metadata(in, n_pairs);
-  for (uint64_t i = 0; i < n_tensors; ++i) header.tensors.push_back(read_tensor(in, shard));
   const JsonNode node(header.metadata, file.path());
+  check_gguf_part(node, file.path());
+  for (uint64_t i = 0; i < n_tensors; ++i) header.tensors.push_back(read_tensor(in, shard));
   const auto alignment = static_cast<uint64_t>(node.integer("general.alignment", 32, 1, 1 << 20));
   place_tensors(&header.tensors, rounded_up(in.position(), alignment), file.size(), alignment,
                 file.path());
   return header;
-}
-
-std::vector<std::string> gguf_parts(const std::string& path) {
-  constexpr std::string_view kFirst = "-00001-of-";
-  constexpr size_t kTail = kFirst.size() + 5 + 5;  // digits and ".gguf"
-  std::vector<std::string> out;
-  if (path.size() < kTail) return out;
-  const std::string stem = path.substr(0, path.size() - kTail);
-  const std::string tail = path.substr(stem.size());
-  const std::string count = tail.substr(kFirst.size(), 5);
-  const bool digits = count.find_first_not_of("0123456789") == std::string::npos;
-  if (!tail.starts_with(kFirst) || !digits) return out;
-  for (int i = 1; i <= std::stoi(count); ++i) {
-    const std::string number = std::to_string(100000 + i).substr(1);
-    out.push_back(stem + "-" + number + "-of-" + count + ".gguf");
-  }
-  return out;
 }
 
 }  // namespace moe

@@ -16,12 +16,9 @@ struct GgufHeader {
 };
 
 /// Reads and checks everything before the data. Throws MOE_ERR_FORMAT for truncated, too long or
-/// duplicate items and for a tensor outside the file or overlapping another; MOE_ERR_UNSUPPORTED
-/// for another version or, naming type and tensor, an unreadable type. `shard` is copied to the
-/// tensors.
+/// duplicate items, for a part of a split file whose name does not say so, and for a tensor outside
+/// the file or overlapping another; MOE_ERR_UNSUPPORTED for another version or, naming type and
+/// tensor, an unreadable type. `shard` is copied to the tensors.
 GgufHeader read_gguf_header(const InputFile& file, uint32_t shard);
-
-/// All parts of a split file in order when `path` ends in -00001-of-000NN.gguf; otherwise empty.
-std::vector<std::string> gguf_parts(const std::string& path);
 
 }  // namespace moe

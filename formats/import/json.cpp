@@ -5,6 +5,7 @@
 
 #include "formats/import/failure.h"
 #include "formats/import/file.h"
+#include "formats/import/shell_quoted.h"
 
 namespace moe {
 namespace {
@@ -12,7 +13,8 @@ namespace {
 // Builds the tree; rejects deep nesting, too many values and duplicate keys.
 class Builder final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Builder(const std::string& what, const JsonLimits& limits) : what_(what), limits_(limits) {}
+  Builder(const std::string& what, size_t n_bytes, const JsonLimits& limits)
+      : what_(what), n_bytes_(n_bytes), limits_(limits) {}
   Json take() { return std::move(root_); }
 
   bool null() override { return add(nullptr); }
@@ -36,6 +38,10 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool parse_error(size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
+    if (position > n_bytes_ && n_bytes_ != 0) {
+      fail(MOE_ERR_FORMAT, "%s: not valid JSON: cut off at byte %zu (an incomplete download?)",
+           what_.c_str(), n_bytes_);
+    }
     fail(MOE_ERR_FORMAT, "%s: not valid JSON at byte %zu", what_.c_str(), position);
   }
 
@@ -74,12 +80,15 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   const std::string& what_;
+  const size_t n_bytes_;
   const JsonLimits& limits_;
   Json root_;
   std::vector<Json*> stack_;  // open containers; a parent does not grow while a child is open
   std::string key_;
   uint64_t n_values_ = 0;
 };
+
+constexpr size_t kMaxList = 120;  // bytes of unknown keys in an error
 
 // A value as shown in an error: short for any content.
 std::string shown(const Json& value) {
@@ -116,13 +125,65 @@ Json parse_json(std::string_view text, const std::string& what, const JsonLimits
     fail(MOE_ERR_FORMAT, "%s: %zu bytes of JSON, at most %llu are accepted", what.c_str(),
          text.size(), static_cast<unsigned long long>(limits.max_bytes));
   }
-  Builder builder(what, limits);
+  Builder builder(what, text.size(), limits);
   nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
 }
 
 Json read_json_file(const std::string& path, const JsonLimits& limits) {
-  return parse_json(read_text_file(path, limits.max_bytes), path, limits);
+  const std::string text = read_text_file(path, limits.max_bytes);
+  if (text.empty()) {
+    fail(MOE_ERR_FORMAT, "%s is empty (0 bytes): the download is incomplete", path.c_str());
+  }
+  // Documents are objects, rarely lists.
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != text.npos && text[first] != '{' && text[first] != '[') {
+    const std::string start = foreign_start(std::string_view(text).substr(first));
+    if (!start.empty()) fail(MOE_ERR_FORMAT, "%s is %s", path.c_str(), start.c_str());
+  }
+  return parse_json(text, path, limits);
+}
+
+bool erase_key(Json* value, std::string_view path) {
+  if (value->is_array() && path.starts_with('[')) {
+    const size_t end = std::min(path.find(']'), path.size());
+    const std::string digits(path.substr(1, std::max<size_t>(end, 1) - 1));
+    const bool number = !digits.empty() && digits.size() < 10 &&
+                        digits.find_first_not_of("0123456789") == std::string::npos;
+    if (!number || end + 1 >= path.size() || std::stoul(digits) >= value->size()) return false;
+    path.remove_prefix(path[end + 1] == '.' ? end + 2 : end + 1);
+    return erase_key(&(*value)[std::stoul(digits)], path);
+  }
+  if (!value->is_object()) return false;
+  if (value->contains(path)) {
+    value->erase(path);
+    return true;
+  }
+  for (auto& [key, member] : value->items()) {
+    if (!path.starts_with(key) || path.size() <= key.size() + 1) continue;
+    const char after = path[key.size()];
+    if (after == '.' && erase_key(&member, path.substr(key.size() + 1))) return true;
+    if (after == '[' && erase_key(&member, path.substr(key.size()))) return true;
+  }
+  return false;
+}
+
+std::string find_key(const Json& value, std::string_view key) {
+  if (value.is_array()) {
+    for (size_t i = 0; i < value.size(); ++i) {
+      const std::string found = find_key(value[i], key);
+      if (!found.empty()) {
+        return "[" + std::to_string(i) + "]" + (found.starts_with('[') ? "" : ".") + found;
+      }
+    }
+  }
+  if (!value.is_object()) return "";
+  if (value.contains(key)) return std::string(key);
+  for (const auto& [name, member] : value.items()) {
+    const std::string found = find_key(member, key);
+    if (!found.empty()) return name + (found.starts_with('[') ? "" : ".") + found;
+  }
+  return "";
 }
 
 void JsonNode::fail_expected(const std::string& expected) const {
@@ -222,17 +283,51 @@ size_t JsonNode::choice(const char* key, size_t fallback,
 }
 
 void JsonNode::only(std::span<const char* const> keys) const {
+  const std::vector<std::string> unknown = others(keys);
+  if (unknown.empty()) return;
+  std::string list, words;
+  for (const std::string& key : unknown) {
+    if (list.size() > kMaxList) {
+      list += ", ...";
+      break;
+    }
+    list += (list.empty() ? "\"" : ", \"") + key.substr(0, 60) + "\"";
+    words += (words.empty() ? "" : ",") + member_path(key);
+  }
+  // Keys of other files cannot be ignored individually.
+  constexpr std::string_view kConfig = "config.json";
+  const bool single = unknown.size() == 1;
+  std::string head = path_ + ": unknown key" + (single ? " " : "s ") + list + "; ";
+  // Some paths are descriptions ("layer 3") and not those of the file.
+  const bool in_config = path_ == kConfig || path_.starts_with("config.json: ");
+  if (in_config && member_path("").find(' ') == std::string::npos) {
+    const std::string word = shell_quoted(words);
+    head += "if " + std::string(single ? "it changes" : "they change") +
+            " nothing: moe convert --ignore-key" + (word.starts_with('-') ? "=" : " ") +
+            (word.size() <= kMaxList ? word : "KEY") + "; ";
+  }
+  fail(MOE_ERR_FORMAT, "%s", with_names(head + "known: ", keys).c_str());
+}
+
+std::vector<std::string> JsonNode::others(std::span<const char* const> keys) const {
   if (!value_->is_object()) fail_expected("an object");
+  std::vector<std::string> out;
   for (const auto& [key, unused] : value_->items()) {
     bool known = key == "comment";
     for (const char* k : keys) known = known || key == k;
-    if (!known) {
-      // Keys of other files cannot be ignored individually.
-      const char* const way = path_ == "config.json" ? "--ignore-key ignores it; " : "";
-      const std::string head = path_ + ": unknown key \"" + key.substr(0, 60) + "\"; " + way;
-      fail(MOE_ERR_FORMAT, "%s", with_names(head + "known: ", keys).c_str());
-    }
+    if (!known) out.push_back(key);
   }
+  return out;
+}
+
+std::string JsonNode::member_path(const std::string& key) const {
+  std::string out;
+  for (size_t at = path_.find(": "); at != std::string::npos;) {
+    const size_t next = path_.find(": ", at + 2);
+    out += path_.substr(at + 2, next - at - 2) + ".";
+    at = next;
+  }
+  return out + key;
 }
 
 }  // namespace moe

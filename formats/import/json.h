@@ -12,6 +12,12 @@
 
 namespace moe {
 
+/// Removes what `path` ("member.member[2].member") leads to; false if there is nothing. Members may
+/// have dots in their names.
+bool erase_key(Json* value, std::string_view path);
+/// The path of a member called `key` at any depth; empty if there is none.
+std::string find_key(const Json& value, std::string_view key);
+
 struct JsonLimits {
   uint64_t max_bytes = uint64_t{64} << 20;
   uint32_t max_depth = 64;
@@ -58,11 +64,20 @@ class JsonNode {
   std::string string(const char* key, const char* fallback) const;
   size_t choice(const char* key, size_t fallback, std::initializer_list<const char*> names) const;
 
-  /// Throws when the value is no object, or has a member that is neither "comment" nor listed.
+  /// Throws when the value is no object, or has members that are neither "comment" nor listed,
+  /// naming them and, in config.json, how to ignore them.
   void only(std::initializer_list<const char*> keys) const {
     only(std::span(keys.begin(), keys.size()));
   }
   void only(std::span<const char* const> keys) const;
+
+  /// The members of this object that are neither "comment" nor listed.
+  std::vector<std::string> others(std::span<const char* const> keys) const;
+  std::vector<std::string> others(std::initializer_list<const char*> keys) const {
+    return others(std::span(keys.begin(), keys.size()));
+  }
+  /// What --ignore-key takes for the member `key`: "member.member[3].key".
+  std::string member_path(const std::string& key) const;
 
   /// Throws MOE_ERR_FORMAT: "path: expected <expected>, found <the value>".
   [[noreturn]] void fail_expected(const std::string& expected) const;

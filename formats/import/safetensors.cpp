@@ -16,12 +16,19 @@ constexpr uint64_t kLengthBytes = 8;
 uint64_t header_length(const unsigned char* bytes, uint64_t file_size, const std::string& name) {
   uint64_t n = 0;
   for (int i = 7; i >= 0; --i) n = n << 8 | bytes[i];
-  if (n < 2 || n > kMaxSafetensorsHeader || n > file_size - kLengthBytes) {
+  if (n < 2 || n > kMaxSafetensorsHeader) {
     fail(MOE_ERR_FORMAT,
-         "%s: cut off, or not a safetensors file: a header of %llu bytes (at most %llu are "
-         "accepted) in a file of %llu",
+         "%s: not a safetensors file: a header of %llu bytes (2 to %llu are accepted) in a file of "
+         "%llu",
          name.c_str(), static_cast<ull>(n), static_cast<ull>(kMaxSafetensorsHeader),
          static_cast<ull>(file_size));
+  }
+  if (n > file_size - kLengthBytes) {
+    fail(MOE_ERR_FORMAT,
+         "%s: cut off, or not a safetensors file: a header of %llu bytes in a file of %llu; at "
+         "least %llu bytes are missing",
+         name.c_str(), static_cast<ull>(n), static_cast<ull>(file_size),
+         static_cast<ull>(n - (file_size - kLengthBytes)));
   }
   return n;
 }
@@ -42,9 +49,7 @@ void read_shape(const JsonNode& node, SourceTensor* tensor) {
   }
 }
 
-// `data_bytes`: size after the header.
-SourceTensor read_entry(const std::string& name, const JsonNode& node, uint64_t data_start,
-                        uint64_t data_bytes) {
+SourceTensor read_entry(const std::string& name, const JsonNode& node, uint64_t data_start) {
   node.only({"dtype", "shape", "data_offsets"});
   SourceTensor tensor;
   tensor.name = name;
@@ -68,16 +73,21 @@ SourceTensor read_entry(const std::string& name, const JsonNode& node, uint64_t 
          node.path().c_str(), fits ? std::to_string(bytes).c_str() : "more than 2^64", info->name,
          shape_text(tensor.shape).c_str(), static_cast<ull>(begin), static_cast<ull>(end));
   }
-  if (end > data_bytes) {
-    fail(MOE_ERR_FORMAT, "%s: data_offsets end at %llu, the file has %llu bytes of data",
-         node.path().c_str(), static_cast<ull>(end), static_cast<ull>(data_bytes));
-  }
+  if (end > UINT64_MAX - data_start) range.fail_expected("offsets in a file");
   tensor.offset = data_start + begin;
   return tensor;
 }
 
 uint64_t tensor_bytes(const SourceTensor& t) {
   return t.n_elements * source_type_info(t.type).bytes;
+}
+
+// Before any tensor is examined: a file that was cut off lacks many of them.
+void check_complete(const std::vector<SourceTensor>& tensors, uint64_t file_size,
+                    const std::string& name) {
+  uint64_t end = 0;
+  for (const SourceTensor& t : tensors) end = std::max(end, t.offset + tensor_bytes(t));
+  if (end > file_size) fail_cut_off(name, file_size, end);
 }
 
 // Every byte of data belongs to exactly one tensor.
@@ -123,9 +133,10 @@ std::vector<SourceTensor> parse_entries(std::string_view json, uint64_t data_sta
       continue;
     }
     const JsonNode node(value, name + ": tensor " + key.substr(0, 100));
-    tensors.push_back(read_entry(key, node, data_start, file_size - data_start));
+    tensors.push_back(read_entry(key, node, data_start));
     tensors.back().file = shard;
   }
+  check_complete(tensors, file_size, name);
   check_cover(tensors, data_start, file_size, name);
   return tensors;
 }

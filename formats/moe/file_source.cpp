@@ -32,6 +32,15 @@ int open_file(const char* path, int flags) {
   return fd;
 }
 
+// A symbolic link whose target is gone is there, unlike a file of a mistyped name.
+Status open_error(const char* path, int error) {
+  char target[256];
+  const ssize_t n = error == ENOENT ? readlink(path, target, sizeof target - 1) : -1;
+  if (n <= 0) return io_error("open", path, error);
+  target[n] = '\0';
+  return Status::error(MOE_ERR_NOT_FOUND, "%s: a link to %s, which is not there", path, target);
+}
+
 int64_t written_ns(const struct stat& info) {
   return int64_t{info.st_mtim.tv_sec} * 1000000000 + info.st_mtim.tv_nsec;
 }
@@ -53,7 +62,7 @@ bool reads_directly(int fd) {
 Result<FileSource> FileSource::open_path(const char* path) {
   FileSource source;
   source.fd_ = open_file(path, 0);
-  if (source.fd_ < 0) return io_error("open", path, errno);
+  if (source.fd_ < 0) return open_error(path, errno);
   struct stat info;
   if (fstat(source.fd_, &info) != 0) return io_error("look at", path, errno);
   if (!S_ISREG(info.st_mode)) {

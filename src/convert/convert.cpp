@@ -114,8 +114,10 @@ class Conversion {
       : options_(options),
         report_(report),
         checkpoint_(open_checkpoint(source, reading_step(source, options), options.ignored_keys)),
-        imported_(import_checkpoint(checkpoint_)),
-        tokenizer_(load_tokenizer(imported_, checkpoint_, &dropped_tokens_)) {
+        imported_(in_words_of(checkpoint_, [this] { return import_checkpoint(checkpoint_); })),
+        tokenizer_(in_words_of(checkpoint_, [this] {
+          return load_tokenizer(imported_, checkpoint_, &dropped_tokens_);
+        })) {
     for (DerivedTensor& t : imported_.derived) {
       checkpoint_.put_tensor(t.name, std::move(t.shape), std::move(t.values));
     }
@@ -125,7 +127,7 @@ class Conversion {
     }
     if (options.split.n_experts != 0) prepare_split();
     PrecisionPolicy policy = make_policy(imported_, options);
-    plan_ = make_plan(imported_, checkpoint_, &policy);
+    plan_ = in_words_of(checkpoint_, [&] { return make_plan(imported_, checkpoint_, &policy); });
     *report_ = {};
     report_->name = imported_.config.name.c_str();
     report_->importer = imported_.importer;
@@ -133,7 +135,8 @@ class Conversion {
     report_->tokenizer = tokenizer_.has_value();
     report_->dropped_tokens = dropped_tokens_;
     report_->ignored_keys = options.ignored_keys;
-    report_->warnings = imported_.warnings;
+    report_->warnings = checkpoint_.warnings();
+    for (const std::string& text : imported_.warnings) report_->warnings.push_back(text);
     if (tokenizer_) {
       for (const std::string& text : tokenizer_->warnings) report_->warnings.push_back(text);
     }
@@ -188,7 +191,7 @@ class Conversion {
       const PlannedSegment& segment = plan_.segments[s];
       if (calibration_) calibration_->prepare(s);
       SegmentStream stream(segment, checkpoint_, inputs, advancer());
-      stream.write(writer);
+      in_words_of(checkpoint_, [&] { stream.write(writer); });
       report_->weight_bytes += stream.layout().bytes;
       largest_errors_.emplace_back();
       for (size_t i = 0; i < segment.matrices.size(); ++i) {

@@ -8,7 +8,7 @@
 
 #include "formats/import/failure.h"
 #include "formats/import/file.h"
-#include "formats/import/gguf.h"
+#include "formats/import/gguf_parts.h"
 #include "formats/moe/header.h"
 #include "src/convert/calibration/saved_statistics.h"
 

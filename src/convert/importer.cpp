@@ -1,5 +1,7 @@
 #include "src/convert/importer.h"
 
+#include <algorithm>
+
 #include "formats/import/failure.h"
 #include "src/convert/gguf/gguf_source.h"
 #include "src/convert/sampling_advice.h"
@@ -19,26 +21,32 @@ std::vector<Importer> all_importers() {
   return all;
 }
 
+size_t common_start(std::string_view a, std::string_view b) {
+  const auto ends = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<size_t>(ends.first - a.begin());
+}
+
+// Relatives come first, as a message has no room for all names.
 [[noreturn]] void fail_unknown(const char* what, const std::string& name) {
-  constexpr size_t kRoom = 160;  // of the names that a message has room for
-  std::string known;
-  size_t n_more = 0;
-  for (const Importer& importer : all_importers()) {
-    if (known.size() > kRoom) {
-      ++n_more;
-    } else {
-      known += (known.empty() ? "" : ", ") + std::string(importer.model_type);
-    }
-  }
+  constexpr size_t kRoom = 190;
   if (gguf_reads(name)) {
-    fail(MOE_ERR_UNSUPPORTED,
-         "config.json: unknown %s \"%.60s\"; a GGUF file of it is read (docs/checkpoints.md)", what,
+    fail(MOE_ERR_UNSUPPORTED, "config.json: unknown %s \"%.60s\"; a GGUF file of it is read", what,
          name.c_str());
   }
+  std::vector<Importer> all = all_importers();
+  std::stable_sort(all.begin(), all.end(), [&](const Importer& a, const Importer& b) {
+    return common_start(a.model_type, name) > common_start(b.model_type, name);
+  });
+  std::string known;
+  size_t n = 0;
+  while (n < all.size() && known.size() <= kRoom) {
+    known += (n == 0 ? "" : ", ") + std::string(all[n].model_type);
+    ++n;
+  }
   fail(MOE_ERR_UNSUPPORTED,
-       "config.json: unknown %s \"%.60s\"; moe_research (formats/README.md) is for any model of "
-       "known layers. Known: %s and %zu more (docs/checkpoints.md)",
-       what, name.c_str(), known.c_str(), n_more);
+       "config.json: unknown %s \"%.60s\"; known: %s and %zu more; moe_research describes any "
+       "model of known layers",
+       what, name.c_str(), known.c_str(), all.size() - n);
 }
 
 Importer find_importer(const JsonNode& config) {

@@ -41,6 +41,18 @@ class PlanTest : public testing::Test {
   Imported imported_;
 };
 
+TEST_F(PlanTest, ATiedHeadMayHaveABias) {
+  config_ = patched(R"({"tie_embeddings": true})");
+  tensors_.erase("head.weight");
+  EXPECT_FALSE((plan(), imported_.config.head.tied_bias));
+  tensors_["head.bias"] = test::f32_tensor({40}, std::vector<float>(40, 2));
+  const Plan p = plan();
+  EXPECT_TRUE(imported_.config.head.tied_bias);
+  EXPECT_EQ(find(p, "head.tied_bias").tensor->name, "head.bias");
+  tensors_["head.bias"] = test::f32_tensor({39}, std::vector<float>(39, 2));
+  EXPECT_NE(error(MOE_ERR_SHAPE).find("tensor head.bias: expected (40)"), std::string::npos);
+}
+
 TEST_F(PlanTest, FindsEveryTensor) {
   tensors_["layers.0.attention.q.bias"] = test::f32_tensor({24}, std::vector<float>(24));
   const Plan p = plan();

@@ -195,8 +195,8 @@ TEST_F(ResearchTest, ErrorsNameTheKey) {
       "found \"swish\"");
   EXPECT_EQ(layer(R"({"attention": {"heads": 2}})").substr(0, 55),
             "config.json: layer 0: attention: unknown key \"heads\"; k");
-  EXPECT_EQ(error_of(patched(R"({"model_type": "gpt2"})")).substr(0, 61),
-            "config.json: unknown model_type \"gpt2\"; moe_research (formats");
+  EXPECT_EQ(error_of(patched(R"({"model_type": "gpt2"})")).substr(0, 56),
+            "config.json: unknown model_type \"gpt2\"; known: gpt_oss, ");
   EXPECT_EQ(error_of(patched(R"({"norm": {"kind": "batch"}})")),
             "config.json: norm.kind: expected one of rms, layer, found \"batch\"");
   EXPECT_EQ(error_of(patched(R"({"vocab_size": null})")), "config.json: \"vocab_size\" is missing");

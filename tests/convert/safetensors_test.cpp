@@ -92,9 +92,10 @@ TEST_F(SafetensorsTest, RefusesADamagedContainer) {
   error_of("1234567");
   error_of(std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10));
   error_of(std::string("\x00\x00\x00\x80\x00\x00\x00\x00{}", 10));  // 2 GiB of header
-  EXPECT_EQ(error_of(std::string("\x03\0\0\0\0\0\0\0{}", 10)),
-            "model.safetensors: cut off, or not a safetensors file: a header of 3 bytes (at most "
-            "67108864 are accepted) in a file of 10");
+  EXPECT_EQ(
+      error_of(std::string("\x03\0\0\0\0\0\0\0{}", 10)),
+      "model.safetensors: cut off, or not a safetensors file: a header of 3 bytes in a file of "
+      "10; at least 1 bytes are missing");
   error_of(std::string("\0\0\0\0\0\0\0\0", 8));
   header_error("[]", 0);
   header_error("{\"a\"", 0);
@@ -113,8 +114,8 @@ TEST_F(SafetensorsTest, RefusesTensorsOfTheWrongSize) {
       one("F32", "[2,3]", "[0,20]", 20),
       "model.safetensors: tensor w: expected 24 bytes for F32 (2, 3), data_offsets are [0, 20]");
   EXPECT_EQ(one("F99", "[2]", "[0,8]", 8), "model.safetensors: tensor w: unknown dtype \"F99\"");
-  EXPECT_EQ(one("F32", "[2]", "[0,8]", 4),
-            "model.safetensors: tensor w: data_offsets end at 8, the file has 4 bytes of data");
+  EXPECT_EQ(one("F32", "[2]", "[0,8]", 4).substr(0, 45),
+            "model.safetensors: cut off: 4 of its 70 bytes");
   one("F32", "[-2]", "[0,8]", 8);
   one("F32", "[2.0]", "[0,8]", 8);
   one("F32", "[4294967296,4294967296]", "[0,0]", 0);
@@ -198,12 +199,12 @@ TEST_F(SafetensorsTest, SaysWhatIsMissing) {
   EXPECT_NE(text.find("weights_only=True"), std::string::npos) << text;
   EXPECT_TRUE(text.ends_with("'model.safetensors')\"")) << text;
   std::filesystem::remove(folder_.file("pytorch_model.bin"));
-  for (const size_t n : {27, 60}) {
-    folder_.write(std::string(n, 'b') + ".pt", "PK");
+  for (const size_t n : {21, 22, 90}) {
+    const std::string name = std::string(n, 'b') + ".pt";
+    folder_.write(name, "PK");
     const std::string line = error(MOE_ERR_UNSUPPORTED);
-    EXPECT_TRUE(line.ends_with("'model.safetensors')\"")) << line;
-    EXPECT_EQ(line.find("load('THE FILE'") != std::string::npos, n > 30) << line;
-    std::filesystem::remove(folder_.file(std::string(n, 'b') + ".pt"));
+    EXPECT_TRUE(line.ends_with("'model.safetensors')\" " + (n == 21 ? name : "FILE"))) << line;
+    std::filesystem::remove(folder_.file(name));
   }
 }
 

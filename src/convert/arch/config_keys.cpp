@@ -5,6 +5,7 @@
 #include <span>
 
 #include "formats/import/failure.h"
+#include "formats/import/shell_quoted.h"
 #include "src/convert/arch/value_of.h"
 
 namespace moe {
@@ -114,6 +115,23 @@ std::string shown(const Json& value) {
   return text;
 }
 
+constexpr size_t kListRoom = 180;  // bytes of keys and values in an error
+
+// "key "a" with value 1" or "keys a (1), b (2)"; less, or only how many there are, if that takes
+// more than `room` bytes.
+std::string with_values(const std::vector<UnknownKey>& keys, size_t room) {
+  if (keys.size() == 1) {
+    const std::string key = "key \"" + keys[0].first.substr(0, 60) + "\"";
+    const std::string both = key + " with value " + shown(keys[0].second);
+    return both.size() <= room ? both : key;
+  }
+  std::string out = "keys ";
+  for (const auto& [key, value] : keys) {
+    out += (out.size() == 5 ? "" : ", ") + key + " (" + shown(value) + ")";
+  }
+  return out.size() <= room ? out : std::to_string(keys.size()) + " keys";
+}
+
 }  // namespace
 
 void fail_value(const JsonNode& node, const std::string& reason) {
@@ -166,8 +184,14 @@ void ConfigKeys::ignore(std::initializer_list<const char*> keys) {
   for (const char* key : keys) known_.insert(key);
 }
 
+void ConfigKeys::take_findings(const ConfigKeys& other) {
+  unknown_.insert(unknown_.end(), other.unknown_.begin(), other.unknown_.end());
+  warnings_.insert(warnings_.end(), other.warnings_.begin(), other.warnings_.end());
+}
+
 void ConfigKeys::check_all_understood(
     const std::function<std::string(const std::string& key)>& place_of) const {
+  std::vector<UnknownKey> unknown, significant;
   for (const auto& [key, value] : config_.value().items()) {
     if (value.is_null() || key.starts_with('_') || known_.contains(key)) continue;
     if (is_in(kHarmless, key)) continue;
@@ -176,17 +200,44 @@ void ConfigKeys::check_all_understood(
       fail(MOE_ERR_UNSUPPORTED, "%s with value %s is not supported for this architecture",
            place.c_str(), shown(value).c_str());
     }
-    if (is_in(kSignificant, key)) {
-      fail(MOE_ERR_UNSUPPORTED,
-           "config.json: key \"%.60s\" with value %s changes what the model computes, and this "
-           "importer does not support it",
-           key.c_str(), shown(value).c_str());
-    }
-    fail(MOE_ERR_UNSUPPORTED,
-         "config.json: key \"%.60s\" with value %s is not known to this importer and may change "
-         "what the model computes; if it does not: moe convert --ignore-key %.60s",
-         key.c_str(), shown(value).c_str(), key.c_str());
+    (is_in(kSignificant, key) ? significant : unknown)
+        .emplace_back(config_.member_path(key), value);
   }
+  if (!significant.empty()) {
+    const bool one = significant.size() == 1;
+    fail(MOE_ERR_UNSUPPORTED,
+         "config.json: %s what the model computes, and this importer does not support %s",
+         (with_values(significant, kListRoom) + (one ? " changes" : " change")).c_str(),
+         one ? "it" : "them");
+  }
+  unknown.insert(unknown.end(), unknown_.begin(), unknown_.end());
+  if (!unknown.empty()) fail_unknown_keys("config.json", unknown);
+}
+
+void fail_unknown_keys(const std::string& place, const std::vector<UnknownKey>& keys) {
+  constexpr size_t kRoom = MOE_ERROR_TEXT_BYTES - 150;  // beside the sentence
+  constexpr size_t kMostWords = 150;
+  const std::string where = place.substr(0, 80);
+  std::string words;
+  size_t n = 0;
+  for (const auto& [key, value] : keys) {
+    const std::string more = (n == 0 ? "" : words + ",") + key;
+    if (shell_quoted(more).size() > kMostWords) break;
+    words = more;
+    ++n;
+  }
+  std::string word = n == 0 ? "KEY" : shell_quoted(words);
+  word.insert(0, word.starts_with('-') ? "=" : " ");
+  const size_t n_more = n == 0 ? 0 : keys.size() - n;
+  const std::string rest = n_more == 0 ? "" : "; and " + std::to_string(n_more) + " more";
+  const size_t taken = where.size() + word.size() + rest.size();
+  const std::string list = with_values(keys, taken < kRoom ? kRoom - taken : 0);
+  const bool one = keys.size() == 1;
+  fail(MOE_ERR_UNSUPPORTED,
+       "%s: %s not known to this importer and may change what the model computes; if %s: moe "
+       "convert --ignore-key%s%s",
+       where.c_str(), (list + (one ? " is" : " are")).c_str(), one ? "it does not" : "they do not",
+       word.c_str(), rest.c_str());
 }
 
 }  // namespace moe

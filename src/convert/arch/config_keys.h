@@ -6,11 +6,20 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "formats/import/json.h"
 #include "src/model/names.h"
 
 namespace moe {
+
+/// A key, as --ignore-key takes it, and its value.
+using UnknownKey = std::pair<std::string, Json>;
+
+/// Throws MOE_ERR_UNSUPPORTED, naming all `keys` (not empty) of the file `place` and the command
+/// that ignores them.
+[[noreturn]] void fail_unknown_keys(const std::string& place, const std::vector<UnknownKey>& keys);
 
 class ConfigKeys {
  public:
@@ -39,8 +48,15 @@ class ConfigKeys {
   void require(const char* key, const Json& value);
   /// Keys that do not change this architecture's computation, whatever their value.
   void ignore(std::initializer_list<const char*> keys);
-  /// Throws MOE_ERR_UNSUPPORTED for a key that was neither read nor ignored and matters at
-  /// inference; null counts as absent. `place_of` says where another kind of
+  /// Records a key of a nested object that nobody knows, for check_all_understood.
+  void unknown(const std::string& path, const Json& value) { unknown_.emplace_back(path, value); }
+  /// Records a sentence about a key that was accepted.
+  void warn(std::string text) { warnings_.push_back(std::move(text)); }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  /// Adds what `other` recorded: of an object within this one.
+  void take_findings(const ConfigKeys& other);
+  /// Throws MOE_ERR_UNSUPPORTED for keys that were neither read nor ignored and matter at
+  /// inference, naming all of them; null counts as absent. `place_of` says where another kind of
   /// file has the key, or nothing.
   void check_all_understood(
       const std::function<std::string(const std::string& key)>& place_of = {}) const;
@@ -48,6 +64,8 @@ class ConfigKeys {
  private:
   const JsonNode& config_;
   std::set<std::string> known_;
+  std::vector<UnknownKey> unknown_;
+  std::vector<std::string> warnings_;
 };
 
 /// Throws MOE_ERR_UNSUPPORTED: "config.json: KEY: VALUE is not supported; REASON".

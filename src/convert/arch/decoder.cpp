@@ -175,6 +175,7 @@ void Decoder::local_rope() {
   ConfigKeys local_keys(node);
   const RopeConfig local = read_rope(local_keys, layer(0).attention.head_dim,
                                      out_.config.context_length, 0, &out_.factors);
+  keys.take_findings(local_keys);
   for (LayerConfig& layer : layers()) {
     if (layer.attention.window != 0) layer.attention.rope = local;
   }
@@ -253,6 +254,7 @@ Imported Decoder::finish() {
   names(stacked_moe_names());
   ignore_tensors("rope_freqs.weight");  // in GGUF files; already in the configuration
   check(out_.config.name.assign(checkpoint_.name()));  // config.json has no name
+  out_.warnings = keys.warnings();
   read_companions(checkpoint_, &out_);
   locate_by(std::move(table_), checkpoint_, &out_);
   return std::move(out_);
@@ -276,7 +278,7 @@ void read_companions(const Checkpoint& checkpoint, Imported* out) {
   for (const char* other : {"tokenizer.model", "vocab.json", "tiktoken.model"}) {
     if (!checkpoint.has_document(other)) continue;
     fail(MOE_ERR_UNSUPPORTED,
-         "%s: the tokenizer is there as %s only; tokenizer.json is read. In that folder run: "
+         "%.150s: the tokenizer is there as %s only; tokenizer.json is read. In that folder run: "
          "python -c \"from transformers import AutoTokenizer as A; "
          "A.from_pretrained('.').save_pretrained('.')\"",
          checkpoint.path().c_str(), other);

@@ -233,7 +233,13 @@ Imported import_research(const JsonNode& config, const Checkpoint& checkpoint) {
   }
   read_tokenizer(config, &out);
   find_cosine_widths(checkpoint, &out);
-  out.locate = [](const SlotGroup&, const Slot& slot) { return Source{.tensor = slot.name}; };
+  // With a matrix that is the embedding, the bias is a part of its own in a model file.
+  ModelConfig& c = out.config;
+  c.head.tied_bias = c.tie_embeddings && !c.head.dense && c.n_outputs() > 0 &&
+                     checkpoint.find("head.bias") != nullptr;
+  out.locate = [](const SlotGroup&, const Slot& slot) {
+    return Source{.tensor = slot.name == "head.tied_bias" ? "head.bias" : slot.name};
+  };
   return out;
 }
 

@@ -1,6 +1,9 @@
 // Rotary positions in `transformers` files, in both forms.
 
+#include <algorithm>
 #include <cmath>
+#include <span>
+#include <string_view>
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
@@ -58,26 +61,52 @@ Kind read_kind(const JsonNode& node) {
   return found > kDynamic ? kLongrope : static_cast<Kind>(found);  // alias "su"
 }
 
-void check_keys(const JsonNode& node, Kind kind) {
-  switch (kind) {
-    case kDefault:
-      return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor"});
-    case kLinear:
-      return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor"});
-    case kLlama3:
-      return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
-                        "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
-    case kYarn:
-      return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
-                        "original_max_position_embeddings", "attention_factor", "beta_fast",
-                        "beta_slow", "mscale", "mscale_all_dim", "truncate"});
-    case kDynamic:
-      return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
-                        "original_max_position_embeddings"});
-    case kLongrope:
-      return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
-                        "original_max_position_embeddings", "attention_factor", "short_factor",
-                        "long_factor", "short_mscale", "long_mscale"});
+constexpr const char* kKindNames[] = {"default", "linear", "llama3", "yarn", "longrope", "dynamic"};
+
+std::vector<std::string_view> keys_of(Kind kind) {
+  std::vector<std::string_view> keys = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
+  const auto add = [&](std::initializer_list<std::string_view> more) {
+    keys.insert(keys.end(), more);
+  };
+  if (kind != kDefault) add({"factor"});
+  if (kind != kDefault && kind != kLinear) add({"original_max_position_embeddings"});
+  if (kind == kLlama3) add({"low_freq_factor", "high_freq_factor"});
+  if (kind == kYarn || kind == kLongrope) add({"attention_factor"});
+  if (kind == kYarn) add({"beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"});
+  if (kind == kLongrope) add({"short_factor", "long_factor", "short_mscale", "long_mscale"});
+  return keys;
+}
+
+bool is_in(std::span<const std::string_view> keys, std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+// Notes of trainers, and switches of earlier code whose usual value is what is computed anyway.
+bool changes_nothing(const std::string& key, const Json& value) {
+  if (key == "finetuned" || key.starts_with('_') || value.is_null()) return true;
+  if (key == "dynamic") return value == false;
+  return (key == "attn_factor" || key == "extrapolation_factor") && value == 1;
+}
+
+// A key of another kind of scaling has no effect in `transformers` either; without a type it might
+// be meant to have one.
+void check_keys(const JsonNode& node, Kind kind, ConfigKeys* keys) {
+  std::vector<std::string_view> others;
+  if (node.has("rope_type") || node.has("type")) {
+    for (const Kind other : {kLinear, kLlama3, kYarn, kLongrope}) {
+      for (const std::string_view key : keys_of(other)) others.push_back(key);
+    }
+  }
+  const std::vector<std::string_view> known = keys_of(kind);
+  for (const std::string& key : node.others({})) {
+    const Json& value = *node.value().find(key);
+    if (is_in(known, key) || changes_nothing(key, value)) continue;
+    if (is_in(others, key)) {
+      keys->warn(node.path() + "." + key + " is not used: it has no meaning for the type " +
+                 kKindNames[kind]);
+    } else {
+      keys->unknown(node.member_path(key), value);
+    }
   }
 }
 
@@ -140,7 +169,7 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
     if (!keys.has(key)) continue;
     const JsonNode node = keys.node(key);
     const Kind kind = read_kind(node);
-    check_keys(node, kind);
+    check_keys(node, kind, &keys);
     read_base(node, head_dim, &rope);
     if (kind == kDynamic) check_dynamic(node);
     if (kind != kDefault && kind != kDynamic)

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "formats/import/failure.h"
+#include "src/convert/arch/config_keys.h"
 #include "src/convert/gguf/gguf_source.h"
 
 namespace moe {
@@ -89,13 +90,19 @@ class ConfigBuilder {
 
  private:
   const Arch& find_arch() {
+    const std::string kind = all_.string("general.type", "model");
+    if (kind == "adapter" || kind == "mmproj") {
+      fail(MOE_ERR_UNSUPPORTED, "%s: general.type is \"%s\": a part for another file, not a model",
+           checkpoint_.path().c_str(), kind.c_str());
+    }
     const std::string name = all_.at("general.architecture").string();
     std::string known;
     for (const Arch& arch : kArchs) {
       if (name == arch.name) return arch;
       known += (known.empty() ? "" : ", ") + std::string(arch.name);
     }
-    fail(MOE_ERR_UNSUPPORTED, "%s: unknown architecture \"%.60s\"; known: %s",
+    fail(MOE_ERR_UNSUPPORTED,
+         "%.100s: general.architecture: unknown architecture \"%.60s\"; known: %s",
          checkpoint_.path().c_str(), name.c_str(), known.c_str());
   }
 
@@ -413,14 +420,13 @@ class ConfigBuilder {
 
   void check_all_taken() {
     const std::string prefix = std::string(arch_.name) + ".";
+    std::vector<UnknownKey> unknown;
     for (const auto& [key, value] : all_.value().items()) {
       if (key.starts_with(prefix) && !taken_.contains(key.substr(prefix.size()))) {
-        fail(MOE_ERR_UNSUPPORTED,
-             "%s: key %.80s with value %.60s is not known to this importer and may change what the "
-             "model computes; if it does not: moe convert --ignore-key %.80s",
-             checkpoint_.path().c_str(), key.c_str(), value.dump().c_str(), key.c_str());
+        unknown.emplace_back(key, value);
       }
     }
+    if (!unknown.empty()) fail_unknown_keys(checkpoint_.path(), unknown);
   }
 
   const Checkpoint& checkpoint_;
@@ -432,14 +438,18 @@ class ConfigBuilder {
 
 }  // namespace
 
+std::string gguf_key(const std::string& key) {
+  for (const Key& k : kKeys) {
+    if (key == k.transformers) return k.gguf;
+  }
+  return "";
+}
+
 std::string place_in_gguf(const Checkpoint& checkpoint, const std::string& key) {
   if (checkpoint.metadata().is_null()) return "";
-  const std::string place = checkpoint.path() + ": key ";
-  for (const Key& k : kKeys) {
-    if (key != k.transformers) continue;
-    return place + checkpoint.metadata().at("general.architecture").text() + "." + k.gguf;
-  }
-  return place + key;
+  const std::string place = checkpoint.path() + ": key ", own = gguf_key(key);
+  if (own.empty()) return place + key;
+  return place + checkpoint.metadata().at("general.architecture").text() + "." + own;
 }
 
 bool gguf_reads(std::string_view architecture) {

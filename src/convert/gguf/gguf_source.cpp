@@ -1,5 +1,8 @@
 #include "src/convert/gguf/gguf_source.h"
 
+#include <algorithm>
+#include <span>
+
 #include "formats/import/failure.h"
 #include "src/convert/packed/packed_checkpoint.h"
 
@@ -53,6 +56,38 @@ constexpr Name kLayer[] = {{"attn_norm", "input_layernorm"},
                            {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
                            {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"}};
 
+// Names for which the tensors of a GGUF file do not have, or not alone, the names above.
+constexpr Name kOtherNames[] = {{"ffn_gate_inp", "block_sparse_moe.gate"},
+                                {"ffn_gate_inp", "block_sparse_moe.router.layer"},
+                                {"ffn_gate_inp", "mlp.router"},
+                                {"ffn_gate_exps", "block_sparse_moe.experts.w1"},
+                                {"ffn_up_exps", "block_sparse_moe.experts.w3"},
+                                {"ffn_down_exps", "block_sparse_moe.experts.w2"},
+                                {"ffn_gate_exps", "block_sparse_moe.input_linear"},
+                                {"ffn_down_exps", "block_sparse_moe.output_linear"},
+                                {"ffn_gate_exps", "mlp.experts.gate_proj"},
+                                {"ffn_up_exps", "mlp.experts.up_proj"},
+                                {"ffn_down_exps", "mlp.experts.down_proj"},
+                                {"ffn_gate_exps", "mlp.experts.gate_up_proj"},
+                                {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+                                {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+                                {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
+                                {"ffn_up", "mlp.gate_up_proj"},
+                                {"attn_q", "self_attn.q_a_proj"},
+                                {"exp_probs_b", "mlp.gate.e_score_correction_bias"},
+                                {"post_ffw_norm", "post_feedforward_layernorm"}};
+
+// "mlp.experts.3.up_proj.weight" is "mlp.experts.up_proj.weight": a GGUF file stacks experts.
+std::string without_expert(std::string part) {
+  constexpr std::string_view kExperts = ".experts.";
+  const size_t at = part.find(kExperts);
+  if (at == std::string::npos) return part;
+  const size_t first = at + kExperts.size();
+  const size_t end = part.find_first_not_of("0123456789", first);
+  if (end > first && end < part.size() && part[end] == '.') part.erase(first, end + 1 - first);
+  return part;
+}
+
 Json special_tokens(const Json& metadata) {
   Json out = Json::object();
   if (!metadata.contains("tokenizer.ggml.tokens")) return out;
@@ -79,6 +114,22 @@ void add_prefix(Checkpoint* checkpoint) {
   checkpoint->rename([prefix](const std::string& name) {
     return name.starts_with("lm_head.") ? name : std::string(prefix) + name;
   });
+}
+
+// A module that holds a whole model under a name of its own adds that name to every tensor's.
+void remove_common_prefix(Checkpoint* checkpoint) {
+  constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
+  if (checkpoint->find(kEmbedding) != nullptr) return;
+  std::string prefix;
+  for (const auto& [name, tensor] : checkpoint->tensors()) {
+    if (!name.ends_with("." + std::string(kEmbedding))) continue;
+    prefix = name.substr(0, name.size() - kEmbedding.size());
+  }
+  const auto& tensors = checkpoint->tensors();
+  const auto has = [&](const auto& entry) { return entry.first.starts_with(prefix); };
+  if (prefix.empty() || !std::all_of(tensors.begin(), tensors.end(), has)) return;
+  checkpoint->warn("all names of tensors begin with " + prefix + ", and are read without it");
+  checkpoint->rename([prefix](const std::string& name) { return name.substr(prefix.size()); });
 }
 
 // The text part of a model that sees images has the tensors of a text model behind a prefix.
@@ -114,27 +165,57 @@ std::string gguf_tensor_name(const std::string& name, bool sandwich) {
   return name;
 }
 
+std::string stored_tensor_name(const std::string& name, bool sandwich) {
+  for (const Name& n : kModel) {
+    if (name == n.transformers) return n.gguf;
+  }
+  constexpr std::string_view kLayers = "model.layers.";
+  const size_t dot = name.find('.', kLayers.size());
+  if (!name.starts_with(kLayers) || dot == std::string::npos) return name;
+  const std::string block = "blk." + name.substr(kLayers.size(), dot - kLayers.size()) + ".";
+  const std::string rest = without_expert(name.substr(dot + 1));
+  const size_t end = rest.rfind('.');
+  const std::string part = rest.substr(0, end), tail = rest.substr(std::min(end, rest.size()));
+  if (sandwich && part == "pre_feedforward_layernorm") return block + "ffn_norm" + tail;
+  if (sandwich && part == "post_attention_layernorm") return block + "post_attention_norm" + tail;
+  for (const std::span<const Name> names : {std::span<const Name>(kLayer), {kOtherNames}}) {
+    for (const Name& n : names) {
+      if (part == n.transformers) return block + n.gguf + tail;
+    }
+  }
+  return name;
+}
+
+namespace {
+
+void read_gguf(Checkpoint* checkpoint, const std::function<void()>& step) {
+  checkpoint->put_document("config.json", gguf_config(*checkpoint));
+  Json tokenizer = gguf_tokenizer(checkpoint->metadata(), step, checkpoint->path());
+  if (!tokenizer.is_null()) {
+    checkpoint->put_document("tokenizer.json", std::move(tokenizer));
+    checkpoint->put_document("tokenizer_config.json", special_tokens(checkpoint->metadata()));
+  }
+  const bool sandwich = checkpoint->find("blk.0.ffn_norm.weight") != nullptr &&
+                        checkpoint->find("blk.0.post_attention_norm.weight") != nullptr;
+  checkpoint->rename(
+      [sandwich](const std::string& name) { return gguf_tensor_name(name, sandwich); });
+}
+
+}  // namespace
+
 Checkpoint open_checkpoint(const std::string& path, const std::function<void()>& step,
                            const std::vector<std::string>& ignored) {
   Checkpoint checkpoint(path);
-  for (const std::string& key : ignored) checkpoint.ignore_key(key);
+  for (const std::string& key : ignored) checkpoint.ignore_keys(key);
   step();
   if (checkpoint.metadata().is_null()) {
     checkpoint.rename(text_name);
+    remove_common_prefix(&checkpoint);
     add_prefix(&checkpoint);
     unpack_checkpoint(&checkpoint);
     return checkpoint;
   }
-  checkpoint.put_document("config.json", gguf_config(checkpoint));
-  Json tokenizer = gguf_tokenizer(checkpoint.metadata(), step, path);
-  if (!tokenizer.is_null()) {
-    checkpoint.put_document("tokenizer.json", std::move(tokenizer));
-    checkpoint.put_document("tokenizer_config.json", special_tokens(checkpoint.metadata()));
-  }
-  const bool sandwich = checkpoint.find("blk.0.ffn_norm.weight") != nullptr &&
-                        checkpoint.find("blk.0.post_attention_norm.weight") != nullptr;
-  checkpoint.rename(
-      [sandwich](const std::string& name) { return gguf_tensor_name(name, sandwich); });
+  in_words_of(checkpoint, [&] { read_gguf(&checkpoint, step); });
   return checkpoint;
 }
 

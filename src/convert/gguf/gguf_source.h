@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "formats/import/checkpoint.h"
+#include "formats/import/failure.h"
 
 namespace moe {
 
@@ -22,12 +23,33 @@ Json gguf_config(const Checkpoint& checkpoint);
 /// same with `key` if it is derived. Empty for a folder.
 std::string place_in_gguf(const Checkpoint& checkpoint, const std::string& key);
 
+/// What a GGUF file calls `key` of config.json, behind "ARCH."; empty if it is derived.
+std::string gguf_key(const std::string& key);
+
+/// An error in the words of the file: its path, keys and tensors, where `status` names those that
+/// open_checkpoint made from them, and what can be done. Unchanged for a folder.
+Status in_gguf_words(const Checkpoint& checkpoint, const Status& status);
+
+/// f(), whose Failures are in the words of the file.
+template <class F>
+auto in_words_of(const Checkpoint& checkpoint, F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const Failure& failure) {
+    throw Failure(in_gguf_words(checkpoint, failure.status()));
+  }
+}
+
 /// Whether a GGUF file of this general.architecture can be read.
 bool gguf_reads(std::string_view architecture);
 
 /// The `transformers` name of a GGUF tensor; unknown names are unchanged. `sandwich`: blocks have
 /// norms on both sides.
 std::string gguf_tensor_name(const std::string& name, bool sandwich = false);
+
+/// The GGUF name of a tensor of that name; other names are unchanged. Experts that are several
+/// tensors elsewhere are one.
+std::string stored_tensor_name(const std::string& name, bool sandwich = false);
 
 /// The tokens that end a text or a turn: those that keys name, then those known by their text.
 Json gguf_stop_ids(const JsonNode& metadata);

@@ -36,7 +36,7 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
     progress:  progress(done, total) in bytes of the checkpoint; False cancels (CancelledError).
     on_matrix: receives a dict per stored matrix: its name, format, if it is lossless ...
     ignored_keys: keys of config.json or a GGUF file to ignore: those that the importer does not
-               know and that do not change what the model computes.
+               know and that do not change what the model computes; "OBJECT.KEY" in an object.
     calibration: a text to run through the source model: later weights then compensate for the
                rounding errors of earlier ones. Progress meanwhile is in tokens.
     statistics: instead of a text, a file that save_statistics named for the same source: the result

@@ -1,0 +1,70 @@
+#include "formats/import/tensor_names.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace moe {
+namespace {
+
+// Names of wrapping modules anywhere in a name; no model has modules of these names.
+constexpr std::string_view kAnywhere[] = {"_orig_mod.", "_fsdp_wrapped_module.", "_fpw_module.",
+                                          "_checkpoint_wrapped_module.", "_forward_module."};
+
+// Names that wrap at the beginning only: parts of a model may have them, too.
+struct Prefix {
+  std::string_view found, meant;
+};
+constexpr Prefix kPrefixes[] = {{"module.", ""},
+                                {"base_model.model.", ""},
+                                {"model.module.", ""},
+                                {"model.base_model.model.", ""},
+                                {"model.model.", "model."},
+                                {"model.lm_head.", "lm_head."}};
+
+bool remove_inner(std::string* name) {
+  for (const std::string_view part : kAnywhere) {
+    for (size_t at = name->find(part); at != std::string::npos; at = name->find(part, at + 1)) {
+      if (at != 0 && (*name)[at - 1] != '.') continue;
+      name->erase(at, part.size());
+      return true;
+    }
+  }
+  return false;
+}
+
+bool replace_prefix(std::string* name) {
+  for (const Prefix& prefix : kPrefixes) {
+    if (!name->starts_with(prefix.found)) continue;
+    name->replace(0, prefix.found.size(), prefix.meant);
+    return true;
+  }
+  return false;
+}
+
+bool is_adapter_part(std::string_view part) {
+  constexpr std::string_view kParts[] = {"base_layer", "modules_to_save", "original_module",
+                                         "prompt_embeddings", "prompt_encoder"};
+  return part.starts_with("lora_") || part.starts_with("hada_") || part.starts_with("lokr_") ||
+         part.starts_with("oft_") || part.starts_with("ia3_") || part.starts_with("vera_lambda") ||
+         std::find(std::begin(kParts), std::end(kParts), part) != std::end(kParts);
+}
+
+}  // namespace
+
+std::string unwrapped_name(std::string name) {
+  while (remove_inner(&name) || replace_prefix(&name)) {
+  }
+  return name;
+}
+
+bool is_adapter_name(const std::string& name) {
+  const std::string_view whole = name;
+  for (size_t at = 0; at < whole.size();) {
+    const size_t end = std::min(whole.find('.', at), whole.size());
+    if (is_adapter_part(whole.substr(at, end - at))) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+}  // namespace moe

@@ -1,0 +1,346 @@
+// What is wrong in a GGUF file is said in its own words; parts of a split model.
+
+#include <gtest/gtest.h>
+
+#include "formats/import/failure.h"
+#include "formats/import/gguf_parts.h"
+#include "src/convert/convert.h"
+#include "src/convert/gguf/gguf_source.h"
+#include "tests/convert/gguf_builder.h"
+
+namespace moe {
+namespace {
+
+using test::GgufBuilder;
+
+// A key and its value: type and bytes.
+struct Pair {
+  std::string key;
+  uint32_t type;
+  std::string bytes;
+};
+
+template <class T>
+std::string raw(T value) {
+  return GgufBuilder::raw(value);
+}
+
+std::string strings(const std::vector<std::string>& list) {
+  std::string bytes = raw<uint32_t>(8) + raw<uint64_t>(list.size());
+  for (const std::string& s : list) bytes += GgufBuilder::text(s);
+  return bytes;
+}
+
+std::vector<std::string> vocabulary() {
+  std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
+  for (char c = 'a'; c <= 'l'; ++c) tokens.push_back(std::string(1, c));
+  tokens.push_back("ab");
+  return tokens;
+}
+
+// A Mixtral of one layer with YaRN and a SentencePiece vocabulary: keys of most kinds.
+std::vector<Pair> pairs() {
+  const auto u32 = [](uint32_t v) { return raw(v); };
+  std::vector<Pair> out = {{"general.architecture", 8, GgufBuilder::text("llama")},
+                           {"llama.attention.layer_norm_rms_epsilon", 6, raw(1e-5f)},
+                           {"llama.rope.freq_base", 6, raw(1e4f)},
+                           {"llama.rope.scaling.type", 8, GgufBuilder::text("yarn")},
+                           {"llama.rope.scaling.factor", 6, raw(4.0f)},
+                           {"tokenizer.ggml.model", 8, GgufBuilder::text("llama")}};
+  for (const auto& [key, value] : {std::pair{"context_length", 64u},
+                                   {"embedding_length", 8u},
+                                   {"block_count", 1u},
+                                   {"feed_forward_length", 12u},
+                                   {"vocab_size", 16u},
+                                   {"expert_count", 2u},
+                                   {"expert_used_count", 1u},
+                                   {"attention.head_count", 2u},
+                                   {"attention.head_count_kv", 1u},
+                                   {"rope.scaling.original_context_length", 32u},
+                                   {"rope.dimension_count", 4u}}) {
+    out.push_back({std::string("llama.") + key, 4, u32(value)});
+  }
+  out.push_back({"tokenizer.ggml.bos_token_id", 4, u32(1)});
+  out.push_back({"tokenizer.ggml.eos_token_id", 4, u32(2)});
+  out.push_back({"tokenizer.ggml.tokens", 9, strings(vocabulary())});
+  std::string scores = raw<uint32_t>(6) + raw<uint64_t>(16);
+  for (int i = 0; i < 16; ++i) scores += raw(static_cast<float>(-i));
+  out.push_back({"tokenizer.ggml.scores", 9, scores});
+  std::string types = raw<uint32_t>(5) + raw<uint64_t>(16);
+  for (int i = 0; i < 16; ++i) types += raw(i == 0 ? 2 : i < 3 ? 3 : 1);
+  out.push_back({"tokenizer.ggml.token_type", 9, types});
+  return out;
+}
+
+using Tensors = std::map<std::string, std::vector<uint64_t>>;
+
+Tensors tensors() {
+  Tensors out = {{"token_embd.weight", {16, 8}}, {"output_norm.weight", {8}},
+                 {"output.weight", {16, 8}},     {"blk.0.ffn_gate_inp.weight", {2, 8}},
+                 {"blk.0.ffn_norm.weight", {8}}, {"blk.0.attn_norm.weight", {8}}};
+  for (const char* name : {"attn_q", "attn_output"})
+    out[std::string("blk.0.") + name + ".weight"] = {8, 8};
+  for (const char* name : {"attn_k", "attn_v"})
+    out[std::string("blk.0.") + name + ".weight"] = {4, 8};
+  for (const char* name : {"gate", "up"})
+    out[std::string("blk.0.ffn_") + name + "_exps.weight"] = {2, 12, 8};
+  out["blk.0.ffn_down_exps.weight"] = {2, 8, 12};
+  return out;
+}
+
+class GgufErrors : public testing::Test {
+ protected:
+  Status convert_with(const std::vector<Pair>& keys, const Tensors& shapes) {
+    GgufBuilder b;
+    for (const Pair& p : keys) b.pair(p.key, p.type, p.bytes);
+    for (const auto& [name, shape] : shapes) b.f32_tensor(name, shape);
+    return convert_text("m.gguf", b.file());
+  }
+  Status convert_text(const std::string& name, const std::string& text) {
+    folder_.write(name, text);
+    ConvertReport report;
+    return convert(folder_.file(name), folder_.file("m.moe"), {}, &report);
+  }
+  // Without the file's path.
+  std::string said(const Status& status) const {
+    std::string text = status.text();
+    for (size_t at = text.find(folder_.path()); at != std::string::npos;
+         at = text.find(folder_.path())) {
+      text.erase(at, folder_.path().size() + 1);
+    }
+    return text;
+  }
+  void expect_own_words(const Status& status, const std::string& what) {
+    const std::string text = said(status);
+    for (const char* made :
+         {".json", "hidden_size", "num_", "vocab_size\"", "rms_norm", "rope_scaling", "rope_theta",
+          "max_position", "intermediate", "partial_rotary", "model.", "lm_head", "head_dim",
+          "added_tokens", "eos_token_id["}) {
+      std::string rest = text;
+      for (size_t at = rest.find("tokenizer.ggml.model"); at != std::string::npos;
+           at = rest.find("tokenizer.ggml.model")) {
+        rest.erase(at, 20);
+      }
+      EXPECT_EQ(rest.find(made), std::string::npos) << what << ": " << text;
+    }
+  }
+  test::TempFolder folder_;
+};
+
+TEST_F(GgufErrors, TheIntactFileConverts) {
+  const Status status = convert_with(pairs(), tensors());
+  EXPECT_TRUE(status.ok()) << status.text();
+}
+
+// Each key in turn has another type or value, or is missing.
+TEST_F(GgufErrors, NameKeysOfTheFile) {
+  const Pair values[] = {{"a word", 8, GgufBuilder::text("word")},
+                         {"0", 4, raw<uint32_t>(0)},
+                         {"huge", 4, raw<uint32_t>(4000000000u)},
+                         {"negative", 5, raw<int32_t>(-7)},
+                         {"a fraction", 6, raw(0.37f)},
+                         {"not a number", 6, raw<uint32_t>(0x7FC00000)},
+                         {"true", 7, std::string(1, '\1')},
+                         {"an empty list", 9, raw<uint32_t>(4) + raw<uint64_t>(0)},
+                         {"a list", 9, raw<uint32_t>(4) + raw<uint64_t>(1) + raw<uint32_t>(3)}};
+  const std::vector<Pair> whole = pairs();
+  size_t n_errors = 0;
+  const auto attempt = [&](const std::vector<Pair>& keys, const std::string& key,
+                           const std::string& how) {
+    const Status status = convert_with(keys, tensors());
+    if (status.ok()) return;
+    ++n_errors;
+    expect_own_words(status, key + " is " + how);
+    // The key itself, or one that contradicts it, or a tensor.
+    const std::string text = said(status);
+    const bool named = text.find(key) != std::string::npos ||
+                       text.find("llama.") != std::string::npos ||
+                       text.find("tokenizer.ggml.") != std::string::npos ||
+                       text.find(".weight") != std::string::npos;
+    EXPECT_TRUE(named) << key << " is " << how << ": " << text;
+    EXPECT_EQ(text.find("m.gguf"), text.rfind("m.gguf")) << text;
+  };
+  for (size_t i = 0; i < whole.size(); ++i) {
+    std::vector<Pair> keys = whole;
+    for (const Pair& value : values) {
+      keys[i] = {whole[i].key, value.type, value.bytes};
+      attempt(keys, whole[i].key, value.key);
+    }
+    keys.erase(keys.begin() + static_cast<ptrdiff_t>(i));
+    attempt(keys, whole[i].key, "missing");
+  }
+  EXPECT_GT(n_errors, 100u);
+}
+
+TEST_F(GgufErrors, SayWhatToDo) {
+  const auto changed = [&](const std::string& key, uint32_t type, const std::string& bytes) {
+    std::vector<Pair> keys = pairs();
+    for (Pair& p : keys) {
+      if (p.key == key) p = {key, type, bytes};
+    }
+    return said(convert_with(keys, tensors()));
+  };
+  EXPECT_EQ(changed("llama.embedding_length", 8, GgufBuilder::text("x")),
+            "m.gguf: key llama.embedding_length: expected a number, found \"x\"; take another "
+            "file of the model, or correct the key with gguf-set-metadata (pip install gguf)");
+  EXPECT_EQ(
+      changed("tokenizer.ggml.scores", 4, raw<uint32_t>(0)),
+      "m.gguf: key tokenizer.ggml.scores: expected an array, found 0; without the tokenizer: moe "
+      "convert --ignore-key tokenizer.ggml.model");
+  EXPECT_TRUE(changed("tokenizer.ggml.eos_token_id", 8, GgufBuilder::text("x"))
+                  .ends_with("; without it: moe convert --ignore-key tokenizer.ggml.eos_token_id"));
+  std::vector<Pair> keys = pairs();
+  keys.push_back({"llama.new_a", 4, raw<uint32_t>(1)});
+  keys.push_back({"llama.new.b", 4, raw<uint32_t>(2)});
+  EXPECT_EQ(said(convert_with(keys, tensors())),
+            "m.gguf: keys llama.new.b (2), llama.new_a (1) are not known to this importer and may "
+            "change what the model computes; if they do not: moe convert --ignore-key "
+            "llama.new.b,llama.new_a");
+}
+
+// Each tensor in turn is missing or has another shape.
+TEST_F(GgufErrors, NameTensorsOfTheFile) {
+  for (const auto& [name, shape] : tensors()) {
+    if (name == "output.weight") continue;  // then the head is the embedding
+    Tensors changed = tensors();
+    changed.erase(name);
+    const Status missing = convert_with(pairs(), changed);
+    EXPECT_FALSE(missing.ok()) << name;
+    expect_own_words(missing, name);
+    EXPECT_NE(said(missing).find(name), std::string::npos) << missing.text();
+    changed[name] = shape;
+    changed[name].back() *= 2;
+    const Status wide = convert_with(pairs(), changed);
+    EXPECT_FALSE(wide.ok()) << name;
+    expect_own_words(wide, name);
+    EXPECT_NE(said(wide).find(name), std::string::npos) << wide.text();
+  }
+  Tensors more = tensors();
+  more["blk.0.attn_q.bias"] = {8};
+  more["blk.0.attn_q_norm.weight"] = {4};
+  const Status extra = convert_with(pairs(), more);
+  EXPECT_FALSE(extra.ok());
+  expect_own_words(extra, "extra tensors");
+}
+
+class GgufParts : public GgufErrors {
+ protected:
+  // One of the parts of a model; the first has its keys.
+  std::string part(int no, int count, int n_tensors = -1) {
+    GgufBuilder b;
+    if (no == 0) {
+      for (const Pair& p : pairs()) b.pair(p.key, p.type, p.bytes);
+    }
+    b.pair("split.no", 2, raw(static_cast<uint16_t>(no)));
+    b.pair("split.count", 2, raw(static_cast<uint16_t>(count)));
+    b.pair(
+        "split.tensors.count", 5,
+        raw(static_cast<int32_t>(n_tensors < 0 ? static_cast<int>(tensors().size()) : n_tensors)));
+    int i = 0;
+    for (const auto& [name, shape] : tensors()) {
+      if (i++ % count == no) b.f32_tensor(name, shape);
+    }
+    return b.file();
+  }
+  Status convert_file(const std::string& name) {
+    report_ = {};
+    return convert(folder_.file(name), folder_.file("m.moe"), {}, &report_);
+  }
+  void refused(const std::string& name, const std::string& expected) {
+    const Status status = convert_file(name);
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(said(status).find(expected), std::string::npos) << said(status);
+  }
+  void write_three() {
+    for (int i = 0; i < 3; ++i) {
+      folder_.write("a-0000" + std::to_string(i + 1) + "-of-00003.gguf", part(i, 3));
+    }
+  }
+  ConvertReport report_;
+};
+
+TEST_F(GgufParts, AnyPartLeadsToAll) {
+  write_three();
+  ASSERT_TRUE(convert_with(pairs(), tensors()).ok());
+  for (const int i : {1, 2, 3}) {
+    const Status status = convert_file("a-0000" + std::to_string(i) + "-of-00003.gguf");
+    EXPECT_TRUE(status.ok()) << status.text();
+    EXPECT_EQ(report_.warnings.size(), i == 1 ? 0u : 1u);
+    EXPECT_EQ(report_.name, "a-00001-of-00003");
+    EXPECT_EQ(report_.n_matrices, 13u);
+  }
+}
+
+TEST_F(GgufParts, MissingRenamedAndMixedParts) {
+  write_three();
+  std::filesystem::remove(folder_.file("a-00002-of-00003.gguf"));
+  std::filesystem::remove(folder_.file("a-00003-of-00003.gguf"));
+  refused("a-00001-of-00003.gguf",
+          "a-00002-of-00003.gguf, a-00003-of-00003.gguf are missing (2 of 3 files that their names "
+          "say); download them");
+  for (const int i : {0, 1, 2}) {
+    folder_.write("b.gguf", part(i, 3));
+    const std::string number = std::to_string(i + 1);
+    refused("b.gguf",
+            "b.gguf: this is part " + number + " of 3 of a split model (split.no, split.count)");
+    refused("b.gguf", "this one b-0000" + number + "-of-00003.gguf");
+  }
+  folder_.write("b.gguf", part(0, 3) + part(1, 3) + part(2, 3));
+  refused("b.gguf", "cat does not join them");
+  write_three();
+  folder_.write("a-00002-of-00003.gguf", part(2, 3));
+  refused("a-00001-of-00003.gguf", "a-00002-of-00003.gguf: this is part 3 of 3");
+  folder_.write("c-00001-of-00001.gguf", part(0, 3));
+  refused("c-00001-of-00001.gguf", "this one c-00001-of-00003.gguf");
+  write_three();
+  folder_.write("a-00001-of-00003.gguf", part(0, 3, 20));
+  refused("a-00001-of-00003.gguf", "split.tensors.count is 20, the parts have 13 tensors");
+  folder_.write("a.gguf-split-a", part(0, 1));
+  refused("a.gguf-split-a", "a.gguf-split-a: a piece of a.gguf; join all pieces in order with cat");
+  folder_.write("d.gguf", part(0, 1));
+  EXPECT_TRUE(convert_file("d.gguf").ok());
+}
+
+TEST_F(GgufParts, FilesThatWereCutOff) {
+  GgufBuilder b;
+  for (const Pair& p : pairs()) b.pair(p.key, p.type, p.bytes);
+  for (const auto& [name, shape] : tensors()) b.f32_tensor(name, shape);
+  const std::string whole = b.file();
+  size_t n_header = 0;
+  for (size_t n = 0; n < whole.size(); n += 61) {
+    const std::string text = said(convert_text("m.gguf", whole.substr(0, n)));
+    const std::string missing = "m.gguf: cut off: " + std::to_string(whole.size() - n) + " of its ";
+    const bool known = text.starts_with(missing);
+    n_header += known ? 0 : 1;
+    const bool cut = known || text.starts_with("m.gguf: cut off in the header") ||
+                     (n == 0 && text.starts_with("m.gguf is empty (0 bytes)"));
+    EXPECT_TRUE(cut) << n << ": " << text;
+  }
+  EXPECT_GT(whole.size() / 61, 2 * n_header);  // most of the file is data
+  EXPECT_EQ(said(convert_text("m.gguf", "<html>\n<body>Not found")).substr(0, 46),
+            "m.gguf is text that begins with \"<html>\": a we");
+  folder_.write("a-00001-of-00002.gguf", part(0, 2));
+  folder_.write("a-00002-of-00002.gguf", part(1, 2).substr(0, part(1, 2).size() - 100));
+  refused("a-00001-of-00002.gguf", "a-00002-of-00002.gguf: cut off: 100 of its ");
+}
+
+TEST_F(GgufParts, OtherKindsOfFiles) {
+  std::vector<Pair> keys = pairs();
+  keys.push_back({"general.type", 8, GgufBuilder::text("adapter")});
+  EXPECT_NE(said(convert_with(keys, tensors())).find("general.type is \"adapter\""),
+            std::string::npos);
+}
+
+TEST(GgufPartNames, AreThoseOfTheTool) {
+  EXPECT_EQ(gguf_parts("x/a-00002-of-00003.gguf"),
+            (std::vector<std::string>{"x/a-00001-of-00003.gguf", "x/a-00002-of-00003.gguf",
+                                      "x/a-00003-of-00003.gguf"}));
+  for (const char* name :
+       {"a.gguf", "a-00004-of-00003.gguf", "a-00000-of-00003.gguf", "a-1-of-3.gguf",
+        "a-00001-of-0000x.gguf", "a-00001-of-00003", "-00001-of-00001.gguf"}) {
+    EXPECT_TRUE(gguf_parts(name).empty()) << name;
+  }
+}
+
+}  // namespace
+}  // namespace moe
