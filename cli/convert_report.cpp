@@ -147,6 +147,9 @@ void print_warnings(const ConvertOptions& o, const Report& report) {
     std::cerr << "moe: warning: no tokenizer was found in " << o.source
               << ": the model works with token ids only\n";
   }
+  for (const Json& text : report.total.value("warnings", Json::array())) {
+    std::cerr << "moe: warning: " << text.get<std::string>() << "\n";
+  }
   if (report.total.contains("dropped_tokens")) print_dropped(report.total["dropped_tokens"]);
   for (const std::string& key : o.ignored_keys) std::cerr << "moe: ignored key " << key << "\n";
 }

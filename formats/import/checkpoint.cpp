@@ -105,6 +105,11 @@ void Checkpoint::add_file(const std::string& name) {
   }
 }
 
+// Names of files and tensors may have any bytes; a status makes them printable.
+void Checkpoint::warn(const std::string& text) {
+  warnings_.emplace_back(Status::error(MOE_ERR_FORMAT, "%s", text.c_str()).text());
+}
+
 void Checkpoint::add_tensor(SourceTensor tensor) {
   const auto found = tensors_.find(tensor.name);
   if (found != tensors_.end()) {

@@ -55,6 +55,9 @@ class Checkpoint {
   std::string name() const;
   /// Path of the folder or the GGUF file.
   const std::string& path() const { return path_; }
+  /// What was accepted though it is unusual, a sentence each.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  void warn(const std::string& text);
   /// Key-value pairs of a GGUF file; null for a folder.
   const Json& metadata() const { return metadata_; }
 
@@ -105,6 +108,7 @@ class Checkpoint {
   std::vector<std::vector<float>> put_tensors_;            // indexed from kPutTensor
   std::vector<std::unique_ptr<const PackedRows>> packed_;  // indexed from kPackedTensor
   std::map<std::string, SourceTensor, std::less<>> tensors_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace moe

@@ -1,6 +1,6 @@
 // Finds all matches of patterns, for tests/parity/patterns.py.
-// Usage: match_patterns CASES.json   ([{"pattern": TEXT, "text": TEXT}, ...]) prints [[MATCH, ...] or
-// an error's text, ...]
+// Usage: match_patterns CASES.json   ([{"pattern": TEXT, "text": TEXT}, ...]) prints [[MATCH, ...]
+// or an error's text, ...]
 
 #include <cstdio>
 #include <fstream>
@@ -44,7 +44,8 @@ int main(int argc, char** argv) {
     Json out = Json::array();
     const Json cases = read_json_file(argv[1]);
     for (const Json& c : cases) {
-      out.push_back(matches_of(c.at("pattern").get<std::string>(), c.at("text").get<std::string>()));
+      out.push_back(
+          matches_of(c.at("pattern").get<std::string>(), c.at("text").get<std::string>()));
     }
     std::printf("%s\n", out.dump().c_str());
   } catch (const std::exception& e) {

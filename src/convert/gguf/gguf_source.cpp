@@ -2,6 +2,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/packed/packed_checkpoint.h"
+#include "src/convert/tokenizer/tiktoken.h"
 
 namespace moe {
 namespace {
@@ -60,7 +61,7 @@ Json special_tokens(const Json& metadata) {
   for (const auto& [name, key] : {std::pair{"bos_token", "tokenizer.ggml.bos_token_id"},
                                   {"eos_token", "tokenizer.ggml.eos_token_id"},
                                   {"pad_token", "tokenizer.ggml.padding_token_id"}}) {
-    if (!metadata.contains(key) || !metadata.at(key).is_number_unsigned()) continue;
+    if (!metadata.contains(key)) continue;  // check_special_ids() leaves ids of tokens
     const auto id = metadata.at(key).get<uint64_t>();
     if (id < tokens.size()) out[name] = tokens[id];
   }
@@ -123,10 +124,16 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
     checkpoint.rename(text_name);
     add_prefix(&checkpoint);
     unpack_checkpoint(&checkpoint);
+    if (!checkpoint.has_document("tokenizer.json")) {
+      Json tokenizer = tiktoken_tokenizer(checkpoint, step);
+      if (!tokenizer.is_null()) checkpoint.put_document("tokenizer.json", std::move(tokenizer));
+    }
     return checkpoint;
   }
+  check_special_ids(&checkpoint);
   checkpoint.put_document("config.json", gguf_config(checkpoint));
-  Json tokenizer = gguf_tokenizer(checkpoint.metadata(), step, path);
+  Json tokenizer = gguf_tokenizer(checkpoint.metadata(), step, path,
+                                  [&](const std::string& text) { checkpoint.warn(text); });
   if (!tokenizer.is_null()) {
     checkpoint.put_document("tokenizer.json", std::move(tokenizer));
     checkpoint.put_document("tokenizer_config.json", special_tokens(checkpoint.metadata()));

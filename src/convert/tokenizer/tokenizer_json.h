@@ -52,6 +52,7 @@ struct TokenizerData {
   std::string continuing_prefix;
   std::string end_suffix;
   std::string chat_template;
+  std::vector<std::string> warnings;  // of the files beside tokenizer.json, a sentence each
 };
 
 /// `folder`/`name` (usually tokenizer.json) and the files next to it that name special tokens.

@@ -17,59 +17,58 @@ struct Named {
 
 // The names that PCRE2 lacks or reads differently. In a bracket, [:punct:] and [:word:] are others
 // than the properties of that name.
-constexpr Named kProperties[] = {
-    {"alnum", "\\p{Alphabetic}\\p{Nd}"},
-    {"alpha", "\\p{Alphabetic}"},
-    {"any", "\\x{0}-\\x{10ffff}"},
-    {"ascii", "\\x00-\\x7f"},
-    {"blank", "\\p{Zs}\\t"},
-    {"casedletter", "\\p{Lu}\\p{Ll}\\p{Lt}"},
-    {"closepunctuation", "\\p{Pe}"},
-    {"cntrl", "\\p{Cc}"},
-    {"connectorpunctuation", "\\p{Pc}"},
-    {"control", "\\p{Cc}"},
-    {"currencysymbol", "\\p{Sc}"},
-    {"dashpunctuation", "\\p{Pd}"},
-    {"decimalnumber", "\\p{Nd}"},
-    {"digit", "\\p{Nd}"},
-    {"enclosingmark", "\\p{Me}"},
-    {"finalpunctuation", "\\p{Pf}"},
-    {"format", "\\p{Cf}"},
-    {"initialpunctuation", "\\p{Pi}"},
-    {"lc", "\\p{Lu}\\p{Ll}\\p{Lt}"},
-    {"letter", "\\p{L}"},
-    {"letternumber", "\\p{Nl}"},
-    {"lineseparator", "\\p{Zl}"},
-    {"lower", "\\p{Lowercase}"},
-    {"lowercaseletter", "\\p{Ll}"},
-    {"mark", "\\p{M}"},
-    {"combiningmark", "\\p{M}"},
-    {"mathsymbol", "\\p{Sm}"},
-    {"modifierletter", "\\p{Lm}"},
-    {"modifiersymbol", "\\p{Sk}"},
-    {"nonspacingmark", "\\p{Mn}"},
-    {"number", "\\p{N}"},
-    {"openpunctuation", "\\p{Ps}"},
-    {"other", "\\p{C}"},
-    {"otherletter", "\\p{Lo}"},
-    {"othernumber", "\\p{No}"},
-    {"otherpunctuation", "\\p{Po}"},
-    {"othersymbol", "\\p{So}"},
-    {"paragraphseparator", "\\p{Zp}"},
-    {"privateuse", "\\p{Co}"},
-    {"punct", "\\p{P}"},
-    {"punctuation", "\\p{P}"},
-    {"separator", "\\p{Z}"},
-    {"space", "\\p{White_Space}"},
-    {"spaceseparator", "\\p{Zs}"},
-    {"spacingmark", "\\p{Mc}"},
-    {"symbol", "\\p{S}"},
-    {"titlecaseletter", "\\p{Lt}"},
-    {"unassigned", "\\p{Cn}"},
-    {"upper", "\\p{Uppercase}"},
-    {"uppercaseletter", "\\p{Lu}"},
-    {"whitespace", "\\p{White_Space}"},
-    {"xdigit", "0-9A-Fa-f"}};
+constexpr Named kProperties[] = {{"alnum", "\\p{Alphabetic}\\p{Nd}"},
+                                 {"alpha", "\\p{Alphabetic}"},
+                                 {"any", "\\x{0}-\\x{10ffff}"},
+                                 {"ascii", "\\x00-\\x7f"},
+                                 {"blank", "\\p{Zs}\\t"},
+                                 {"casedletter", "\\p{Lu}\\p{Ll}\\p{Lt}"},
+                                 {"closepunctuation", "\\p{Pe}"},
+                                 {"cntrl", "\\p{Cc}"},
+                                 {"connectorpunctuation", "\\p{Pc}"},
+                                 {"control", "\\p{Cc}"},
+                                 {"currencysymbol", "\\p{Sc}"},
+                                 {"dashpunctuation", "\\p{Pd}"},
+                                 {"decimalnumber", "\\p{Nd}"},
+                                 {"digit", "\\p{Nd}"},
+                                 {"enclosingmark", "\\p{Me}"},
+                                 {"finalpunctuation", "\\p{Pf}"},
+                                 {"format", "\\p{Cf}"},
+                                 {"initialpunctuation", "\\p{Pi}"},
+                                 {"lc", "\\p{Lu}\\p{Ll}\\p{Lt}"},
+                                 {"letter", "\\p{L}"},
+                                 {"letternumber", "\\p{Nl}"},
+                                 {"lineseparator", "\\p{Zl}"},
+                                 {"lower", "\\p{Lowercase}"},
+                                 {"lowercaseletter", "\\p{Ll}"},
+                                 {"mark", "\\p{M}"},
+                                 {"combiningmark", "\\p{M}"},
+                                 {"mathsymbol", "\\p{Sm}"},
+                                 {"modifierletter", "\\p{Lm}"},
+                                 {"modifiersymbol", "\\p{Sk}"},
+                                 {"nonspacingmark", "\\p{Mn}"},
+                                 {"number", "\\p{N}"},
+                                 {"openpunctuation", "\\p{Ps}"},
+                                 {"other", "\\p{C}"},
+                                 {"otherletter", "\\p{Lo}"},
+                                 {"othernumber", "\\p{No}"},
+                                 {"otherpunctuation", "\\p{Po}"},
+                                 {"othersymbol", "\\p{So}"},
+                                 {"paragraphseparator", "\\p{Zp}"},
+                                 {"privateuse", "\\p{Co}"},
+                                 {"punct", "\\p{P}"},
+                                 {"punctuation", "\\p{P}"},
+                                 {"separator", "\\p{Z}"},
+                                 {"space", "\\p{White_Space}"},
+                                 {"spaceseparator", "\\p{Zs}"},
+                                 {"spacingmark", "\\p{Mc}"},
+                                 {"symbol", "\\p{S}"},
+                                 {"titlecaseletter", "\\p{Lt}"},
+                                 {"unassigned", "\\p{Cn}"},
+                                 {"upper", "\\p{Uppercase}"},
+                                 {"uppercaseletter", "\\p{Lu}"},
+                                 {"whitespace", "\\p{White_Space}"},
+                                 {"xdigit", "0-9A-Fa-f"}};
 constexpr Named kBrackets[] = {{"punct", "\\p{P}\\p{S}"}, {"word", kWordItems}};
 
 std::string_view find_named(std::span<const Named> list, std::string_view name) {
@@ -200,7 +199,8 @@ class ClassReader {
     uint32_t high = 0;
     MOE_TRY(character(&high));
     if (high < low) {
-      return Status::error(MOE_ERR_FORMAT, "pattern: an empty range in a class at byte %zu", hyphen);
+      return Status::error(MOE_ERR_FORMAT, "pattern: an empty range in a class at byte %zu",
+                           hyphen);
     }
     MOE_TRY(put_item(low, operand));
     MOE_TRY(operand.items.push('-'));
@@ -266,9 +266,8 @@ class ClassReader {
     MOE_TRY(property_items(in_, &i_, scripts_, &negated, items));
     const std::string_view text(items.data(), items.size());
     if (ignore_case_) {  // others gain or lose letters that differ in case
-      static constexpr std::string_view kSame[] = {"\\p{N}",  "\\p{P}",  "\\p{S}",
-                                                   "\\p{Z}",  "\\p{Nd}", "\\p{Zs}",
-                                                   "\\p{White_Space}"};
+      static constexpr std::string_view kSame[] = {
+          "\\p{N}", "\\p{P}", "\\p{S}", "\\p{Z}", "\\p{Nd}", "\\p{Zs}", "\\p{White_Space}"};
       if (text == "\\p{L}") return add_set("\\p{L}\\x{345}", negated, operand);
       for (const std::string_view same : kSame) {
         if (text == same) return add_property(text, negated, operand);
@@ -293,9 +292,9 @@ class ClassReader {
     std::string_view name = slice(in_, i_ + 2, close - i_ - 2);
     const bool negated = name.starts_with("^");
     if (negated) name.remove_prefix(1);
-    static constexpr std::string_view kNames[] = {"alnum", "alpha", "blank", "cntrl",  "digit",
-                                                  "lower", "punct", "space", "upper",  "xdigit",
-                                                  "word",  "ascii"};
+    static constexpr std::string_view kNames[] = {"alnum", "alpha",  "blank", "cntrl",
+                                                  "digit", "lower",  "punct", "space",
+                                                  "upper", "xdigit", "word",  "ascii"};
     std::string_view items;
     for (const std::string_view known : kNames) {
       if (name != known) continue;
@@ -390,8 +389,8 @@ bool read_escaped(std::string_view in, size_t* at, uint32_t* code) {
   const size_t i = *at;
   const char c = peek(i + 1);
   const auto byte = [&](size_t k) {  // "\xHH"
-    const bool whole = peek(k) == '\\' && peek(k + 1) == 'x' && is_hex(peek(k + 2)) &&
-                       is_hex(peek(k + 3));
+    const bool whole =
+        peek(k) == '\\' && peek(k + 1) == 'x' && is_hex(peek(k + 2)) && is_hex(peek(k + 3));
     return whole ? hex_value(peek(k + 2)) * 16 + hex_value(peek(k + 3)) : 256;
   };
   if (c == 'x' && peek(i + 2) == '{') {
