@@ -27,17 +27,32 @@ PrecisionPolicy make_policy(const Imported& imported, const ConvertOptions& opti
   return {imported.precision, parse_weights(options.weights), std::move(overrides)};
 }
 
+// A model can do without a tokenizer that is not supported; a GGUF file's own errors say how.
+[[noreturn]] void fail_with_way_out(const Failure& failure, const Checkpoint& checkpoint) {
+  const Status& status = failure.status();
+  if (status.code() != MOE_ERR_UNSUPPORTED || !checkpoint.metadata().is_null()) throw failure;
+  fail(MOE_ERR_UNSUPPORTED,
+       "%.350s; with tokenizer.json renamed, the model is converted without a tokenizer",
+       status.text());
+}
+
 std::optional<TokenizerData> load_tokenizer(const Imported& imported, const Checkpoint& checkpoint,
                                             std::vector<std::string>* dropped) {
   if (imported.tokenizer == TokenizerKind::kNone) return std::nullopt;
   const auto vocab_size = static_cast<uint32_t>(imported.config.vocab_size);
   TokenizerData data;
   if (imported.tokenizer == TokenizerKind::kFile) {
-    data = read_tokenizer(checkpoint, imported.tokenizer_file);
-    *dropped =
-        drop_excess_tokens(&data, vocab_size, checkpoint.path() + "/" + imported.tokenizer_file);
+    try {
+      data = read_tokenizer(checkpoint, imported.tokenizer_file);
+      *dropped =
+          drop_excess_tokens(&data, vocab_size, checkpoint.path() + "/" + imported.tokenizer_file);
+      check_tokenizer(data, vocab_size);
+    } catch (const Failure& failure) {
+      fail_with_way_out(failure, checkpoint);
+    }
+  } else {
+    check_tokenizer(data, vocab_size);
   }
-  check_tokenizer(data, vocab_size);
   return data;
 }
 

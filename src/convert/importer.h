@@ -92,9 +92,8 @@ struct Imported {
   std::function<Source(const SlotGroup&, const Slot&)> locate;
   std::vector<DerivedTensor> derived;      // in addition to the checkpoint's
   std::vector<std::string> ignored;        // patterns of tensors that the model does not need
-  std::vector<std::string> warnings;       // of what the model file does not take over
+  std::vector<std::string> warnings;       // of keys: accepted or left out, a sentence each
   int32_t n_skipped_layers = 0;            // layers of the checkpoint that the model does not need
-  std::vector<std::string> warnings;       // of keys that were accepted, a sentence each
   std::deque<std::vector<float>> factors;  // memory behind RopeConfig's pointers
   std::deque<std::string> texts;           // memory behind Prompt's pointers
 };

@@ -50,7 +50,8 @@ enum AddedTokenFlag : uint8_t {
   kAddedRstrip = 4,       // includes the white space on its right
   kAddedSingleWord = 8,   // not within a word
   kAddedNormalized = 16,  // searched after normalisation, itself normalised
-  kAddedInModel = 32      // also in the model's own vocabulary
+  kAddedInModel = 32,     // also in the model's own vocabulary
+  kAddedDecodesOnly = 64  // another token of the same text encodes it; with kAddedSpecial or alone
 };
 
 /// The memory of a spec must outlive its Tokenizer.

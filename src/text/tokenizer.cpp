@@ -62,7 +62,8 @@ Status create_added(const TokenizerSpec& spec, TokenizerParts& p) {
                            "tokenizer: added token %u: flags that the kind \"bytes\" does not have",
                            id);
     }
-    if ((flags & kAddedNormalized) == 0) MOE_TRY(raw.push({p.vocabulary.piece(id), id}));
+    if ((flags & (kAddedNormalized | kAddedDecodesOnly)) == 0)
+      MOE_TRY(raw.push({p.vocabulary.piece(id), id}));
   }
   return p.added.create(raw, p.vocabulary);
 }

@@ -293,6 +293,39 @@ TEST_F(GgufTest, ConvertsALlama) {
   EXPECT_NE(checkpoint.find("model.layers.0.self_attn.q_proj.weight"), nullptr);
 }
 
+// -1 in any type means that there is no such token.
+TEST_F(GgufTest, SpecialIdsThatNameNoToken) {
+  const auto with = [](const std::string& key, uint32_t type, const std::string& bytes) {
+    GgufBuilder b = llama();
+    b.u32("tokenizer.ggml.eos_token_id", 3);
+    b.pair("tokenizer.ggml." + key, type, bytes);
+    return b.file();
+  };
+  const std::string none32 = GgufBuilder::raw(~uint32_t{0});
+  const std::string none64 = GgufBuilder::raw(~uint64_t{0});
+  for (const char* key : {"eot_token_id", "bos_token_id", "padding_token_id", "fim_pad_token_id"}) {
+    for (const auto& [type, bytes] :
+         {std::pair{4U, none32}, {5U, none32}, {10U, none64}, {11U, none64}}) {
+      folder_.write("m.gguf", with(key, type, bytes));
+      const Checkpoint checkpoint = open_checkpoint(path());
+      EXPECT_EQ(checkpoint.document("config.json").at("eos_token_id"), Json::array({3})) << key;
+      ASSERT_EQ(checkpoint.warnings().size(), 1U) << key << type;
+      EXPECT_NE(checkpoint.warnings()[0].find(std::string("key tokenizer.ggml.") + key + " is -1"),
+                std::string::npos);
+    }
+  }
+  folder_.write("m.gguf", with("padding_token_id", 4, GgufBuilder::raw<uint32_t>(99)));
+  EXPECT_EQ(open_checkpoint(path()).warnings().size(), 1U) << "nothing reads it";
+  folder_.write("m.gguf", with("eot_token_id", 5, GgufBuilder::raw<int32_t>(5)));
+  EXPECT_EQ(open_checkpoint(path()).document("config.json").at("eos_token_id"), (Json{3, 5}));
+  for (const uint32_t id : {16U, 0xFFFFFFFEU}) {
+    const Status status = convert_file(with("eot_token_id", 4, GgufBuilder::raw(id)));
+    const std::string text = status.text();
+    EXPECT_NE(text.find("m.gguf: key tokenizer.ggml.eot_token_id"), std::string::npos) << text;
+    EXPECT_NE(text.find("--ignore-key tokenizer.ggml.eot_token_id"), std::string::npos) << text;
+  }
+}
+
 TEST_F(GgufTest, IsFoundByItsFirstBytesAndNamedInAFolder) {
   folder_.write("sha256-0123", llama().file());
   EXPECT_NE(Checkpoint(folder_.file("sha256-0123")).find("output_norm.weight"), nullptr);

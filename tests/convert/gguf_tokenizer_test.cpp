@@ -304,6 +304,90 @@ TEST(GgufTokenizer, TokensWithTooManyMergesAreRefused) {
       << status.text();
 }
 
+std::string warnings_of(const Json& metadata, Json* out) {
+  std::string warnings;
+  *out = gguf_tokenizer(
+      metadata, [] {}, "m.gguf", [&](const std::string& text) { warnings += text + "\n"; });
+  return warnings;
+}
+
+// Byte-level: the first encodes, all decode.
+TEST(GgufTokenizer, TheFirstOfEqualTextsEncodes) {
+  const Json metadata = {{"tokenizer.ggml.model", "gpt2"},
+                         {"tokenizer.ggml.pre", "gpt-2"},
+                         {"tokenizer.ggml.tokens",
+                          {"a", "b", "ab", "ab", "<p>", "<p>", "", "", "b", "<", "<q>", "<q>"}},
+                         {"tokenizer.ggml.token_type", {1, 1, 1, 1, 3, 3, 1, 5, 1, 1, 1, 3}},
+                         {"tokenizer.ggml.merges", {"a b"}}};
+  Json json;
+  const std::string warnings = warnings_of(metadata, &json);
+  EXPECT_NE(warnings.find("m.gguf: tokenizer.ggml.tokens has 4 tokens with the text of another"),
+            std::string::npos)
+      << warnings;
+  const auto loaded = load(parse_tokenizer(json, "found"));
+  ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+  const Tokenizer& t = *loaded->tokenizer;
+  EXPECT_EQ(encode(t, "abb<p>"), (IdList{2, 1, 4}));
+  EXPECT_EQ(encode(t, "<q>"), (IdList{11})) << "the special one is found in a text";
+  EXPECT_EQ(decode(t, {3, 8, 2, 10, 6, 7}), "abbab<q>");
+  EXPECT_EQ(decode(t, {5, 4, 11}), "<p><p><q>");
+  EXPECT_TRUE(t.is_special(5) && t.is_special(4) && !t.is_special(3));
+  EXPECT_EQ(t.token_id("ab"), 2);
+}
+
+// SentencePiece: the one with the better score.
+TEST(GgufTokenizer, TheBestScoreOfEqualTextsEncodes) {
+  Json metadata = scored({"ab", "ab", "x", "ab"});
+  metadata["tokenizer.ggml.scores"][0] = -100.0;
+  metadata["tokenizer.ggml.scores"][1] = -3.0;
+  metadata["tokenizer.ggml.add_space_prefix"] = false;
+  Json json;
+  EXPECT_NE(warnings_of(metadata, &json).find("3 tokens with the text"), std::string::npos);
+  const auto loaded = load(parse_tokenizer(json, "found"));
+  ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+  EXPECT_EQ(encode(*loaded->tokenizer, "abx"), (IdList{1, 27}));
+  EXPECT_EQ(decode(*loaded->tokenizer, {0, 1, 3, 2}), "abababx");
+}
+
+TEST(GgufTokenizer, OddTypesAreNormalOnes) {
+  const Json metadata = {{"tokenizer.ggml.model", "gpt2"},
+                         {"tokenizer.ggml.pre", "gpt-2"},
+                         {"tokenizer.ggml.tokens", {"a", "b", "c"}},
+                         {"tokenizer.ggml.token_type", {-1, 77, 0}},
+                         {"tokenizer.ggml.merges", Json::array()}};
+  Json json;
+  EXPECT_NE(warnings_of(metadata, &json).find("2 values of tokenizer.ggml.token_type"),
+            std::string::npos);
+  EXPECT_EQ(json.at("model").at("vocab").size(), 3U);
+}
+
+TEST(GgufTokenizer, ErrorsNameTheKeyAndTheWayOut) {
+  const Json good = {{"tokenizer.ggml.model", "gpt2"},
+                     {"tokenizer.ggml.pre", "gpt-2"},
+                     {"tokenizer.ggml.tokens", {"a", "b"}},
+                     {"tokenizer.ggml.merges", Json::array()}};
+  const std::pair<const char*, Json> cases[] = {
+      {"tokenizer.ggml.merges[0] is \"a b\", but \"ab\" is no token",
+       {{"tokenizer.ggml.merges", {"a b"}}}},
+      {"tokenizer.ggml.token_type has 1 entries", {{"tokenizer.ggml.token_type", {1}}}},
+      {"tokenizer.ggml.scores is missing",
+       {{"tokenizer.ggml.model", "llama"}, {"tokenizer.ggml.merges", nullptr}}},
+      {"tokenizer.ggml.model \"t5\"", {{"tokenizer.ggml.model", "t5"}}},
+      {"tokenizer.ggml.pre \"new\" is not known", {{"tokenizer.ggml.pre", "new"}}}};
+  for (const auto& [text, patch] : cases) {
+    Json metadata = good;
+    metadata.merge_patch(patch);
+    const Status status = guarded([&] {
+      gguf_tokenizer(
+          metadata, [] {}, "m.gguf");
+    });
+    EXPECT_FALSE(status.ok()) << text;
+    for (const char* part : {"m.gguf: ", text, "--ignore-key tokenizer.ggml.model"}) {
+      EXPECT_NE(std::string(status.text()).find(part), std::string::npos) << status.text();
+    }
+  }
+}
+
 TEST(GgufTokenizer, ReadingCanBeCancelled) {
   int left = 2;
   const Status status = guarded([&] {

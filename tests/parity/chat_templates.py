@@ -2,17 +2,19 @@
 """Compares chat templates with jinja2, configured as `transformers` configures it.
 
     chat_templates.py --render_chats build/release/tests/render_chats            compare
-    chat_templates.py --write                                                    write tests/data/chat/golden.json
+    chat_templates.py --write                                                    write tests/data/chat/golden.json, snippets.json
     chat_templates.py --render_chats ... FOLDER                                  compare other templates (*.jinja)
 """
 
 import argparse
+import datetime
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
 
+from chat_snippets import SNIPPETS
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "data" / "chat"
@@ -40,6 +42,16 @@ VARIABLES = [{}, {"enable_thinking": "false"}]
 WORDS = {"true": True, "false": False, "none": None}
 
 
+def snippet_case(template):
+    """One of chat_snippets.py."""
+    return {"template": template, "messages": [message("user", "Hi é <x>")], "add_generation_prompt": False,
+            "variables": {}, "bos": "<s>", "eos": "</s>", "date": "2025-03-09"}
+
+
+def agree(expected, found):
+    return expected == found or (expected.startswith("error: ") and found.startswith("error: "))
+
+
 def cases(template):
     for name, messages in CONVERSATIONS.items():
         for prompt in (False, True):
@@ -51,11 +63,10 @@ def cases(template):
 
 
 def reference(case):
-    compiled = _compile_jinja_template(case["template"])
-    import datetime
     day = datetime.date.fromisoformat(case["date"])
-    compiled.environment.globals["strftime_now"] = day.strftime
     try:
+        compiled = _compile_jinja_template(case["template"])
+        compiled.environment.globals["strftime_now"] = day.strftime
         return compiled.render(messages=case["messages"], tools=None, documents=None,
                                add_generation_prompt=case["add_generation_prompt"], bos_token=case["bos"],
                                eos_token=case["eos"], strftime_now=day.strftime,
@@ -77,13 +88,22 @@ def compare(program, folder):
         todo = list(cases(path.read_text()))
         expected = [reference(c) for c in todo]
         found = ours(program, todo)
-        same = [e == f or (e.startswith("error: ") and f.startswith("error: ")) for e, f in zip(expected, found)]
+        same = [agree(e, f) for e, f in zip(expected, found)]
         faults += not all(same)
         print(f"{path.name}: {sum(same)} of {len(same)} the same")
         if not all(same):
             i = same.index(False)
             print(f"  {todo[i]['name']}\n  expected {expected[i]!r}\n  found    {found[i]!r}")
     return faults
+
+
+def compare_snippets(program):
+    found = ours(program, [snippet_case(s) for s in SNIPPETS])
+    wrong = [(s, e, f) for s, e, f in zip(SNIPPETS, (reference(snippet_case(s)) for s in SNIPPETS), found) if not agree(e, f)]
+    print(f"snippets: {len(SNIPPETS) - len(wrong)} of {len(SNIPPETS)} the same")
+    for template, expected, got in wrong:
+        print(f"  {template!r}\n  expected {expected!r}\n  found    {got!r}")
+    return len(wrong)
 
 
 def write():
@@ -94,7 +114,11 @@ def write():
             del case["template"]
             golden.append({"file": path.name, **case, "text": "error" if text.startswith("error: ") else text})
     (DATA / "golden.json").write_text(json.dumps(golden, ensure_ascii=False, indent=0) + "\n")
-    print(f"{len(golden)} cases")
+    snippets = [{"template": s, "text": reference(snippet_case(s))} for s in SNIPPETS]
+    for s in snippets:
+        s["text"] = "error" if s["text"].startswith("error: ") else s["text"]
+    (DATA / "snippets.json").write_text(json.dumps(snippets, ensure_ascii=False, indent=0) + "\n")
+    print(f"{len(golden)} cases, {len(snippets)} snippets")
 
 
 def main():
@@ -105,7 +129,10 @@ def main():
     args = parser.parse_args()
     if args.write:
         return write()
-    return 1 if compare(args.render_chats, args.folder) else 0
+    faults = compare(args.render_chats, args.folder)
+    if args.folder == DATA:
+        faults += compare_snippets(args.render_chats)
+    return 1 if faults else 0
 
 
 sys.exit(main())

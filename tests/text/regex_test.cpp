@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/import/json.h"
 #include "src/text/characters/regex_syntax.h"
 
 namespace moe {
@@ -19,40 +20,59 @@ std::string translate(const std::string& pattern) {
 
 TEST(RegexSyntax, LeavesOrdinaryPatternsAlone) {
   for (const char* pattern :
-       {"'(?i:[sdmt]|ll)", "[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++", "a{2}b{1,3}c{1,3}?",
-        "(?<!x)(?<=y)(?>z)", "(?<name>a)\\k<name>", "\\d+\\.\\d*", "[[:alpha:]-]", "\\[\\]",
-        "(?=a)|(?!b)", "\\PL", "x{a}"}) {
+       {"'(?i:[sdmt]|ll)", "[^\\x0d\\x0a\\p{L}\\p{N}]?+\\p{L}++", "a{2}b{1,3}c{1,3}?",
+        "(?<!x)(?<=y)(?>z)", "(?<name>a)\\k<name>", "\\d+\\.\\d*", "[\\p{Alphabetic}\\-]", "\\[\\]",
+        "(?=a)|(?!b)", "x{a}", "[a-z\\-9]", "[^\\D\\d]"}) {
     EXPECT_EQ(translate(pattern), std::string(pattern) == "x{a}" ? "x\\{a}" : pattern);
   }
 }
 
 TEST(RegexSyntax, RewritesWhatDiffers) {
   const std::string word = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+  const std::string alone = word + "\\xb2\\xb3\\xb9\\xbc-\\xbe";
   EXPECT_EQ(translate("\\s\\S[^\\s\\S]"),
             "\\p{White_Space}\\P{White_Space}[^\\p{White_Space}\\P{White_Space}]");
-  EXPECT_EQ(translate("\\w[\\w]\\W"), "[" + word + "][" + word + "][^" + word + "]");
+  EXPECT_EQ(translate("\\w[\\w]\\W"), "[" + alone + "][" + word + "][^" + alone + "]");
   EXPECT_EQ(translate("\\h\\H[\\h]\\v"), "[0-9A-Fa-f][^0-9A-Fa-f][0-9A-Fa-f]\\x0b");
   EXPECT_EQ(translate("\\p{Han}\\P{Han}\\p{^Han}\\p{Lu}"),
-            "\\p{sc:Han}\\P{sc:Han}\\p{^sc:Han}\\p{Lu}");
+            "\\p{sc:Han}\\P{sc:Han}\\P{sc:Han}\\p{Lu}");
   EXPECT_EQ(translate("a{,3}"), "a{0,3}");
   EXPECT_EQ(translate("ab{1,3}+"), "a(?:b{1,3})+");
   EXPECT_EQ(translate("(ab){2}?"), "(?:(ab){2})?");
   EXPECT_EQ(translate("[ab]{2}+c"), "(?:[ab]{2})+c");
-  EXPECT_EQ(translate("\\u4e00"), "\\x{4e00}");
+  EXPECT_EQ(translate("[a&&b]{2}+c"), "(?:(?>(?=[a])[b]){2})+c");
+  EXPECT_EQ(translate("\\u4e00"), "\xE4\xB8\x80");
   EXPECT_EQ(translate("(?mi:.)"), "(?si:.)");
-  EXPECT_EQ(translate("[\\p{L}-z][a-\\d][a-]"), "[\\p{L}\\-z][a\\-\\d][a-]");
+  EXPECT_EQ(translate("a(?i)b|c"), "a(?i:b|c)");
+  EXPECT_EQ(translate("(a(?i)b|c)|d"), "(a(?i:b|c))|d");
+  EXPECT_EQ(translate("(?i:\\p{Lu})"), "(?i:(?-i:\\p{Lu}))");
+  EXPECT_EQ(translate("[\\p{L}-z][a-\\d][a-]"), "[\\p{L}\\-z][a\\-\\d][a\\-]");
   EXPECT_EQ(translate("[]a]"), "[\\]a]");
   EXPECT_EQ(translate("\\Qa\\E"), "QaE");
+  EXPECT_EQ(translate("[[:punct:][:^alpha:]]"), "[\\p{P}\\p{S}\\P{Alphabetic}]");
+}
+
+TEST(RegexSyntax, SetOperations) {
+  EXPECT_EQ(translate("[a[bc]]"), "[abc]");
+  EXPECT_EQ(translate("[a[^b]]"), "(?>[a]|[^b])");
+  EXPECT_EQ(translate("[\\W]"), "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]");
+  EXPECT_EQ(translate("[a-z&&[^b]]+"), "(?>(?=[a-z])[^b])+");
+  EXPECT_EQ(translate("[^a-z&&[^b]]"), "(?>(?!(?=[a-z])[^b])(?s:.))");
+  EXPECT_EQ(translate("[a&&]"), "(?>(?=[a])(?!))");
+  EXPECT_EQ(translate("[^[^a]]"), "(?>(?![^a])(?s:.))");
 }
 
 TEST(RegexSyntax, RefusesWhatItCannotSay) {
-  for (const char* pattern : {"[a[b]]", "[a&&b]", "[\\W]", "(*LIMIT_MATCH=1)a", "(?R)", "(?P<n>a)",
-                              "(?s:.)", "(*ACCEPT)"}) {
+  for (const char* pattern : {"(*LIMIT_MATCH=1)a", "(?R)", "(?P<n>a)", "(?s:.)", "(*ACCEPT)"}) {
     EXPECT_NE(translate(pattern).find("not supported"), std::string::npos) << pattern;
   }
-  for (const char* pattern : {"a)", "[a", "\\", "\\p{L", "\\u12"}) {
+  for (const char* pattern : {"a)", "[a", "\\", "\\p{L", "\\u12", "[b-a]", "[a[b]", "(?#a"}) {
     EXPECT_NE(translate(pattern).find("pattern:"), std::string::npos) << pattern;
   }
+  EXPECT_NE(translate("[a--b]").find("write [A&&[^B]]"), std::string::npos) << translate("[a--b]");
+  EXPECT_NE(translate("\\pL").find("write \\p{...}"), std::string::npos) << translate("\\pL");
+  const std::string deep = std::string(1000, '[') + "a" + std::string(1000, ']');
+  EXPECT_NE(translate(deep).find("nested this deep"), std::string::npos);
 }
 
 std::vector<std::string> find_all(const char* pattern, const std::string& text) {
@@ -77,6 +97,35 @@ std::vector<std::string> find_all(const char* pattern, const std::string& text) 
 }
 
 using Strings = std::vector<std::string>;
+
+bool compiles(const std::string& pattern) {
+  RegexLibrary library;
+  EXPECT_TRUE(library.create(system_allocator()).ok());
+  Regex regex;
+  return regex.create(pattern, library, system_allocator()).ok();
+}
+
+// With the matches of Oniguruma (tests/parity/patterns.py).
+TEST(Regex, AsTokenizers) {
+  const Json golden = read_json_file("tests/data/text/patterns.json");
+  const auto text = golden.at("text").get<std::string>();
+  for (const Json& c : golden.at("cases")) {
+    const auto pattern = c.at("pattern").get<std::string>();
+    if (c.at("matches").is_string()) {
+      EXPECT_FALSE(compiles(pattern)) << pattern;
+      continue;
+    }
+    Strings expected;
+    for (const Json& match : c.at("matches")) expected.push_back(match.get<std::string>());
+    Strings found = find_all(pattern.c_str(), text);
+    std::erase(found, "");
+    EXPECT_EQ(found, expected) << pattern;
+  }
+  EXPECT_GE(golden.at("cases").size(), 500U);
+  for (const Json& pattern : golden.at("refused")) {
+    EXPECT_FALSE(compiles(pattern.get<std::string>())) << pattern.text();
+  }
+}
 
 TEST(Regex, FindsMatchesInOrder) {
   EXPECT_EQ(find_all("\\p{L}+|\\p{N}{1,3}", "ab 12345"), (Strings{"ab", "123", "45"}));

@@ -34,6 +34,46 @@ TEST(TokenizerJson, MergesAsLinesAndTwice) {
       << "the last of two equal merges counts";
 }
 
+// What `tokenizers` accepts: the second of two equal added tokens is ignored, no text has an empty
+// token.
+TEST(TokenizerJson, RepeatedAndEmptyTokens) {
+  Json d = bpe();
+  const Json first = d.at("added_tokens")[0];
+  d["added_tokens"].push_back(first);
+  d["model"]["vocab"][""] = 7;
+  d["added_tokens"][0]["id"] = 4;
+  const TokenizerData data = parse_tokenizer(d, "t.json");
+  ASSERT_EQ(data.warnings.size(), 1U);
+  EXPECT_NE(data.warnings[0].find("is there twice"), std::string::npos) << data.warnings[0];
+  const auto loaded = load(data);
+  ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+  EXPECT_EQ(encode(*loaded->tokenizer, "ab" + first.at("content").get<std::string>()),
+            (IdList{2, 4}));
+  EXPECT_EQ(decode(*loaded->tokenizer, {2, 7}).substr(0, 2), "ab");
+}
+
+// The last of equal texts encodes, with its score; all decode.
+TEST(TokenizerJson, UnigramTokensOfTheSameText) {
+  const auto ids = [](double first, double last) {
+    const Json d = {{"version", "1.0"},
+                    {"model",
+                     {{"type", "Unigram"},
+                      {"unk_id", 0},
+                      {"vocab", Json::array({Json::array({"<u>", 0.0}), Json::array({"a", -1.0}),
+                                             Json::array({"b", -1.0}), Json::array({"ab", first}),
+                                             Json::array({"ab", last}), Json::array({"", -2.0}),
+                                             Json::array({"c", -1.0})})}}}};
+    const TokenizerData data = parse_tokenizer(d, "t.json");
+    EXPECT_EQ(data.warnings.size(), 1U);
+    const auto loaded = load(data);
+    EXPECT_TRUE(loaded->status.ok()) << loaded->status.text();
+    EXPECT_EQ(decode(*loaded->tokenizer, {3, 4}), "ab ab");
+    return encode(*loaded->tokenizer, "abc");
+  };
+  EXPECT_EQ(ids(-1.5, -9.0), (IdList{1, 2, 6}));
+  EXPECT_EQ(ids(-9.0, -1.5), (IdList{4, 6}));
+}
+
 TEST(TokenizerJson, NamesWhatIsWrong) {
   const auto with = [](const char* pointer, const Json& value) {
     Json d = bpe();

@@ -275,7 +275,17 @@ void read_companions(const Checkpoint& checkpoint, Imported* out) {
     out->tokenizer_file = "tokenizer.json";
     return;
   }
-  for (const char* other : {"tokenizer.model", "vocab.json", "tiktoken.model"}) {
+  if (checkpoint.has_document("tiktoken.model")) {
+    fail(
+        MOE_ERR_UNSUPPORTED,
+        "%.200s: tiktoken.model without the tokenizer_class \"TikTokenTokenizer\" (Kimi's) in "
+        "tokenizer_config.json: its pattern is not known. In Python, with the tiktoken.Encoding of "
+        "the model: from transformers.integrations.tiktoken import convert_tiktoken_to_fast; "
+        "convert_tiktoken_to_fast(ENCODING, FOLDER) writes tokenizer.json. Renamed, the file is "
+        "left out",
+        checkpoint.path().c_str());
+  }
+  for (const char* other : {"tokenizer.model", "vocab.json"}) {
     if (!checkpoint.has_document(other)) continue;
     fail(MOE_ERR_UNSUPPORTED,
          "%.150s: the tokenizer is there as %s only; tokenizer.json is read. In that folder run: "

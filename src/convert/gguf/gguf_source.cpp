@@ -5,6 +5,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/packed/packed_checkpoint.h"
+#include "src/convert/tokenizer/tiktoken.h"
 
 namespace moe {
 namespace {
@@ -95,7 +96,7 @@ Json special_tokens(const Json& metadata) {
   for (const auto& [name, key] : {std::pair{"bos_token", "tokenizer.ggml.bos_token_id"},
                                   {"eos_token", "tokenizer.ggml.eos_token_id"},
                                   {"pad_token", "tokenizer.ggml.padding_token_id"}}) {
-    if (!metadata.contains(key) || !metadata.at(key).is_number_unsigned()) continue;
+    if (!metadata.contains(key)) continue;  // check_special_ids() leaves ids of tokens
     const auto id = metadata.at(key).get<uint64_t>();
     if (id < tokens.size()) out[name] = tokens[id];
   }
@@ -189,8 +190,10 @@ std::string stored_tensor_name(const std::string& name, bool sandwich) {
 namespace {
 
 void read_gguf(Checkpoint* checkpoint, const std::function<void()>& step) {
+  check_special_ids(checkpoint);
   checkpoint->put_document("config.json", gguf_config(*checkpoint));
-  Json tokenizer = gguf_tokenizer(checkpoint->metadata(), step, checkpoint->path());
+  Json tokenizer = gguf_tokenizer(checkpoint->metadata(), step, checkpoint->path(),
+                                  [&](const std::string& text) { checkpoint->warn(text); });
   if (!tokenizer.is_null()) {
     checkpoint->put_document("tokenizer.json", std::move(tokenizer));
     checkpoint->put_document("tokenizer_config.json", special_tokens(checkpoint->metadata()));
@@ -213,6 +216,10 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
     remove_common_prefix(&checkpoint);
     add_prefix(&checkpoint);
     unpack_checkpoint(&checkpoint);
+    if (!checkpoint.has_document("tokenizer.json")) {
+      Json tokenizer = tiktoken_tokenizer(checkpoint, step);
+      if (!tokenizer.is_null()) checkpoint.put_document("tokenizer.json", std::move(tokenizer));
+    }
     return checkpoint;
   }
   in_words_of(checkpoint, [&] { read_gguf(&checkpoint, step); });

@@ -54,9 +54,15 @@ std::string stored_tensor_name(const std::string& name, bool sandwich = false);
 /// The tokens that end a text or a turn: those that keys name, then those known by their text.
 Json gguf_stop_ids(const JsonNode& metadata);
 
-/// tokenizer.json; null if the file has no tokenizer. `path` names the file in errors.
+/// tokenizer.json; null if the file has no tokenizer. `path` names the file in errors; warn() gets
+/// what is unusual, a sentence each.
 Json gguf_tokenizer(
     const Json& metadata, const std::function<void()>& step = [] {},
-    const std::string& path = "GGUF");
+    const std::string& path = "GGUF",
+    const std::function<void(const std::string&)>& warn = [](const std::string&) {});
+
+/// Leaves out the ids of special tokens that are -1, in whichever type, with a warning, and those
+/// beyond the vocabulary that nothing reads; refuses the others, naming the key.
+void check_special_ids(Checkpoint* checkpoint);
 
 }  // namespace moe

@@ -1,15 +1,22 @@
 // Converts the tokenizer of a GGUF file to a tokenizer.json.
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <span>
 
 #include "formats/import/failure.h"
 #include "src/convert/gguf/gguf_source.h"
 #include "src/convert/gguf/score_merges.h"
+#include "src/convert/tokenizer/tiktoken.h"
 #include "src/convert/tokenizer/tokenizer_config.h"
 
 namespace moe {
 namespace {
+
+// The way out of a tokenizer that cannot be read.
+constexpr const char* kWithout =
+    "; moe convert --ignore-key tokenizer.ggml.model converts without the tokenizer";
 
 enum TokenType : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
@@ -47,12 +54,7 @@ constexpr const char* kDeepseekV3[] = {
      R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
 
 // As kO200k, with Chinese characters apart. Its tokenizer, tiktoken, looks words up first.
-#define MOE_KIMI_UPPER R"((?:(?!\p{Han}))" MOE_UPPER ")"
-#define MOE_KIMI_LOWER R"((?:(?!\p{Han}))" MOE_LOWER ")"
-constexpr const char* kKimi[] = {
-    R"(\p{Han}+|[^\r\n\p{L}\p{N}]?)" MOE_KIMI_UPPER "*" MOE_KIMI_LOWER "+" MOE_CONTRACTION
-    R"(|[^\r\n\p{L}\p{N}]?)" MOE_KIMI_UPPER "+" MOE_KIMI_LOWER "*" MOE_CONTRACTION
-    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+constexpr const char* kKimi[] = {kKimiPattern};
 
 // Pre-tokenization by tokenizer.ggml.pre.
 struct Pre {
@@ -106,8 +108,8 @@ const Pre& find_pre(const JsonNode& metadata) {
   for (const Pre& pre : kPres) {
     if (name == pre.name) return pre;
   }
-  fail(MOE_ERR_UNSUPPORTED, "%s: %s \"%.60s\" is not known; known: %s", metadata.path().c_str(),
-       kKey, name.c_str(), known.c_str());
+  fail(MOE_ERR_UNSUPPORTED, "%s: %s \"%.60s\" is not known%s. Known: %s", metadata.path().c_str(),
+       kKey, name.c_str(), kWithout, known.c_str());
 }
 
 Json pre_tokenizer(const Pre& pre) {
@@ -140,8 +142,9 @@ bool is_phi3(const JsonNode& metadata) {
 
 class TokenizerBuilder {
  public:
-  TokenizerBuilder(const JsonNode& metadata, const std::function<void()>& step)
-      : metadata_(metadata), step_(step) {
+  TokenizerBuilder(const JsonNode& metadata, const std::function<void()>& step,
+                   const std::function<void(const std::string&)>& warn)
+      : metadata_(metadata), step_(step), warn_(warn) {
     for (const JsonNode& t : metadata.at("tokenizer.ggml.tokens").elements()) {
       tokens_.push_back(t.string());
     }
@@ -149,10 +152,21 @@ class TokenizerBuilder {
     if (!metadata.has("tokenizer.ggml.token_type")) return;
     const std::vector<JsonNode> types = metadata.at("tokenizer.ggml.token_type").elements();
     check_length(types.size(), "token_type");
-    for (size_t i = 0; i < types.size(); ++i) types_[i] = types[i].integer(0, 64);
+    size_t n_odd = 0;
+    for (size_t i = 0; i < types.size(); ++i) {
+      types_[i] = types[i].integer(INT32_MIN, INT32_MAX);
+      if (types_[i] >= kNormal && types_[i] <= kByte) continue;
+      n_odd += types_[i] == 0 ? 0U : 1U;  // 0: not defined
+      types_[i] = kNormal;
+    }
+    if (n_odd > 0) {
+      warn_(metadata_.path() + ": " + std::to_string(n_odd) +
+            " values of tokenizer.ggml.token_type are not known; their tokens are read as normal");
+    }
   }
 
   Json build() {
+    find_roles();
     const std::string kind = metadata_.at("tokenizer.ggml.model").string();
     Json out = {{"version", "1.0"}};
     if (kind == "gpt2") {
@@ -160,8 +174,8 @@ class TokenizerBuilder {
     } else if (kind == "llama") {
       build_sentencepiece(&out);
     } else {
-      fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.model \"%.60s\"; gpt2 and llama are read",
-           metadata_.path().c_str(), kind.c_str());
+      fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.model \"%.60s\"; gpt2 and llama are read%s",
+           metadata_.path().c_str(), kind.c_str(), kWithout);
     }
     out["added_tokens"] = added_tokens();
     return out;
@@ -170,22 +184,55 @@ class TokenizerBuilder {
  private:
   void check_length(size_t n, const char* what) const {
     if (n == tokens_.size()) return;
-    fail(MOE_ERR_FORMAT, "%s: tokenizer.ggml.%s has %zu entries, there are %zu tokens",
-         metadata_.path().c_str(), what, n, tokens_.size());
+    fail(MOE_ERR_FORMAT, "%s: tokenizer.ggml.%s has %zu entries, there are %zu tokens%s",
+         metadata_.path().c_str(), what, n, tokens_.size(), kWithout);
   }
 
-  // Padding up to a round number is not a token.
-  bool is_token(size_t i) const { return types_[i] != kUnused; }
+  // Padding up to a round number and an empty text are no tokens.
+  bool is_token(size_t i) const { return types_[i] != kUnused && !tokens_[i].empty(); }
+  bool is_special(size_t i) const { return types_[i] == kControl || types_[i] == kUnknown; }
+
+  double score(size_t i) const {
+    const Json* const scores = metadata_.value().find("tokenizer.ggml.scores");
+    if (scores == nullptr || !scores->is_array() || i >= scores->size()) return 0;
+    const Json& value = (*scores)[i];
+    return value.is_number() ? value.get<double>() : 0;
+  }
+
+  // Of tokens with the same text one encodes: the one with the best score, then the first; beside
+  // it a special one is found in a text. The others only decode.
+  void find_roles() {
+    roles_.assign(tokens_.size(), kEncodes);
+    std::map<std::string_view, size_t> models, specials;
+    size_t n_same = 0, last = 0;
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      if (!is_token(i)) continue;
+      const auto [found, fresh] = (is_special(i) ? specials : models).emplace(tokens_[i], i);
+      if (fresh) continue;
+      ++n_same;
+      last = i;
+      const bool better = !is_special(i) && score(i) > score(found->second);
+      roles_[better ? found->second : i] = kDecodes;
+      if (better) found->second = i;
+    }
+    for (const auto& [text, i] : specials) {
+      if (!models.contains(text)) continue;
+      ++n_same;
+      last = i;
+      roles_[i] = kSearched;
+    }
+    if (n_same == 0) return;
+    warn_(metadata_.path() + ": tokenizer.ggml.tokens has " + std::to_string(n_same) +
+          (n_same == 1 ? " token with the text of another, which encodes it; it is decoded"
+                       : " tokens with the text of another, which encodes it; they are decoded") +
+          " (\"" + tokens_[last].substr(0, 60) + "\", id " + std::to_string(last) + ")");
+  }
 
   Json vocabulary() const {
     Json vocab = Json::object();
     for (size_t i = 0; i < tokens_.size(); ++i) {
       if (i % 4096 == 0) step_();
-      if (!is_token(i)) continue;
-      if (!vocab.items().emplace(tokens_[i], i).second) {
-        fail(MOE_ERR_FORMAT, "%s: token %zu \"%.60s\" is there twice", metadata_.path().c_str(), i,
-             tokens_[i].c_str());
-      }
+      if (is_token(i) && roles_[i] == kEncodes) vocab.items().emplace(tokens_[i], i);
     }
     return vocab;
   }
@@ -194,15 +241,18 @@ class TokenizerBuilder {
     Json out = Json::array();
     const bool phi3 = is_phi3(metadata_);
     for (size_t i = 0; i < tokens_.size(); ++i) {
-      const bool special = types_[i] == kControl || types_[i] == kUnknown;
-      if (!special && types_[i] != kUserDefined) continue;
-      out.push_back({{"id", i},
-                     {"content", tokens_[i]},
-                     {"special", special},
-                     {"lstrip", false},
-                     {"rstrip", phi3 && strips(tokens_[i])},
-                     {"single_word", false},
-                     {"normalized", false}});
+      const bool added = is_special(i) || types_[i] == kUserDefined || roles_[i] == kDecodes;
+      if (!added || !is_token(i)) continue;
+      Json token = {{"id", i},
+                    {"content", tokens_[i]},
+                    {"special", is_special(i)},
+                    {"lstrip", false},
+                    {"rstrip", phi3 && strips(tokens_[i])},
+                    {"single_word", false},
+                    {"normalized", false}};
+      if (roles_[i] != kEncodes)
+        token["same_text"] = roles_[i] == kDecodes ? "decoded" : "searched";
+      out.push_back(std::move(token));
     }
     return out;
   }
@@ -227,7 +277,7 @@ class TokenizerBuilder {
     const Pre& pre = find_pre(metadata_);
     (*out)["model"] = {{"type", "BPE"},
                        {"vocab", vocabulary()},
-                       {"merges", metadata_.at("tokenizer.ggml.merges").value()},
+                       {"merges", merges()},
                        {"ignore_merges", pre.ignore_merges}};
     (*out)["pre_tokenizer"] = pre_tokenizer(pre);
     if (pre.nfc) (*out)["normalizer"] = {{"type", "NFC"}};
@@ -235,20 +285,50 @@ class TokenizerBuilder {
     add_around(pre.adds_bos, out);
   }
 
+  // Each must name tokens: what a merge to none would leave is not clear.
+  Json merges() const {
+    const JsonNode list = metadata_.at("tokenizer.ggml.merges");
+    std::set<std::string_view> known;
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      if (is_token(i) && roles_[i] == kEncodes) known.insert(tokens_[i]);
+    }
+    size_t i = 0;
+    for (const JsonNode& merge : list.elements()) {
+      if (++i % 4096 == 0) step_();
+      const std::string text = merge.string();
+      const size_t space = text.find(' ', 1);
+      const std::string left = text.substr(0, space);
+      const std::string right = space == std::string::npos ? "" : text.substr(space + 1);
+      for (const std::string& part : {left, right, left + right}) {
+        if (known.contains(part)) continue;
+        fail(MOE_ERR_FORMAT,
+             "%.150s: tokenizer.ggml.merges[%zu] is \"%.60s\", but \"%.60s\" is no token%s",
+             metadata_.path().c_str(), i - 1, text.c_str(), part.c_str(), kWithout);
+      }
+    }
+    return list.value();
+  }
+
   // Pairs in SentencePiece's merge order: best score of the result first.
   Json merges_by_score() const {
+    if (!metadata_.has("tokenizer.ggml.scores")) {
+      if (metadata_.has("tokenizer.ggml.merges")) return merges();
+      fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.scores is missing, so merges have no order%s",
+           metadata_.path().c_str(), kWithout);
+    }
     const std::vector<JsonNode> scores = metadata_.at("tokenizer.ggml.scores").elements();
     check_length(scores.size(), "scores");
     std::vector<ScoredToken> tokens(tokens_.size());
     for (size_t i = 0; i < tokens_.size(); ++i) {
-      const bool normal = types_[i] == kNormal;
-      tokens[i] = {tokens_[i], normal || types_[i] == kByte, normal};
+      const bool normal = types_[i] == kNormal && roles_[i] == kEncodes && is_token(i);
+      tokens[i] = {tokens_[i], normal || (types_[i] == kByte && roles_[i] == kEncodes), normal};
     }
-    const auto score = [&](size_t i) { return scores[i].number(); };
-    const std::vector<TokenMerge> merges = merges_of_scores(tokens, score, step_);
+    const auto number = [&](size_t i) { return scores[i].number(); };
+    const std::vector<TokenMerge> merges = merges_of_scores(tokens, number, step_);
     if (merges.size() > 1 && merges.front().score == merges.back().score) {
-      fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.scores are all equal, so merges have no order",
-           metadata_.path().c_str());
+      fail(MOE_ERR_UNSUPPORTED,
+           "%s: tokenizer.ggml.scores are all equal, so merges have no order%s",
+           metadata_.path().c_str(), kWithout);
     }
     Json out = Json::array();
     for (const TokenMerge& m : merges) out.push_back({tokens_[m.left], tokens_[m.right]});
@@ -281,21 +361,25 @@ class TokenizerBuilder {
     add_around(true, out);
   }
 
+  enum Role : uint8_t { kEncodes, kSearched, kDecodes };
+
   const JsonNode& metadata_;
   const std::function<void()>& step_;
+  const std::function<void(const std::string&)>& warn_;
   std::vector<std::string> tokens_;
+  std::vector<Role> roles_;
   std::vector<int64_t> types_;
 };
 
 }  // namespace
 
 Json gguf_tokenizer(const Json& metadata, const std::function<void()>& step,
-                    const std::string& path) {
+                    const std::string& path, const std::function<void(const std::string&)>& warn) {
   const JsonNode node(metadata, path);
   if (!node.has("tokenizer.ggml.model") || node.at("tokenizer.ggml.model").value() == "none") {
     return nullptr;
   }
-  return TokenizerBuilder(node, step).build();
+  return TokenizerBuilder(node, step, warn).build();
 }
 
 }  // namespace moe

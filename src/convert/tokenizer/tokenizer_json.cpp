@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "formats/import/failure.h"
 #include "formats/import/file.h"
@@ -52,7 +53,7 @@ void read_vocabulary(const JsonNode& node, Pieces& pieces) {
   if (!node.value().is_object()) node.fail_expected("an object");
   for (const auto& [piece, id] : node.value().items()) {
     const JsonNode entry(id, node.path() + "[\"" + piece + "\"]");
-    if (piece.empty()) fail(MOE_ERR_FORMAT, "%s: an empty token", node.path().c_str());
+    if (piece.empty()) continue;  // no text has it
     const auto n = static_cast<uint32_t>(entry.integer(0, kMaxId));
     pieces.set(node, piece, n);
     pieces.model.emplace(piece, n);
@@ -166,18 +167,32 @@ void read_unigram(const JsonNode& model, Pieces& pieces, TokenizerData& data) {
   data.byte_fallback = model.boolean("byte_fallback", false);
   const JsonNode list = model.at("vocab");
   if (!list.value().is_array()) list.fail_expected("an array");
+  std::vector<uint32_t> same;
   for (size_t i = 0; i < list.value().size(); ++i) {
     const Json& entry = list.value()[i];
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
       fail(MOE_ERR_FORMAT, "%s[%zu]: expected a token and its score", list.path().c_str(), i);
     }
     const auto piece = entry[0].get<std::string>();
-    if (piece.empty() || !pieces.model.emplace(piece, static_cast<uint32_t>(i)).second) {
-      fail(MOE_ERR_FORMAT, "%s[%zu]: \"%.60s\" is empty or there twice", list.path().c_str(), i,
-           piece.c_str());
+    const auto id = static_cast<uint32_t>(i);
+    if (const auto before = pieces.model.find(piece); before != pieces.model.end()) {
+      same.push_back(before->second);  // `tokenizers` encodes with the last
+      before->second = id;
+    } else if (!piece.empty()) {
+      pieces.model.emplace(piece, id);
     }
-    pieces.set(list, piece, static_cast<uint32_t>(i));
+    if (!piece.empty()) pieces.set(list, piece, id);
     data.scores.push_back(read_score(entry[1].get<double>()));
+  }
+  pieces.text.resize(list.value().size());
+  pieces.used.resize(list.value().size());
+  for (const uint32_t id : same) {
+    data.added_ids.push_back(id);
+    data.added_flags.push_back(kAddedDecodesOnly);
+  }
+  if (!same.empty()) {
+    data.warnings.push_back(list.path() + ": " + std::to_string(same.size()) +
+                            " tokens have the text of a later one, which encodes it");
   }
   if (model.has("unk_id")) {
     const auto n = static_cast<int64_t>(pieces.text.size());
@@ -212,23 +227,32 @@ uint8_t read_added_flags(const JsonNode& token) {
 void read_added(const JsonNode& root, Pieces& pieces, TokenizerData& data) {
   if (!root.has("added_tokens")) return;
   auto next = static_cast<uint32_t>(pieces.model.size());
-  Ids seen;
+  std::set<std::string> seen;
   for (const JsonNode& token : root.at("added_tokens").elements()) {
     const std::string content = token.at("content").string();
     if (content.empty()) continue;
+    if (token.string("same_text", "").empty() && !seen.insert(content).second) {
+      data.warnings.push_back(token.path() + ": \"" + content +
+                              "\" is there twice; the first is used, as in `tokenizers`");
+      continue;
+    }
+    // Of tokens with the same text a GGUF file may have several (gguf_tokenizer.cpp).
+    const std::string role = token.string("same_text", "");
     const auto own = pieces.model.find(content);
-    const bool in_model = own != pieces.model.end();
+    const bool in_model = own != pieces.model.end() && role.empty();
     const auto said = static_cast<uint32_t>(token.at("id").integer(0, kMaxId));
-    const uint32_t id = in_model ? own->second : next++;
+    const uint32_t id = in_model ? own->second : role.empty() ? next++ : said;
     if (said != id) {
       fail(MOE_ERR_FORMAT, "%s: \"%.60s\" has id %u, but its place in the vocabulary is %u",
            token.path().c_str(), content.c_str(), said, id);
     }
-    if (!seen.emplace(content, id).second) {
-      fail(MOE_ERR_FORMAT, "%s: \"%.60s\" is there twice", token.path().c_str(), content.c_str());
-    }
     pieces.set(token, content, id);
     data.added_ids.push_back(id);
+    if (role == "decoded") {
+      const bool special = token.at("special").boolean();
+      data.added_flags.push_back(kAddedDecodesOnly | (special ? kAddedSpecial : 0));
+      continue;
+    }
     data.added_flags.push_back(
         static_cast<uint8_t>(read_added_flags(token) | (in_model ? kAddedInModel : 0)));
   }

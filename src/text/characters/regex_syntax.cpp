@@ -1,32 +1,39 @@
 #include "src/text/characters/regex_syntax.h"
 
 #include "src/base/string.h"
+#include "src/text/characters/regex_class.h"
 #include "src/text/characters/utf8.h"
 
 namespace moe {
 namespace {
 
-constexpr std::string_view kWordItems = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
-constexpr std::string_view kHexItems = "0-9A-Fa-f";
 constexpr size_t kMaxDepth = 200;
 
+// Outside of a class Oniguruma's \w has these too: superscript digits and fractions of Latin-1.
+#define MOE_WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\xb2\\xb3\\xb9\\xbc-\\xbe"
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
 class Translator {
  public:
   Translator(std::string_view in, bool (*is_script)(void*, std::string_view), void* user,
              Array<char>& out)
-      : in_(in), is_script_(is_script), user_(user), out_(out) {}
+      : in_(in), scripts_{is_script, user}, out_(out) {}
 
   Status run() {
     if (starts_with("(*")) return unsupported("a verb");
-    while (i_ < in_.size()) MOE_TRY(in_class_ ? class_item() : item());
-    if (in_class_) return Status::error(MOE_ERR_FORMAT, "pattern: a class without its ]");
-    return {};
+    while (i_ < in_.size()) MOE_TRY(item());
+    return close_options(top_);
   }
 
  private:
+  struct Group {
+    size_t begin = 0;      // in `out_`
+    size_t n_options = 0;  // groups to be closed with it
+    bool ignore_case = false;
+    bool extended = false;
+  };
+
   Status unsupported(const char* what) const {
     return Status::error(MOE_ERR_UNSUPPORTED, "pattern: %s at byte %zu is not supported", what, i_);
   }
@@ -50,15 +57,21 @@ class Translator {
       case '\\':
         return escape();
       case '[':
-        return open_class();
+        atom_ = out_.size();
+        return class_to_pcre2(in_, &i_, group().ignore_case, scripts_, out_);
       case '(':
         return open_group();
       case ')':
         if (depth_ == 0) return Status::error(MOE_ERR_FORMAT, "pattern: a ) without its (");
-        atom_ = groups_[--depth_];
+        MOE_TRY(close_options(group()));
+        atom_ = groups_[--depth_].begin;
         return copy(1);
       case '{':
         return interval();
+      case '#':
+        if (!group().extended) break;
+        while (i_ < in_.size() && in_[i_] != '\n') ++i_;
+        return {};
       case '^':
         return put_atom("(?:^(?:(?<!\\n)|(?!\\z)))", 1);
       case '|':
@@ -80,9 +93,9 @@ class Translator {
       case 'S':
         return put_atom("\\P{White_Space}", 2);
       case 'w':
-        return put_atom("[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]", 2);
+        return put_atom("[" MOE_WORD "]", 2);
       case 'W':
-        return put_atom("[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]", 2);
+        return put_atom("[^" MOE_WORD "]", 2);
       case 'h':
         return put_atom("[0-9A-Fa-f]", 2);
       case 'H':
@@ -95,141 +108,98 @@ class Translator {
         return word_boundary("(?:(?<=", ")(?=", ")|(?<!", ")(?!");
       default:
         atom_ = out_.size();
-        return shared_escape();
+        return plain_escape();
     }
   }
 
   Status word_boundary(std::string_view a, std::string_view b, std::string_view c,
                        std::string_view d) {
-    constexpr std::string_view word = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]";
+    constexpr std::string_view word = "[" MOE_WORD "]";
     MOE_TRY(put_atom(a, 2));
     for (const std::string_view part : {word, b, word, c, word, d, word}) MOE_TRY(put(part));
     return put("))");
   }
 
-  // Escapes that are the same inside and outside a class.
-  Status shared_escape() {
+  Status plain_escape() {
     const char c = peek(1);
     if (c == '\0') return Status::error(MOE_ERR_FORMAT, "pattern: ends with a backslash");
     if (c == 'p' || c == 'P') return property();
-    if (c == 'v') {
-      i_ += 2;
-      return put("\\x0b");
+    if (c == 'u' || c == 'x' || c == 'v' || c == 'Q' || c == 'E') {
+      uint32_t code = 0;
+      if (read_escaped(in_, &i_, &code)) return put_character(code, out_);
+      return Status::error(MOE_ERR_FORMAT, "pattern: bad \\%c at byte %zu", c, i_);
     }
-    if (c == 'u') {
-      for (size_t k = 2; k < 6; ++k) {
-        if (!is_hex(peek(k))) return Status::error(MOE_ERR_FORMAT, "pattern: bad \\u");
-      }
-      MOE_TRY(put("\\x{"));
-      i_ += 2;
-      MOE_TRY(copy(4));
-      return put("}");
-    }
-    if (c == 'Q' || c == 'E') {  // plain letters in Oniguruma, quoting in PCRE2
-      ++i_;
-      return copy(1);
+    if (std::string_view("GKyYMC").find(c) != std::string_view::npos) {
+      return unsupported("this escape");
     }
     MOE_TRY(copy(1));
     return copy(utf8_next(in_.data() + i_).length);
   }
 
+  // A property is not changed by (?i) here, unlike in a class.
   Status property() {
-    if (peek(2) != '{') return copy(3);
-    const size_t name = i_ + 3;
-    size_t end = name;
-    while (end < in_.size() && in_[end] != '}') ++end;
-    if (end == in_.size()) return Status::error(MOE_ERR_FORMAT, "pattern: a property without }");
-    std::string_view text = slice(in_, name, end - name);
-    const bool negated = !text.empty() && text[0] == '^';
-    if (negated) text.remove_prefix(1);
-    const bool script = text.size() > 2 && is_script_(user_, text);
-    MOE_TRY(copy(3));
-    if (negated) MOE_TRY(put("^"));
-    if (script) MOE_TRY(put("sc:"));
-    i_ = end;
-    MOE_TRY(put(text));
-    return copy(1);
-  }
-
-  Status open_class() {
-    atom_ = out_.size();
-    in_class_ = true;
-    MOE_TRY(copy(1));
-    if (peek(0) == '^') MOE_TRY(copy(1));
-    if (peek(0) == ']') {  // a first ']' is literal
-      ++i_;
-      return put("\\]");
+    Array<char> items(out_.allocator());
+    bool negated = false;
+    MOE_TRY(property_items(in_, &i_, scripts_, &negated, items));
+    const std::string_view text(items.data(), items.size());
+    const bool one = text.starts_with("\\p{") && text.find('}') + 1 == text.size();
+    if (group().ignore_case) MOE_TRY(put("(?-i:"));
+    if (one) {
+      MOE_TRY(put(negated ? "\\P" : "\\p"));
+      MOE_TRY(put(slice(text, 2)));
+    } else {
+      MOE_TRY(put(negated ? "[^" : "["));
+      MOE_TRY(put(text));
+      MOE_TRY(put("]"));
     }
-    return {};
-  }
-
-  static bool is_set_escape(char c) {
-    return c == 's' || c == 'S' || c == 'w' || c == 'd' || c == 'D' || c == 'h' || c == 'p' ||
-           c == 'P';
-  }
-
-  Status class_item() {
-    const char c = in_[i_];
-    const bool after_set = std::exchange(after_set_, false);
-    if (c == ']') {
-      in_class_ = false;
-      return copy(1);
-    }
-    if (c == '&' && peek(1) == '&') return unsupported("an intersection of classes");
-    if (c == '[') return posix_class();
-    if (c == '-' && peek(1) != ']' && (after_set || (peek(1) == '\\' && is_set_escape(peek(2))))) {
-      ++i_;  // a set cannot be a range end, so the hyphen is literal
-      return put("\\-");
-    }
-    if (c != '\\') return copy(utf8_next(in_.data() + i_).length);
-    after_set_ = is_set_escape(peek(1));
-    switch (peek(1)) {
-      case 's':
-        i_ += 2;
-        return put("\\p{White_Space}");
-      case 'S':
-        i_ += 2;
-        return put("\\P{White_Space}");
-      case 'w':
-        i_ += 2;
-        return put(kWordItems);
-      case 'h':
-        i_ += 2;
-        return put(kHexItems);
-      case 'W':
-      case 'H':
-      case 'R':
-      case 'X':
-        return unsupported("this escape in a class");
-      default:
-        return shared_escape();
-    }
-  }
-
-  Status posix_class() {
-    if (peek(1) != ':') return unsupported("a class inside a class");
-    size_t n = 2;
-    while (i_ + n < in_.size() && peek(n) != ']') ++n;
-    after_set_ = true;
-    return copy(n + 1);
+    return group().ignore_case ? put(")") : Status();
   }
 
   Status open_group() {
     if (depth_ == kMaxDepth) return unsupported("nesting this deep");
-    groups_[depth_++] = out_.size();
     if (peek(1) == '*') return unsupported("a verb");
-    MOE_TRY(copy(1));
-    if (peek(0) != '?') return {};
-    if (peek(1) == '#') {
-      while (i_ < in_.size() && in_[i_] != ')') MOE_TRY(copy(1));
+    if (peek(1) == '?' && peek(2) == '#') {  // a comment
+      while (i_ < in_.size() && in_[i_] != ')') i_ += in_[i_] == '\\' ? 2U : 1U;
+      if (i_ >= in_.size()) return Status::error(MOE_ERR_FORMAT, "pattern: a ( without its )");
+      ++i_;
       return {};
     }
-    size_t n = 1;
+    size_t n = 2;
     while (peek(n) == 'i' || peek(n) == 'm' || peek(n) == 'x' || peek(n) == '-') ++n;
-    if (n == 1 || (peek(n) != ':' && peek(n) != ')')) return group_head();
-    for (; n > 0; --n, ++i_) {
-      const char letter = in_[i_] == 'm' ? 's' : in_[i_];
-      MOE_TRY(out_.push(letter));
+    const bool options = peek(1) == '?' && n > 2 && (peek(n) == ':' || peek(n) == ')');
+    if (options && peek(n) == ')') return isolated_options(n);
+    Group inner = group();
+    inner.begin = out_.size();
+    inner.n_options = 0;
+    groups_[depth_++] = inner;
+    if (options) return read_options(n, &groups_[depth_ - 1]);
+    MOE_TRY(copy(1));
+    return peek(0) == '?' ? group_head() : Status();
+  }
+
+  // (?i) holds up to the end of the group, alternatives included: a(?i)b|c is a(?i:b|c).
+  Status isolated_options(size_t n) {
+    Group& around = group();
+    ++around.n_options;
+    MOE_TRY(read_options(n, &around));
+    out_.back() = ':';
+    return {};
+  }
+
+  Status close_options(const Group& g) {
+    for (size_t k = 0; k < g.n_options; ++k) MOE_TRY(put(")"));
+    return {};
+  }
+
+  // "(?mi-x:" up to the byte n ahead.
+  Status read_options(size_t n, Group* g) {
+    bool on = true;
+    for (size_t k = 0; k <= n; ++k, ++i_) {
+      const char letter = in_[i_];
+      if (letter == '-') on = false;
+      if (letter == 'i') g->ignore_case = on;
+      if (letter == 'x') g->extended = on;
+      MOE_TRY(out_.push(letter == 'm' ? 's' : letter));
     }
     return {};
   }
@@ -273,16 +243,16 @@ class Translator {
     return {};
   }
 
+  Group& group() { return depth_ == 0 ? top_ : groups_[depth_ - 1]; }
+
   std::string_view in_;
-  bool (*is_script_)(void*, std::string_view);
-  void* user_;
+  ScriptNames scripts_;
   Array<char>& out_;
   size_t i_ = 0;
   size_t atom_ = 0;  // start in `out_` of the atom that a quantifier would repeat
-  size_t groups_[kMaxDepth] = {};
+  Group top_;
+  Group groups_[kMaxDepth] = {};
   size_t depth_ = 0;
-  bool in_class_ = false;
-  bool after_set_ = false;
 };
 
 }  // namespace

@@ -98,7 +98,10 @@ Status Vocabulary::mark_added(const TokenizerSpec& spec) {
                            "tokenizer: added token %u: expected 1 to %zu bytes, found %zu", id,
                            kMaxAddedBytes, n);
     }
-    if (flags >= kTokenInModel || flags >= 2 * kAddedInModel || !utf8_is_valid(piece(id))) {
+    const bool decodes_only = (flags & kAddedDecodesOnly) != 0;
+    const bool bad = flags >= kTokenInModel ||
+                     (decodes_only && (flags & ~(kAddedDecodesOnly | kAddedSpecial)) != 0);
+    if (bad || !utf8_is_valid(piece(id))) {
       return Status::error(MOE_ERR_FORMAT, "tokenizer: added token %u: bad flags or text", id);
     }
     seen[id] = 1;
@@ -114,10 +117,17 @@ Status Vocabulary::index() {
   const size_t mask = n_slots - 1;
   for (uint32_t id = 0; id < size(); ++id) {
     const std::string_view p = piece(id);
-    if (p.empty()) continue;
+    if (p.empty() || (flags_[id] & kAddedDecodesOnly) != 0) continue;
     size_t slot = static_cast<size_t>(hash_bytes(p)) & mask;
     for (uint32_t probes = 0; slots_[slot] != 0; slot = (slot + 1) & mask) {
       if (piece(slots_[slot] - 1) == p) {
+        const bool found_in_model = (flags_[slots_[slot] - 1] & kTokenInModel) != 0;
+        const bool in_model = (flags_[id] & kTokenInModel) != 0;
+        if (found_in_model && !in_model) break;  // an added token beside one of the model
+        if (!found_in_model && in_model) {
+          slots_[slot] = id + 1;
+          break;
+        }
         return Status::error(MOE_ERR_FORMAT, "tokenizer: tokens %u and %u are the same, \"%.*s\"",
                              slots_[slot] - 1, id, static_cast<int>(std::min<size_t>(p.size(), 64)),
                              p.data());
@@ -126,7 +136,7 @@ Status Vocabulary::index() {
         return Status::error(MOE_ERR_FORMAT, "tokenizer: tokens made to collide in the hash table");
       }
     }
-    slots_[slot] = id + 1;
+    if (slots_[slot] == 0) slots_[slot] = id + 1;
   }
   return {};
 }

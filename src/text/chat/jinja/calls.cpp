@@ -6,9 +6,36 @@ namespace moe::jinja {
 void Evaluator::read_arguments(const Node& node, Arguments& out) {
   for (uint32_t i = 0; i < node.count && ok(); ++i) {
     const Node& given = node_at(child(node, i));
+    if (given.op == Op::kSpread) {
+      spread(given, out);
+      continue;
+    }
     const bool named = given.op == Op::kKeyword;
     keep(out.values.push(evaluate(named ? given.a : child(node, i))));
     keep(out.names.push(named ? given.text : Text{}));
+  }
+}
+
+// *list and **mapping.
+void Evaluator::spread(const Node& node, Arguments& out) {
+  const Value all = evaluate(node.a);
+  if (!ok()) return;
+  if (node.number == 2) {
+    if (!all.is(Kind::kDict)) {
+      fail_kind("** before a value", all);
+      return;
+    }
+    for (uint32_t i = 0; i < all.b && charge(0); ++i) {
+      const Entry& e = heap_.entries[all.a + i];
+      keep(out.values.push(e.value));
+      keep(out.names.push(text_of(e.key)));
+    }
+    return;
+  }
+  const Value items = iterable(all, "* before a value");
+  for (uint32_t i = 0; i < items.b && charge(0); ++i) {
+    keep(out.values.push(heap_.items[items.a + i]));
+    keep(out.names.push(Text{}));
   }
 }
 
@@ -33,6 +60,7 @@ Value Evaluator::call(const Node& node) {
   if (!ok()) return {};
   line_ = node.line;
   if (function.is(Kind::kMacro)) return call_macro(node, function, arguments);
+  if (function.is(Kind::kLoop)) return call_loop(node, function, arguments);
   if (function.is(Kind::kFunction)) return call_function(node, function, arguments);
   if (function.is(Kind::kUndefined) && callee.op == Op::kName) {
     return fail_unknown("function", program_.view(callee.text));
@@ -103,33 +131,84 @@ Value Evaluator::range(const Arguments& arguments) {
   return new_list(items);
 }
 
-// A macro sees its parameters and the top level; its output is its value.
-Value Evaluator::call_macro(const Node& node, Value macro, const Arguments& arguments) {
-  const Node& m = node_at(macro.a);
-  const size_t outer_scope = scope_begin_;
-  const size_t outer_macro = macro_begin_;
-  const size_t globals = n_globals_;
-  const size_t first = variables_.size();
-  if (arguments.values.size() > m.count) {
-    return fail(MOE_ERR_TEXT, "a macro with %u parameters gets %zu arguments", m.count,
-                arguments.values.size());
+// loop(items) of a recursive loop: its output over them.
+Value Evaluator::call_loop(const Node& node, Value loop, const Arguments& arguments) {
+  if (loop.a >= loops_.size() || arguments.values.size() != 1) return fail_kind("a call", loop);
+  const Loop outer = loops_[loop.a];
+  if (node_at(outer.node).number == 0) {
+    return fail(MOE_ERR_TEXT, "a loop that calls itself is not marked as recursive");
   }
-  Array<Variable> parameters(allocator_);
+  const Value items = iterable(arguments.values[0], "a loop");
+  const size_t begin = out_.size();
+  if (!ok()) return {};
+  if (++depth_ > limits_.max_depth) {
+    return fail(MOE_ERR_UNSUPPORTED, "more than %d levels in each other", limits_.max_depth);
+  }
+  run_loop(outer.node, items, outer.scope, outer.level + 1);
+  --depth_;
+  if (!ok()) return {};
+  line_ = node.line;
+  return cut_output(begin);
+}
+
+// Binds parameters in order: a default may read those before it.
+void Evaluator::bind_parameters(const Node& m, const Arguments& arguments) {
+  Array<Value> rest(allocator_);
+  Array<Entry> named(allocator_);
+  Value caller;
+  bool has_caller = false;
+  const auto has_parameter = [&](std::string_view name) {
+    for (uint32_t k = 0; k < m.count && ok(); ++k) {
+      if (same(node_at(child(m, k)).text, name)) return true;
+    }
+    return false;
+  };
+  for (size_t i = 0; i < arguments.values.size() && ok(); ++i) {
+    const Text name = arguments.names[i];
+    const std::string_view view = heap_.view(name);
+    const bool of_parameter = name.size == 0 ? i < m.count : has_parameter(view);
+    if (of_parameter) continue;
+    if (name.size != 0 && view == "caller" && (m.number & kReadsCaller) != 0) {
+      caller = arguments.values[i];
+      has_caller = true;
+    } else if (name.size == 0 && (m.number & kReadsVarargs) != 0) {
+      keep(rest.push(arguments.values[i]));
+    } else if (name.size != 0 && (m.number & kReadsKwargs) != 0) {
+      keep(named.push({text_value(name), arguments.values[i]}));
+    } else if (name.size != 0) {
+      fail(MOE_ERR_TEXT, "a macro gets the argument '%.*s', which it does not take",
+           static_cast<int>(std::min<size_t>(view.size(), 60)), view.data());
+    } else {
+      fail(MOE_ERR_TEXT, "a macro with %u parameters gets %zu arguments", m.count,
+           arguments.values.size());
+    }
+  }
   for (uint32_t i = 0; i < m.count && ok(); ++i) {
     const Node& parameter = node_at(child(m, i));
     Value value = argument(arguments, i, program_.view(parameter.text));
     if (value.is(Kind::kUndefined) && parameter.a != kNoNode) value = evaluate(parameter.a);
-    keep(parameters.push({parameter.text, value}));
+    define(parameter.text, value);
   }
-  if (outer_scope == 0) n_globals_ = first;
-  scope_begin_ = first;
-  macro_begin_ = first;
-  for (const Variable& v : parameters) define(v.name, v.value);
+  if (has_caller) define(text_of(literal("caller")), caller);
+  if ((m.number & kReadsVarargs) != 0) define(text_of(literal("varargs")), new_list(rest));
+  if ((m.number & kReadsKwargs) != 0 && ok()) {
+    Value all;
+    keep(make_dict(named, &all));
+    define(text_of(literal("kwargs")), all);
+  }
+}
+
+// A macro sees its parameters and what surrounds it in the template; its output is its value.
+Value Evaluator::call_macro(const Node& node, Value macro, const Arguments& arguments) {
+  const Node& m = node_at(macro.a);
+  if (macro.b >= scopes_.size() || scopes_[macro.b].serial != macro.number) {
+    return fail(MOE_ERR_UNSUPPORTED, "calling a macro after the block around it has ended");
+  }
+  const size_t n_before = scopes_.size();
+  push_scope(macro.b);
+  if (ok()) bind_parameters(m, arguments);
   const Value result = ok() ? captured(m.a) : Value{};
-  while (variables_.size() > first) variables_.pop();
-  scope_begin_ = outer_scope;
-  macro_begin_ = outer_macro;
-  n_globals_ = globals;
+  while (scopes_.size() > n_before) pop_scope();
   if (ok()) line_ = node.line;
   return result;
 }

@@ -1,4 +1,5 @@
 #include "src/text/chat/jinja/evaluator.h"
+#include "src/text/chat/jinja/number.h"
 
 namespace moe::jinja {
 
@@ -17,10 +18,14 @@ Value Evaluator::evaluate(uint32_t index) {
 
 Value Evaluator::evaluate_inner(const Node& node) {
   switch (node.op) {
+    case Op::kMacro:  // of a call block
+      return macro_value(static_cast<uint32_t>(&node - program_.nodes.data()));
     case Op::kString:
       return text_value(node.text);
     case Op::kInt:
       return int_value(node.number);
+    case Op::kFloat:
+      return {Kind::kFloat, 0, 0, node.number};
     case Op::kTrue:
     case Op::kFalse:
       return bool_value(node.op == Op::kTrue);
@@ -53,7 +58,8 @@ Value Evaluator::evaluate_inner(const Node& node) {
       return bool_value(!truth(evaluate(node.a)));
     case Op::kNegative: {
       const Value value = evaluate(node.a);
-      if (!value.is(Kind::kInt)) return fail_kind("a minus sign", value);
+      if (value.is(Kind::kFloat)) return float_value(-float_of(value));
+      if (!is_integer(value)) return fail_kind("a minus sign", value);
       return arithmetic("-", int_value(0), value);
     }
     case Op::kAnd:
@@ -65,6 +71,17 @@ Value Evaluator::evaluate_inner(const Node& node) {
       return choice(node);
     case Op::kBinary:
       return binary(node);
+    case Op::kCompare:
+      return compare_chain(node);
+    case Op::kCapture: {
+      const size_t n_before = scopes_.size();
+      push_scope(scope());
+      const Value text = ok() ? captured(node.a) : Value{};
+      while (scopes_.size() > n_before) pop_scope();
+      return text;
+    }
+    case Op::kUnsupported:
+      return fail_unsupported(node);
     default:
       return none_value();
   }
@@ -76,13 +93,16 @@ Value Evaluator::choice(const Node& node) {
   return child(node, 2) == kNoNode ? Value{} : evaluate(child(node, 2));
 }
 
-// Innermost scope first; a macro also sees the top level.
+// Innermost scope first, then those around it in the template.
 Value Evaluator::lookup(Text name) {
-  charge(kLook * variables_.size());
   const std::string_view wanted = heap_.view(name);
-  for (size_t i = variables_.size(); i-- > 0 && ok();) {
-    if (i < macro_begin_ && i >= n_globals_) continue;
-    if (same(variables_[i].name, wanted)) return variables_[i].value;
+  for (uint32_t at = scope(); ok(); at = scopes_[at].parent) {
+    const size_t end = at + 1 < scopes_.size() ? scopes_[at + 1].first : variables_.size();
+    charge(kLook * (end - scopes_[at].first));
+    for (size_t i = end; i-- > scopes_[at].first && ok();) {
+      if (same(variables_[i].name, wanted)) return variables_[i].value;
+    }
+    if (at == 0) break;
   }
   return {Kind::kUndefined, name.begin, name.size, 0};
 }
@@ -113,6 +133,8 @@ Value Evaluator::loop_member(const Loop& loop, std::string_view name) {
   if (name == "first") return bool_value(i == 0);
   if (name == "last") return bool_value(i + 1 == n);
   if (name == "length") return int_value(n);
+  if (name == "depth") return int_value(loop.level);
+  if (name == "depth0") return int_value(loop.level - 1);
   if (name == "revindex") return int_value(n - i);
   if (name == "revindex0") return int_value(n - i - 1);
   if (name == "previtem") return i > 0 ? heap_.items[loop.items.a + loop.index - 1] : Value{};
@@ -203,18 +225,41 @@ Value Evaluator::binary(const Node& node) {
   if (!ok()) return {};
   line_ = node.line;
   const std::string_view op = program_.view(node.text);
-  if (op == "==") return bool_value(equal(left, right));
-  if (op == "!=") return bool_value(!equal(left, right));
-  if (op == "in") return bool_value(contains(right, left));
-  if (op == "<") return bool_value(less(left, right));
-  if (op == ">") return bool_value(less(right, left));
-  if (op == "<=") return bool_value(!less(right, left));
-  if (op == ">=") return bool_value(!less(left, right));
   if (op == "~") {
     const Value text = as_text(left);
     return concatenate(text, as_text(right));
   }
   return arithmetic(op, left, right);
+}
+
+bool Evaluator::compare(std::string_view op, Value left, Value right) {
+  if (op == "==") return equal(left, right);
+  if (op == "!=") return !equal(left, right);
+  if (op == "in") return contains(right, left);
+  if (is_number(left) && is_number(right)) {
+    const int order = compare_numbers(left, right);  // 2: NaN, which has none
+    if (op == "<") return order == -1;
+    if (op == ">") return order == 1;
+    return order == 0 || order == (op == "<=" ? -1 : 1);
+  }
+  if (op == "<") return less(left, right);
+  if (op == ">") return less(right, left);
+  return op == "<=" ? !less(right, left) : !less(left, right);
+}
+
+// a < b < c is a < b and b < c, with each value evaluated once and only if it is needed.
+Value Evaluator::compare_chain(const Node& node) {
+  Value left = evaluate(child(node, 0));
+  for (uint32_t i = 1; i < node.count && ok(); ++i) {
+    const Node& operand = node_at(child(node, i));
+    const Value right = evaluate(operand.a);
+    if (!ok()) return {};
+    line_ = operand.line;
+    const bool yes = compare(program_.view(operand.text), left, right) != (operand.number != 0);
+    if (!yes) return bool_value(false);
+    left = right;
+  }
+  return bool_value(true);
 }
 
 Value Evaluator::arithmetic(std::string_view op, Value left, Value right) {
@@ -227,20 +272,31 @@ Value Evaluator::arithmetic(std::string_view op, Value left, Value right) {
     for (const Value& v : heap_.list(right)) keep(items.push(v));
     return new_list(items);
   }
+  if (op == "*" && is_integer(left) && (right.is(Kind::kString) || right.is(Kind::kList))) {
+    return repeated(right, left.number);
+  }
+  if (op == "*" && is_integer(right) && (left.is(Kind::kString) || left.is(Kind::kList))) {
+    return repeated(left, right.number);
+  }
   char what[24] = "the operator ";
   for (size_t i = 0; i < op.size() && i < 8; ++i) what[13 + i] = op[i];
-  const auto is_number = [](Value v) { return v.is(Kind::kInt) || v.is(Kind::kBool); };
   if (!is_number(left)) return fail_kind(what, left);
   if (!is_number(right)) return fail_kind(what, right);
-  const int64_t a = left.number;
-  const int64_t b = right.number;
+  if (op == "**") return power(left, right);
+  const bool divides = op == "/" || op == "//" || op == "%";
+  if (divides && to_double(right) == 0) return fail(MOE_ERR_TEXT, "a division by zero");
+  const bool whole = op != "/" && is_integer(left) && is_integer(right);
+  return whole ? integers(op, left.number, right.number)
+               : fractions(op, to_double(left), to_double(right));
+}
+
+Value Evaluator::integers(std::string_view op, int64_t a, int64_t b) {
   int64_t out = 0;
   bool overflow = false;
   if (op == "+") overflow = __builtin_add_overflow(a, b, &out);
   if (op == "-") overflow = __builtin_sub_overflow(a, b, &out);
   if (op == "*") overflow = __builtin_mul_overflow(a, b, &out);
   if (op == "//" || op == "%") {
-    if (b == 0) return fail(MOE_ERR_TEXT, "a division by zero");
     if (b == -1) {
       overflow = op == "//" && __builtin_sub_overflow(int64_t{0}, a, &out);
     } else {
@@ -251,6 +307,47 @@ Value Evaluator::arithmetic(std::string_view op, Value left, Value right) {
   }
   if (overflow) return fail(MOE_ERR_TEXT, "a number that is too large");
   return int_value(out);
+}
+
+Value Evaluator::fractions(std::string_view op, double a, double b) {
+  if (op == "+") return float_value(a + b);
+  if (op == "-") return float_value(a - b);
+  if (op == "*") return float_value(a * b);
+  if (op == "/") return float_value(a / b);
+  charge(16384);  // the two below may take 8 microseconds
+  return float_value(op == "//" ? floor_divide(a, b) : modulo(a, b));
+}
+
+// By repeated products, exact for integers.
+Value Evaluator::power(Value base, Value exponent) {
+  constexpr int64_t kMost = 1023;
+  const bool supported =
+      is_integer(exponent) && exponent.number <= kMost && exponent.number >= -kMost;
+  if (!supported) return fail(MOE_ERR_UNSUPPORTED, "this exponent of **");
+  const bool below = exponent.number < 0;
+  Value out = int_value(1);
+  for (int64_t n = below ? -exponent.number : exponent.number; n > 0 && charge(0); --n) {
+    out = arithmetic("*", out, base);
+  }
+  return below ? arithmetic("/", int_value(1), out) : out;
+}
+
+Value Evaluator::repeated(Value value, int64_t times) {
+  Array<Value> items(allocator_);
+  const size_t begin = heap_.text.size();
+  if (value.b == 0) return value;
+  for (int64_t i = 0; i < times && ok(); ++i) {
+    if (value.is(Kind::kString)) {
+      put(value);
+      continue;
+    }
+    charge(value.b * sizeof(Value));
+    if (items.size() + value.b > limits_.max_items) {
+      return fail(MOE_ERR_TOO_LONG, "more than %zu items", limits_.max_items);
+    }
+    for (uint32_t k = 0; k < value.b; ++k) keep(items.push(heap_.items[value.a + k]));
+  }
+  return value.is(Kind::kString) ? since(begin) : new_list(items);
 }
 
 }  // namespace moe::jinja

@@ -1,3 +1,4 @@
+#include "src/text/characters/utf8.h"
 #include "src/text/chat/jinja/evaluator.h"
 
 namespace moe::jinja {
@@ -34,16 +35,19 @@ Evaluator::Flow Evaluator::execute(uint32_t index) {
       flow = execute_if(node);
       break;
     case Op::kFor:
-      flow = execute_for(node);
+      flow = execute_for(index);
       break;
     case Op::kSet:
       assign(node.a, evaluate(node.b));
       break;
-    case Op::kSetBlock:
-      assign(node.a, captured(node.b));
-      break;
     case Op::kMacro:
-      define(node.text, {Kind::kMacro, index, 0, 0});
+      define(node.text, macro_value(index));
+      break;
+    case Op::kWith:
+      flow = execute_with(node);
+      break;
+    case Op::kUnsupported:
+      fail_unsupported(node);
       break;
     case Op::kBreak:
       flow = Flow::kBreak;
@@ -78,8 +82,10 @@ Evaluator::Flow Evaluator::execute_if(const Node& node) {
 
 // Assigns to a name of the innermost scope, or creates it there.
 void Evaluator::define(Text name, Value value) {
-  charge(kLook * (variables_.size() - scope_begin_));
-  for (size_t i = scope_begin_; i < variables_.size() && ok(); ++i) {
+  if (!ok()) return;
+  const size_t first = scopes_.back().first;
+  charge(kLook * (variables_.size() - first));
+  for (size_t i = first; i < variables_.size() && ok(); ++i) {
     if (!same(variables_[i].name, heap_.view(name))) continue;
     variables_[i].value = value;
     return;
@@ -96,8 +102,8 @@ void Evaluator::assign(uint32_t index, Value value) {
       fail_kind("taking a value apart", value);
       return;
     }
-    for (uint32_t i = 0; i < target.count; ++i) {
-      define(node_at(child(target, i)).text, heap_.items[value.a + i]);
+    for (uint32_t i = 0; i < target.count && ok(); ++i) {
+      assign(child(target, i), heap_.items[value.a + i]);
     }
     return;
   }
@@ -114,10 +120,18 @@ void Evaluator::assign(uint32_t index, Value value) {
   }
 }
 
-// The output of a body as a value.
-Value Evaluator::captured(uint32_t body) {
-  const size_t begin = out_.size();
-  execute(body);
+void Evaluator::push_scope(uint32_t parent) {
+  keep(scopes_.push({variables_.size(), parent, ++n_scopes_}));
+}
+
+void Evaluator::pop_scope() {
+  if (scopes_.empty()) return;
+  while (variables_.size() > scopes_.back().first) variables_.pop();
+  scopes_.pop();
+}
+
+// The output since `begin` as a value.
+Value Evaluator::cut_output(size_t begin) {
   const size_t at = heap_.text.size();
   const size_t n = out_.size() - begin;
   if (!charge(n)) return {};
@@ -129,70 +143,86 @@ Value Evaluator::captured(uint32_t body) {
   return since(at);
 }
 
-Value Evaluator::loop_items(const Node& node) {
-  const Value value = evaluate(child(node, 0));
-  if (!ok() || value.is(Kind::kList)) return value;
-  if (value.is(Kind::kUndefined)) return new_list(Array<Value>(allocator_));
-  if (value.is(Kind::kDict)) {
-    Array<Value> keys(allocator_);
-    for (const Entry& e : heap_.dict(value)) keep(keys.push(e.key));
-    return new_list(keys);
-  }
-  return fail_kind("a loop", value);
+Value Evaluator::captured(uint32_t body) {
+  const size_t begin = out_.size();
+  execute(body);
+  return cut_output(begin);
 }
 
-void Evaluator::bind_targets(const Node& node, Value item) {
-  const uint32_t n = node.count - 4;
-  if (n == 1) return define(node_at(child(node, 4)).text, item);
-  if (!item.is(Kind::kList) || item.b != n) {
-    fail_kind("taking a loop's element apart", item);
-    return;
+// All values are evaluated outside of the new scope.
+Evaluator::Flow Evaluator::execute_with(const Node& node) {
+  Array<Value> values(allocator_);
+  for (uint32_t i = 1; i < node.count && ok(); i += 2) {
+    keep(values.push(evaluate(child(node, i))));
   }
-  for (uint32_t i = 0; i < n; ++i) {
-    define(node_at(child(node, 4 + i)).text, heap_.items[item.a + i]);
+  const size_t n_before = scopes_.size();
+  push_scope(scope());
+  for (uint32_t i = 0; i < node.count && ok(); i += 2) assign(child(node, i), values[i / 2]);
+  const Flow flow = ok() ? execute(node.a) : Flow::kNext;
+  while (scopes_.size() > n_before) pop_scope();
+  return flow;
+}
+
+// The elements of a list, keys of a mapping, characters of a text; none of an undefined value.
+Value Evaluator::iterable(Value value, const char* what) {
+  if (!ok() || value.is(Kind::kList)) return value;
+  if (value.is(Kind::kUndefined)) return new_list(Array<Value>(allocator_));
+  Array<Value> out(allocator_);
+  if (value.is(Kind::kDict)) {
+    for (const Entry& e : heap_.dict(value)) keep(out.push(e.key));
+    return new_list(out);
   }
+  if (!value.is(Kind::kString)) return fail_kind(what, value);
+  charge(kLook * value.b);
+  for (uint32_t i = 0; i < value.b && ok();) {
+    const uint32_t n = utf8_next(heap_.view(value).data() + i).length;
+    keep(out.push(text_value(child_text(value, i, n))));
+    i += n;
+  }
+  return new_list(out);
 }
 
 // {% for x in items if condition %}: filters the elements before the loop begins.
 Value Evaluator::filtered(const Node& node, Value items) {
-  const size_t outer = scope_begin_;
-  scope_begin_ = variables_.size();
-  const size_t first = scope_begin_;
   Array<Value> kept(allocator_);
   for (uint32_t i = 0; i < items.b && ok(); ++i) {
     const Value item = heap_.items[items.a + i];
-    bind_targets(node, item);
+    assign(node.a, item);
     if (ok() && truth(evaluate(child(node, 1)))) keep(kept.push(item));
   }
-  while (variables_.size() > first) variables_.pop();
-  scope_begin_ = outer;
   return ok() ? new_list(kept) : Value{};
 }
 
-Evaluator::Flow Evaluator::execute_for(const Node& node) {
-  Value items = loop_items(node);
-  const size_t outer = scope_begin_;
-  const size_t globals = n_globals_;
-  if (outer == 0) n_globals_ = variables_.size();
+Evaluator::Flow Evaluator::execute_for(uint32_t index) {
+  const Value items = iterable(evaluate(child(node_at(index), 0)), "a loop");
+  return ok() ? run_loop(index, items, scope(), 1) : Flow::kNext;
+}
+
+Evaluator::Flow Evaluator::run_loop(uint32_t index, Value items, uint32_t parent, uint32_t level) {
+  const Node& node = node_at(index);
+  const size_t n_before = scopes_.size();
+  const size_t loop = loops_.size();
+  push_scope(parent);
   if (ok() && child(node, 1) != kNoNode) items = filtered(node, items);
-  const uint32_t otherwise = child(node, 3);
+  keep(loops_.push({items, 0, index, parent, level}));
   Flow flow = Flow::kNext;
-  const size_t first = variables_.size();
-  const auto loop = static_cast<uint32_t>(loops_.size());
-  keep(loops_.push({items, 0}));
-  scope_begin_ = first;
   for (uint32_t i = 0; i < items.b && ok(); ++i) {
+    pop_scope();
+    push_scope(parent);
+    if (!ok()) break;
     loops_[loop].index = i;
-    define(loop_name_, {Kind::kLoop, loop, 0, 0});
-    bind_targets(node, heap_.items[items.a + i]);
+    define(loop_name_, {Kind::kLoop, static_cast<uint32_t>(loop), 0, 0});
+    assign(node.a, heap_.items[items.a + i]);
     if (ok() && execute(child(node, 2)) == Flow::kBreak) break;
-    while (variables_.size() > first) variables_.pop();
   }
-  while (variables_.size() > first) variables_.pop();
   while (loops_.size() > loop) loops_.pop();
-  if (ok() && items.b == 0 && otherwise != kNoNode) flow = execute(otherwise);
-  scope_begin_ = outer;
-  n_globals_ = globals;
+  const uint32_t otherwise = child(node, 3);
+  if (ok() && items.b == 0 && otherwise != kNoNode) {
+    pop_scope();
+    push_scope(parent);
+    if (ok()) flow = execute(otherwise);
+  }
+  while (scopes_.size() > n_before) pop_scope();
   return flow;
 }
 

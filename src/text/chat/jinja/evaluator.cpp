@@ -8,9 +8,9 @@
 namespace moe::jinja {
 
 const char* kind_name(Kind kind) {
-  static constexpr const char* kNames[] = {"undefined", "none",       "a boolean", "an integer",
-                                           "a string",  "a list",     "a mapping", "a namespace",
-                                           "a macro",   "a function", "a loop"};
+  static constexpr const char* kNames[] = {"undefined",   "none",     "a boolean",  "an integer",
+                                           "a fraction",  "a string", "a list",     "a mapping",
+                                           "a namespace", "a macro",  "a function", "a loop"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -28,11 +28,13 @@ Evaluator::Evaluator(const Program& program, const Limits& limits, const Allocat
       out_(allocator),
       variables_(allocator),
       members_(allocator),
-      loops_(allocator) {}
+      loops_(allocator),
+      scopes_(allocator) {}
 
 Status Evaluator::prepare(std::string_view date) {
   // The program's text comes first, so that its Texts stay valid here.
   MOE_TRY(heap_.text.append({program_.text.data(), program_.text.size()}, 0));
+  push_scope(0);
   loop_name_ = text_of(literal("loop"));
   date_ = text_of(literal(date));
   struct Named {
@@ -76,7 +78,6 @@ Status Evaluator::set_global(std::string_view name, Value value) {
   const Text text = text_of(literal(name));
   MOE_TRY(status_);
   define(text, value);
-  n_globals_ = variables_.size();
   return status_;
 }
 
@@ -108,6 +109,13 @@ Value Evaluator::fail_unknown(const char* what, std::string_view name) {
   name = slice(name, 0, 60);
   return fail(MOE_ERR_UNSUPPORTED, "the %s '%.*s' is not known", what,
               static_cast<int>(name.size()), name.data());
+}
+
+Value Evaluator::fail_unsupported(const Node& node) {
+  line_ = node.line;
+  const std::string_view what = program_.view(node.text);
+  return fail(MOE_ERR_UNSUPPORTED, "%.*s is not supported", static_cast<int>(what.size()),
+              what.data());
 }
 
 bool Evaluator::charge(size_t bytes) {

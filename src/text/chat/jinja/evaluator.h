@@ -49,19 +49,34 @@ class Evaluator {
   struct Loop {
     Value items;
     uint32_t index;
+    uint32_t node;   // the statement
+    uint32_t scope;  // around it
+    uint32_t level;  // 1 for a loop that did not call itself
+  };
+  // Its variables start at `first`; they end where the next scope begins. Names that it lacks are
+  // looked up in `parent`, the scope around it in the template.
+  struct Scope {
+    size_t first;
+    uint32_t parent;
+    int64_t serial;  // differs from all others
   };
 
   // statements (evaluate_statement.cpp)
   Flow execute(uint32_t node);
   Flow execute_body(const Node& node);
   Flow execute_if(const Node& node);
-  Flow execute_for(const Node& node);
-  Value loop_items(const Node& node);
+  Flow execute_for(uint32_t index);
+  Flow run_loop(uint32_t index, Value items, uint32_t parent, uint32_t level);
+  Flow execute_with(const Node& node);
+  Value iterable(Value value, const char* what);
   Value filtered(const Node& node, Value items);
-  void bind_targets(const Node& node, Value item);
   void assign(uint32_t target, Value value);
   void define(Text name, Value value);
   Value captured(uint32_t body);
+  Value cut_output(size_t begin);
+  uint32_t scope() const { return static_cast<uint32_t>(scopes_.size()) - 1; }
+  void push_scope(uint32_t parent);
+  void pop_scope();
 
   // expressions (evaluate_expression.cpp)
   Value evaluate(uint32_t node);
@@ -72,6 +87,12 @@ class Evaluator {
   Value loop_member(const Loop& loop, std::string_view name);
   Value slice_of(Value object, const Node& node);
   Value binary(const Node& node);
+  Value compare_chain(const Node& node);
+  bool compare(std::string_view op, Value left, Value right);
+  Value integers(std::string_view op, int64_t a, int64_t b);
+  Value fractions(std::string_view op, double a, double b);
+  Value power(Value base, Value exponent);
+  Value repeated(Value value, int64_t times);
   Value arithmetic(std::string_view op, Value left, Value right);
   Value literal_list(const Node& node);
   Value literal_dict(const Node& node);
@@ -84,9 +105,12 @@ class Evaluator {
     Array<Text> names;  // size 0: by position
   };
   void read_arguments(const Node& node, Arguments& out);
+  void spread(const Node& node, Arguments& out);
   Value call(const Node& node);
   Value call_function(const Node& node, Value function, const Arguments& arguments);
   Value call_macro(const Node& node, Value macro, const Arguments& arguments);
+  void bind_parameters(const Node& macro, const Arguments& arguments);
+  Value call_loop(const Node& node, Value loop, const Arguments& arguments);
   Value call_namespace(const Arguments& arguments);
   Value range(const Arguments& arguments);
   Value format_date(std::string_view format);
@@ -97,15 +121,28 @@ class Evaluator {
 
   // filters and tests (filters.cpp, tests.cpp)
   Value filter(const Node& node);
+  Value apply_filter(std::string_view name, Value value, const Arguments& arguments);
   Value simple_filter(std::string_view name, Value value, const Arguments& arguments, bool* known);
-  Value select(Value list, const Arguments& arguments, bool keep_if);
-  Value map_attribute(Value list, const Arguments& arguments);
+  Value text_filter(std::string_view name, Value text, const Arguments& arguments, bool* known);
+  Value number_filter(std::string_view name, Value value, const Arguments& arguments);
   Value items_of(Value value);
-  Value json(Value value);
-  void put_json(Value value, int depth);
+  Value json(Value value, const Arguments& arguments);
+  void put_json(Value value, int depth, int64_t indent);
+  void put_json_line(int depth, int64_t indent);
   void put_json_text(Value text);
   bool test(std::string_view name, Value value, std::span<const Value> arguments);
   bool test_kind(std::string_view name, Value value, bool* known);
+
+  // filters of lists (list_filters.cpp)
+  Value list_filter(std::string_view name, Value value, const Arguments& arguments, bool* known);
+  Value select(Value list, const Arguments& arguments, bool of_attribute, bool keep_if);
+  Value map(Value list, const Arguments& arguments);
+  Value attribute_path(Value value, Value path);
+  Value sort(std::string_view name, Value list, const Arguments& arguments);
+  Value sort_key(Value value, Value path, bool ignore_case);
+  Value unique(Value list, const Arguments& arguments);
+  Value sum(Value list, const Arguments& arguments);
+  Value reverse(Value value);
 
   // strings (strings.cpp)
   Value as_text(Value value);
@@ -114,7 +151,9 @@ class Evaluator {
   Value split(Value text, Value separator, int64_t most);
   Value replace(Value text, Value from, Value to, int64_t most);
   Value change_case(Value text, bool upper, bool first_only);
-  Value join(Value list, Value separator);
+  Value title(Value text, bool as_filter);
+  Value indent(Value text, const Arguments& arguments);
+  Value join(Value list, Value separator, Value attribute);
   Value slice_text(Value text, int64_t begin, int64_t end, int64_t step);
   int64_t length(Value value);
   size_t find(std::string_view text, std::string_view what, size_t from);
@@ -130,6 +169,10 @@ class Evaluator {
   Value fail(moe_status code, const char* format, ...) __attribute__((format(printf, 3, 4)));
   Value fail_kind(const char* what, Value found);
   Value fail_unknown(const char* what, std::string_view name);
+  Value fail_unsupported(const Node& node);
+  Value macro_value(uint32_t node) const {
+    return {Kind::kMacro, node, scope(), scopes_.back().serial};
+  }
   void keep(const Status& status) {
     if (status_.ok()) status_ = status;
   }
@@ -158,12 +201,11 @@ class Evaluator {
   Array<Variable> variables_;
   Array<Member> members_;  // all namespaces
   Array<Loop> loops_;
+  Array<Scope> scopes_;  // the top level, then each scope inside the one that runs
   Text loop_name_;
   Text date_;
   uint32_t n_namespaces_ = 0;
-  size_t scope_begin_ = 0;  // the innermost scope's variables start here
-  size_t macro_begin_ = 0;  // a macro sees these and
-  size_t n_globals_ = 0;    // the first ones
+  int64_t n_scopes_ = 0;
   uint64_t steps_ = 0;
   uint64_t next_look_ = 0;  // next check for a cancel
   int depth_ = 0;

@@ -1,5 +1,6 @@
 #include "src/base/string.h"
 #include "src/text/chat/jinja/evaluator.h"
+#include "src/text/chat/jinja/number.h"
 
 namespace moe::jinja {
 
@@ -9,16 +10,19 @@ Value Evaluator::filter(const Node& node) {
   read_arguments(node, arguments);
   if (!ok()) return {};
   line_ = node.line;
-  const std::string_view name = program_.view(node.text);
+  return apply_filter(program_.view(node.text), value, arguments);
+}
+
+Value Evaluator::apply_filter(std::string_view name, Value value, const Arguments& arguments) {
   bool known = true;
-  const Value result = simple_filter(name, value, arguments, &known);
+  Value result = simple_filter(name, value, arguments, &known);
   if (known || !ok()) return result;
-  if (name == "selectattr" || name == "rejectattr") {
-    return select(value, arguments, name == "selectattr");
-  }
-  if (name == "map") return map_attribute(value, arguments);
-  if (name == "items") return items_of(value);
-  return fail_unknown("filter", name);
+  known = true;
+  result = list_filter(name, value, arguments, &known);
+  if (known || !ok()) return result;
+  known = true;
+  result = text_filter(name, value, arguments, &known);
+  return known || !ok() ? result : fail_unknown("filter", name);
 }
 
 Value Evaluator::simple_filter(std::string_view name, Value value, const Arguments& arguments,
@@ -31,35 +35,38 @@ Value Evaluator::simple_filter(std::string_view name, Value value, const Argumen
     return other.is(Kind::kUndefined) ? literal("") : other;
   }
   if (name == "length" || name == "count") return int_value(length(value));
-  if (name == "tojson") {
-    if (!arguments.values.empty()) return fail(MOE_ERR_UNSUPPORTED, "tojson with arguments");
-    return json(value);
-  }
+  if (name == "tojson") return json(value, arguments);
   if (name == "string") return as_text(value);
   if (name == "safe") return value;
-  if (name == "join") return join(value, argument(arguments, 0, "d"));
-  if (name == "list") {
-    return value.is(Kind::kList) ? value : fail_kind("the filter list", value);
+  if (name == "join") {
+    return join(value, argument(arguments, 0, "d"), argument(arguments, 1, "attribute"));
   }
+  if (name == "list") return iterable(value, "the filter list");
+  if (name == "items") return items_of(value);
   if (name == "first" || name == "last") {
     if (!value.is(Kind::kList) && !value.is(Kind::kString)) return fail_kind("first, last", value);
     if (value.b == 0) return {};
     return member(value, int_value(name == "first" ? 0 : -1), false);
   }
-  if (name == "int" || name == "abs") {
-    if (!value.is(Kind::kInt)) return fail_kind("a number's filter", value);
-    const bool turns = name == "abs" && value.number < 0;
-    return turns ? arithmetic("-", int_value(0), value) : value;
+  if (name == "int" || name == "float" || name == "abs" || name == "round") {
+    return number_filter(name, value, arguments);
   }
-  const bool of_text = name == "trim" || name == "upper" || name == "lower" ||
-                       name == "capitalize" || name == "replace";
-  if (!of_text) {
+  *known = false;
+  return {};
+}
+
+Value Evaluator::text_filter(std::string_view name, Value value, const Arguments& arguments,
+                             bool* known) {
+  const bool cased = name == "upper" || name == "lower" || name == "capitalize";
+  if (!cased && name != "trim" && name != "replace" && name != "title" && name != "indent") {
     *known = false;
     return {};
   }
   const Value text = as_text(value);
   if (!ok()) return {};
   if (name == "trim") return strip(text, argument(arguments, 0, "chars"), true, true);
+  if (name == "title") return title(text, true);
+  if (name == "indent") return indent(text, arguments);
   if (name == "replace") {
     const Value count = argument(arguments, 2, "count");
     return replace(text, argument(arguments, 0, "old"), argument(arguments, 1, "new"),
@@ -68,47 +75,86 @@ Value Evaluator::simple_filter(std::string_view name, Value value, const Argumen
   return change_case(text, name != "lower", name == "capitalize");
 }
 
-// selectattr(name[, test[, argument]])
-Value Evaluator::select(Value list, const Arguments& arguments, bool keep_if) {
-  const Value attribute = argument(arguments, 0, "");
-  const Value test_name = argument(arguments, 1, "");
-  if (!truth(list)) return new_list(Array<Value>(allocator_));  // nothing to select from
-  if (!list.is(Kind::kList)) return fail_kind("selectattr", list);
-  if (!attribute.is(Kind::kString)) return fail_kind("selectattr", attribute);
-  Array<Value> out(allocator_);
-  std::span<const Value> rest;
-  if (arguments.values.size() > 2) {
-    rest = {arguments.values.data() + 2, arguments.values.size() - 2};
+Value Evaluator::number_filter(std::string_view name, Value value, const Arguments& arguments) {
+  if (value.is(Kind::kUndefined)) return fail_kind("a number's filter", value);
+  const Value other = argument(arguments, 0, "default");
+  const bool reads_text = name == "int" || name == "float";
+  if (reads_text && !is_number(value)) {
+    if (value.is(Kind::kString)) {
+      std::string_view text = heap_.view(strip(value, {}, true, true));
+      const bool minus = text.starts_with("-");
+      if (minus || text.starts_with("+")) text.remove_prefix(1);
+      double fraction = 0;
+      int64_t whole = 0;
+      const bool decimal = text.size() < 2 || text[0] != '0' || (text[1] >= '0' && text[1] <= '9');
+      if (name == "int" && decimal && read_integer(text, &whole)) {
+        return int_value(minus ? -whole : whole);
+      }
+      const bool begins = !text.empty() && (text[0] == '.' || (text[0] >= '0' && text[0] <= '9'));
+      if (begins && text != "." && read_float(text, &fraction)) {
+        value = float_value(minus ? -fraction : fraction);
+      }
+    }
+    if (!is_number(value)) {
+      if (!other.is(Kind::kUndefined)) return other;
+      return name == "int" ? int_value(0) : float_value(0);
+    }
   }
-  for (uint32_t i = 0; i < list.b && charge(0); ++i) {
-    const Value item = heap_.items[list.a + i];
-    const Value value = member(item, attribute, true);
-    const bool yes =
-        test_name.is(Kind::kString) ? test(heap_.view(test_name), value, rest) : truth(value);
-    if (yes == keep_if) keep(out.push(item));
+  if (!is_number(value)) return fail_kind("a number's filter", value);
+  if (name == "float") return float_value(to_double(value));
+  const double x = to_double(value);
+  if (name == "int") {
+    if (is_integer(value)) return int_value(value.number);
+    if (!(x > -9e18 && x < 9e18)) return fail(MOE_ERR_TEXT, "a number that is too large");
+    return int_value(static_cast<int64_t>(x));
   }
-  return new_list(out);
+  if (name == "abs") {
+    if (value.is(Kind::kFloat)) return float_value(x < 0 || x == 0 ? 0 - x : x);
+    return value.number < 0 ? arithmetic("-", int_value(0), value) : int_value(value.number);
+  }
+  const Value digits = argument(arguments, 0, "precision");
+  const Value method = argument(arguments, 1, "method");
+  const int64_t n = digits.is(Kind::kInt) ? digits.number : 0;
+  if (n < -20 || n > 20) return fail(MOE_ERR_UNSUPPORTED, "round to more than 20 digits");
+  if (!method.is(Kind::kString) || heap_.view(method) == "common") {
+    if (is_integer(value) && n >= 0) return int_value(value.number);
+    if (is_integer(value)) return fail(MOE_ERR_UNSUPPORTED, "round of an integer's digits");
+    return float_value(round_to(x, static_cast<int>(n)));
+  }
+  const bool up = heap_.view(method) == "ceil";
+  if (!up && heap_.view(method) != "floor") return fail(MOE_ERR_TEXT, "round: unknown method");
+  double power = 1;
+  for (int64_t i = n < 0 ? -n : n; i > 0; --i) power *= 10;
+  const double scaled = n < 0 ? x / power : x * power;
+  const double whole = up ? -floor_of(-scaled) : floor_of(scaled);
+  return float_value(n < 0 ? whole * power : whole / power);
 }
 
-Value Evaluator::map_attribute(Value list, const Arguments& arguments) {
-  const bool named = arguments.names.size() == 1 && heap_.view(arguments.names[0]) == "attribute";
-  if (!named) return fail(MOE_ERR_UNSUPPORTED, "map without attribute=");
-  if (!list.is(Kind::kList)) return fail_kind("map", list);
-  Array<Value> out(allocator_);
-  for (uint32_t i = 0; i < list.b && ok(); ++i) {
-    keep(out.push(member(heap_.items[list.a + i], arguments.values[0], true)));
+// As json.dumps(value, ensure_ascii=False, indent=...).
+Value Evaluator::json(Value value, const Arguments& arguments) {
+  int64_t indent = -1;
+  for (size_t i = 0; i < arguments.values.size(); ++i) {
+    const Value given = arguments.values[i];
+    const std::string_view name = heap_.view(arguments.names[i]);
+    const bool by_default = name != "indent" && !truth(given);
+    if (by_default || given.is(Kind::kNone)) continue;
+    if (name != "indent" || !is_integer(given) || given.number < 0 || given.number > 64) {
+      return fail(MOE_ERR_UNSUPPORTED, "an argument of tojson, other than indent=0 to 64,");
+    }
+    indent = given.number;
   }
-  return new_list(out);
-}
-
-// As json.dumps(value, ensure_ascii=False).
-Value Evaluator::json(Value value) {
   const size_t begin = heap_.text.size();
-  put_json(value, 0);
+  put_json(value, 0, indent);
   return since(begin);
 }
 
-void Evaluator::put_json(Value value, int depth) {
+void Evaluator::put_json_line(int depth, int64_t indent) {
+  if (indent < 0) return;
+  put("\n", 0);
+  for (int64_t i = 0; i < indent * depth && ok(); ++i) put(" ", 0);
+}
+
+void Evaluator::put_json(Value value, int depth, int64_t indent) {
   if (!ok()) return;
   if (depth > 16) {
     fail(MOE_ERR_UNSUPPORTED, "tojson of more than 16 levels");
@@ -117,6 +163,13 @@ void Evaluator::put_json(Value value, int depth) {
   if (value.is(Kind::kString)) return put_json_text(value);
   if (value.is(Kind::kInt)) {
     as_text(value);  // written at the growing end of the result
+    return;
+  }
+  if (value.is(Kind::kFloat)) {
+    const double x = float_of(value);
+    if (x != x) return put("NaN", 0);
+    if (x - x != 0) return put(x > 0 ? "Infinity" : "-Infinity", 0);
+    as_text(value);
     return;
   }
   if (value.is(Kind::kNone)) return put("null", 0);
@@ -128,13 +181,16 @@ void Evaluator::put_json(Value value, int depth) {
   const bool is_list = value.is(Kind::kList);
   put(is_list ? "[" : "{", 0);
   for (uint32_t i = 0; i < value.b && ok(); ++i) {
-    if (i > 0) put(", ", 0);
+    if (i > 0) put(indent < 0 ? ", " : ",", 0);
+    put_json_line(depth + 1, indent);
     if (!is_list) {
       put_json_text(heap_.entries[value.a + i].key);
       put(": ", 0);
     }
-    put_json(is_list ? heap_.items[value.a + i] : heap_.entries[value.a + i].value, depth + 1);
+    put_json(is_list ? heap_.items[value.a + i] : heap_.entries[value.a + i].value, depth + 1,
+             indent);
   }
+  if (value.b > 0) put_json_line(depth, indent);
   put(is_list ? "]" : "}", 0);
 }
 

@@ -82,6 +82,7 @@ class Lexer {
     const char sign = peek(open + 2);
     move_to(open + (sign == '-' || sign == '+' ? 3 : 2));
     if (kind == '#') return skip_comment();
+    if (kind == '%' && take_raw("raw", false)) return read_raw();
     const bool output = kind == '{';
     MOE_TRY(push(output ? TokenKind::kOutputBegin : TokenKind::kBlockBegin, open, open + 2));
     for (uint32_t nesting = 0;;) {
@@ -90,6 +91,43 @@ class Lexer {
       if (nesting == 0 && at_end(output)) return end_tag(output);
       MOE_TRY(read_token(&nesting));
     }
+  }
+
+  // Moves past "raw %}" or "endraw %}" if it stands here. Only the latter strips a line feed.
+  bool take_raw(std::string_view name, bool strips) {
+    uint32_t i = at_;
+    while (is_space(peek(i))) ++i;
+    if (slice({text_.data(), n_}, i, name.size()) != name) return false;
+    i += static_cast<uint32_t>(name.size());
+    while (is_space(peek(i))) ++i;
+    const char sign = peek(i);
+    if (sign == '-' || (sign == '+' && strips)) ++i;
+    if (peek(i) != '%' || peek(i + 1) != '}') return false;
+    move_to(i + 2);
+    close_tag(sign, !strips);
+    return true;
+  }
+
+  // Text up to {% endraw %}, which strips like any tag in front of it.
+  Status read_raw() {
+    const uint32_t begin = at_;
+    for (uint32_t i = begin; i + 1 < n_; ++i) {
+      if (text_[i] != '{' || text_[i + 1] != '%') continue;
+      const char sign = peek(i + 2);
+      at_ = i + (sign == '-' || sign == '+' ? 3 : 2);
+      const uint32_t line = line_;
+      const bool ends = take_raw("endraw", true);
+      const uint32_t after = at_;
+      const uint32_t after_line = line_;
+      at_ = begin;
+      line_ = line;
+      if (!ends) continue;
+      MOE_TRY(put_data(i));
+      line_ += after_line - line;
+      at_ = after;
+      return {};
+    }
+    return fault("{% raw %} without {% endraw %}");
   }
 
   bool at_end(bool output) const {
@@ -116,6 +154,24 @@ class Lexer {
     return {};
   }
 
+  // Digits and underscores have been read up to `end`; a fraction and an exponent may follow. Not
+  // behind a point, where digits are an index: "a.0.1".
+  uint32_t number_end(uint32_t begin, uint32_t end) const {
+    if (begin > 0 && text_[begin - 1] == '.') return end;
+    uint32_t i = begin;
+    while (is_digit(peek(i)) || peek(i) == '_') ++i;
+    if (peek(i) == '.' && is_digit(peek(i + 1))) {
+      for (++i; is_digit(peek(i)) || peek(i) == '_';) ++i;
+    }
+    if (peek(i) == 'e' || peek(i) == 'E') {
+      const uint32_t digits = i + (peek(i + 1) == '+' || peek(i + 1) == '-' ? 2 : 1);
+      if (is_digit(peek(digits))) {
+        for (i = digits; is_digit(peek(i)) || peek(i) == '_';) ++i;
+      }
+    }
+    return std::max(i, end);
+  }
+
   Status read_token(uint32_t* nesting) {
     const uint32_t begin = at_;
     const char c = text_[at_];
@@ -123,9 +179,7 @@ class Lexer {
     uint32_t end = at_ + 1;
     if (is_name(c)) {
       while (is_name(peek(end))) ++end;
-      if (is_digit(c) && peek(end) == '.' && is_digit(peek(end + 1))) {
-        return Status::error(MOE_ERR_UNSUPPORTED, "line %u: a number with a fraction", line_);
-      }
+      if (is_digit(c)) end = number_end(begin, end);
       MOE_TRY(push(is_digit(c) ? TokenKind::kNumber : TokenKind::kName, begin, end));
       move_to(end);
       return {};
@@ -183,21 +237,28 @@ class Lexer {
       if (c == kFrom[i]) return text_.push(kTo[i]);
     }
     if (c == '\n') return {};
-    if (c == 'x' || c == 'u') {
+    if (c == 'x' || c == 'u' || c == 'U') {
       uint32_t code = 0;
-      for (int i = 0; i < (c == 'x' ? 2 : 4); ++i) {
+      for (int i = 0; i < (c == 'x' ? 2 : c == 'u' ? 4 : 8); ++i) {
         const int digit = *at < end ? hex_digit(text_[*at]) : -1;
         if (digit < 0) return fault("a string with a damaged escape");
         code = code * 16 + static_cast<uint32_t>(digit);
         ++*at;
       }
-      if (code >= 0xD800 && code < 0xE000) return fault("a string with half a character");
+      if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
+        return fault("a string with half a character");
       char bytes[4];
       return text_.append(bytes, utf8_write(code, bytes));
     }
-    if (is_digit(c) || c == 'N' || c == 'U') {
-      return Status::error(MOE_ERR_UNSUPPORTED, "line %u: the escape \\%c in a string", line_, c);
+    if (c >= '0' && c <= '7') {
+      uint32_t code = static_cast<uint32_t>(c - '0');
+      for (int i = 0; i < 2 && *at < end && text_[*at] >= '0' && text_[*at] <= '7'; ++i) {
+        code = code * 8 + static_cast<uint32_t>(text_[(*at)++] - '0');
+      }
+      char bytes[4];
+      return text_.append(bytes, utf8_write(code, bytes));
     }
+    if (c == 'N') return fault("a string with a character's name");
     MOE_TRY(text_.push('\\'));  // Python preserves unknown escapes
     return text_.push(c);
   }

@@ -6,6 +6,10 @@ namespace moe::jinja {
 Value Evaluator::method(Value object, std::string_view name, const Arguments& arguments,
                         bool* known) {
   if (object.is(Kind::kString)) return string_method(object, name, arguments, known);
+  if (object.is(Kind::kLoop) && object.a < loops_.size() && name == "cycle") {
+    const size_t n = arguments.values.size();
+    return n == 0 ? fail_kind("cycle", object) : arguments.values[loops_[object.a].index % n];
+  }
   if (object.is(Kind::kDict)) return dict_method(object, name, arguments, known);
   *known = false;
   return {};
@@ -23,7 +27,8 @@ Value Evaluator::string_method(Value object, std::string_view name, const Argume
   if (name == "replace") return replace(object, a, b, number(argument(arguments, 2, "count")));
   if (name == "upper" || name == "lower") return change_case(object, name == "upper", false);
   if (name == "capitalize") return change_case(object, true, true);
-  if (name == "join") return join(a, object);
+  if (name == "title") return title(object, false);
+  if (name == "join") return join(a, object, {});
   if (name == "find") {
     if (!a.is(Kind::kString)) return fail_kind("find", a);
     const size_t at = find(heap_.view(object), heap_.view(a), 0);

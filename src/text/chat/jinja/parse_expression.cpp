@@ -1,6 +1,7 @@
 #include <cstdarg>
 
 #include "src/base/string.h"
+#include "src/text/chat/jinja/number.h"
 #include "src/text/chat/jinja/parser.h"
 
 namespace moe::jinja {
@@ -24,6 +25,16 @@ uint32_t Parser::unexpected(const char* expected) {
           : slice(view(), 0, 40);
   return fail(MOE_ERR_FORMAT, "expected %s, found '%.*s'", expected, static_cast<int>(found.size()),
               found.data());
+}
+
+Text Parser::new_text(std::string_view text) {
+  const auto begin = static_cast<uint32_t>(program_.text.size());
+  keep(program_.text.append(text.data(), text.size()));
+  return {begin, static_cast<uint32_t>(text.size())};
+}
+
+uint32_t Parser::unsupported(uint32_t line, std::string_view what) {
+  return add({.op = Op::kUnsupported, .line = line, .text = new_text(what)});
 }
 
 uint32_t Parser::add(Node node) {
@@ -69,6 +80,16 @@ Text Parser::name(const char* what) {
   return text;
 }
 
+// a.b.c, as one name.
+Text Parser::dotted_name(const char* what) {
+  Text all = name(what);
+  while (ok() && take(".")) {
+    const Text last = name(what);
+    all.size = last.begin + last.size - all.begin;
+  }
+  return all;
+}
+
 uint32_t Parser::expression() {
   if (++nesting_ > kMaxNesting) {
     fail(MOE_ERR_UNSUPPORTED, "more than %d levels in each other", kMaxNesting);
@@ -85,6 +106,22 @@ uint32_t Parser::expression() {
   }
   --nesting_;
   return value;
+}
+
+// x, or the list of "x, y".
+uint32_t Parser::tuple(bool with_choice) {
+  const uint32_t line = token().line;
+  const uint32_t first = with_choice ? expression() : choice_free();
+  if (!is(",")) return first;
+  Array<uint32_t> elements(allocator());
+  keep(elements.push(first));
+  while (ok() && take(",")) {
+    const bool ended = token().kind == TokenKind::kBlockEnd ||
+                       token().kind == TokenKind::kOutputEnd || is_word("recursive");
+    if (ended) break;
+    keep(elements.push(with_choice ? expression() : choice_free()));
+  }
+  return add({.op = Op::kList, .line = line}, elements);
 }
 
 uint32_t Parser::choice_free() {
@@ -113,41 +150,55 @@ uint32_t Parser::negation() {
   return value;
 }
 
+// The operator in front of another value of a comparison.
+bool Parser::take_comparison(Node* operand) {
+  const bool negated = is_word("not") && next_is_word("in");
+  const bool symbol = is("==") || is("!=") || is("<") || is("<=") || is(">") || is(">=");
+  if (!symbol && !negated && !is_word("in")) return false;
+  if (negated) advance();
+  *operand = {
+      .op = Op::kOperand, .line = token().line, .text = token().text, .number = negated ? 1 : 0};
+  advance();
+  return true;
+}
+
 uint32_t Parser::comparison() {
-  uint32_t left = binary(0);
-  bool compared = false;
+  const uint32_t line = token().line;
+  const uint32_t left = binary(0);
+  Array<uint32_t> parts(allocator());
+  Node operand;
+  while (ok() && take_comparison(&operand)) {
+    if (parts.empty()) keep(parts.push(left));
+    operand.a = binary(0);
+    keep(parts.push(add(operand)));
+  }
+  return parts.empty() ? left : add({.op = Op::kCompare, .line = line}, parts);
+}
+
+// Level 0: + and -, 1: ~, 2: * / // % (Jinja's order).
+uint32_t Parser::binary(int level) {
+  if (level == 3) return power();
+  uint32_t left = binary(level + 1);
   while (ok()) {
     const Token op = token();
-    const bool negated = is_word("not") && next_is_word("in");
-    const bool symbol = is("==") || is("!=") || is("<") || is("<=") || is(">") || is(">=");
-    if (!symbol && !negated && !is_word("in")) return left;
-    if (compared) return fail(MOE_ERR_UNSUPPORTED, "a chain of comparisons");
-    compared = true;
-    if (negated) advance();
-    const Text text = token().text;
+    const bool here = level == 0   ? is("+") || is("-")
+                      : level == 1 ? is("~")
+                                   : is("*") || is("/") || is("//") || is("%");
+    if (!here) return left;
     advance();
-    const uint32_t right = binary(0);
-    left = add({.op = Op::kBinary, .line = op.line, .a = left, .b = right, .text = text});
-    if (negated) left = add({.op = Op::kNot, .line = op.line, .a = left});
+    const uint32_t right = binary(level + 1);
+    left = add({.op = Op::kBinary, .line = op.line, .a = left, .b = right, .text = op.text});
   }
   return left;
 }
 
-// Level 0: + and -, 1: ~, 2: * // % (Jinja's order).
-uint32_t Parser::binary(int level) {
-  if (level == 3) return unary(true);
-  uint32_t left = binary(level + 1);
-  while (ok()) {
+// Jinja's powers are read from the left.
+uint32_t Parser::power() {
+  uint32_t left = unary(true);
+  while (ok() && is("**")) {
     const Token op = token();
-    if (is("/") || is("**")) {
-      return fail(MOE_ERR_UNSUPPORTED, "the operator %s", is("/") ? "/" : "**");
-    }
-    const bool here = level == 0   ? is("+") || is("-")
-                      : level == 1 ? is("~")
-                                   : is("*") || is("//") || is("%");
-    if (!here) return left;
     advance();
-    const uint32_t right = binary(level + 1);
+    const uint32_t right = unary(true);
     left = add({.op = Op::kBinary, .line = op.line, .a = left, .b = right, .text = op.text});
   }
   return left;
@@ -158,7 +209,6 @@ uint32_t Parser::unary(bool with_filters) {
   uint32_t n_minus = 0;
   while (is("-") || is("+")) {
     n_minus += is("-") ? 1U : 0U;
-    with_filters = true;
     advance();
   }
   uint32_t value = postfix(primary());
@@ -174,30 +224,50 @@ uint32_t Parser::literal(const Token& t) {
   if (word == "true" || word == "True") return add({.op = Op::kTrue, .line = t.line});
   if (word == "false" || word == "False") return add({.op = Op::kFalse, .line = t.line});
   if (word == "none" || word == "None") return add({.op = Op::kNone, .line = t.line});
+  if (word == "caller") macro_names_ |= kReadsCaller;
+  if (word == "varargs") macro_names_ |= kReadsVarargs;
+  if (word == "kwargs") macro_names_ |= kReadsKwargs;
   return add({.op = Op::kName, .line = t.line, .text = t.text});
+}
+
+// Python's integers and fractions.
+uint32_t Parser::number(const Token& t) {
+  const std::string_view text = view();
+  double value = 0;
+  int64_t whole = 0;
+  const bool fraction = text.find_first_of(".eE") != std::string_view::npos &&
+                        !text.starts_with("0x") && !text.starts_with("0X");
+  if (fraction ? !read_float(text, &value) : !read_integer(text, &whole)) {
+    const bool digits = text.find_first_not_of("0123456789_") == std::string_view::npos;
+    if (!digits || text.starts_with("0")) return unexpected("a number");
+    advance();
+    return unsupported(t.line, "a number of more than 18 digits");
+  }
+  advance();
+  if (!fraction) return add({.op = Op::kInt, .line = t.line, .number = whole});
+  return add({.op = Op::kFloat, .line = t.line, .number = std::bit_cast<int64_t>(value)});
+}
+
+// Strings side by side are one.
+uint32_t Parser::string(const Token& t) {
+  advance();
+  if (token().kind != TokenKind::kString) {
+    return add({.op = Op::kString, .line = t.line, .text = t.text});
+  }
+  Array<char> joined(allocator());
+  keep(joined.append(program_.text.data() + t.text.begin, t.text.size));
+  while (ok() && token().kind == TokenKind::kString) {
+    keep(joined.append(view().data(), view().size()));
+    advance();
+  }
+  return add({.op = Op::kString, .line = t.line, .text = new_text({joined.data(), joined.size()})});
 }
 
 uint32_t Parser::primary() {
   const Token t = token();
   if (t.kind == TokenKind::kName) return literal(t);
-  if (t.kind == TokenKind::kString) {
-    advance();
-    if (token().kind == TokenKind::kString) {
-      return fail(MOE_ERR_UNSUPPORTED, "two strings side by side");
-    }
-    return add({.op = Op::kString, .line = t.line, .text = t.text});
-  }
-  if (t.kind == TokenKind::kNumber) {
-    int64_t number = 0;
-    for (const char c : view()) {
-      if (c == '_') continue;
-      if (c < '0' || c > '9') return unexpected("a number");
-      if (number > 100000000000000000) return fail(MOE_ERR_FORMAT, "a number that is too large");
-      number = number * 10 + (c - '0');
-    }
-    advance();
-    return add({.op = Op::kInt, .line = t.line, .number = number});
-  }
+  if (t.kind == TokenKind::kString) return string(t);
+  if (t.kind == TokenKind::kNumber) return number(t);
   if (take("[")) return list(']', Op::kList);
   if (take("(")) return group();
   if (take("{")) return dict();
@@ -250,8 +320,10 @@ uint32_t Parser::postfix(uint32_t value) {
   while (ok()) {
     const uint32_t line = token().line;
     if (take(".")) {
-      if (token().kind == TokenKind::kNumber) {
-        return fail(MOE_ERR_UNSUPPORTED, "a number behind a point");
+      if (token().kind == TokenKind::kNumber) {  // a.0 is a[0]
+        const uint32_t index = number(token());
+        value = add({.op = Op::kItem, .line = line, .a = value, .b = index});
+        continue;
       }
       value = add({.op = Op::kAttribute, .line = line, .a = value, .text = name("a name")});
     } else if (take("[")) {
@@ -286,11 +358,14 @@ uint32_t Parser::subscript(uint32_t value) {
 // Up to ")"; the opening parenthesis has been consumed.
 void Parser::arguments(Array<uint32_t>& out) {
   while (ok() && !is(")")) {
-    if (is("*") || is("**")) {
-      fail(MOE_ERR_UNSUPPORTED, "arguments with *");
-      return;
-    }
     const Token t = token();
+    if (const bool mapping = is("**"); mapping || is("*")) {
+      advance();
+      const uint32_t all = expression();
+      keep(out.push(add({.op = Op::kSpread, .line = t.line, .a = all, .number = mapping ? 2 : 1})));
+      if (!is(")")) expect(",");
+      continue;
+    }
     const bool named = t.kind == TokenKind::kName && at_ + 1 < tokens_.size() &&
                        tokens_[at_ + 1].kind == TokenKind::kOperator &&
                        program_.view(tokens_[at_ + 1].text) == "=";
@@ -303,14 +378,19 @@ void Parser::arguments(Array<uint32_t>& out) {
   expect(")");
 }
 
+// NAME(ARGUMENTS) behind a "|".
+uint32_t Parser::filter(uint32_t value) {
+  const uint32_t line = token().line;
+  const Text called = dotted_name("a filter");
+  Array<uint32_t> given(allocator());
+  if (take("(")) arguments(given);
+  return add({.op = Op::kFilter, .line = line, .a = value, .text = called}, given);
+}
+
 uint32_t Parser::filters(uint32_t value) {
   while (ok()) {
-    const uint32_t line = token().line;
     if (take("|")) {
-      const Text filter = name("a filter");
-      Array<uint32_t> given(allocator());
-      if (take("(")) arguments(given);
-      value = add({.op = Op::kFilter, .line = line, .a = value, .text = filter}, given);
+      value = filter(value);
     } else if (take_word("is")) {
       value = test(value);
     } else if (is("(")) {
@@ -329,7 +409,7 @@ uint32_t Parser::test(uint32_t value) {
   if (is("==") || is("!=")) {
     advance();
   } else {
-    what = name("a test");
+    what = dotted_name("a test");
   }
   Array<uint32_t> given(allocator());
   const TokenKind kind = token().kind;

@@ -51,7 +51,7 @@ uint32_t Parser::statement() {
   }
   if (t.kind == TokenKind::kOutputBegin) {
     advance();
-    const uint32_t value = expression();
+    const uint32_t value = tuple(true);
     if (token().kind != TokenKind::kOutputEnd) return unexpected("the end of the tag");
     advance();
     return add({.op = Op::kOutput, .line = t.line, .a = value});
@@ -61,7 +61,13 @@ uint32_t Parser::statement() {
   if (take_word("for")) return for_statement(t.line);
   if (take_word("set")) return set_statement(t.line);
   if (take_word("macro")) return macro_statement(t.line);
-  if (take_word("generation")) return generation_statement();
+  if (take_word("call")) return call_statement(t.line);
+  if (take_word("filter")) return filter_statement(t.line);
+  if (take_word("with")) return with_statement(t.line);
+  if (take_word("block")) return block_statement(t.line);
+  if (take_word("autoescape")) return autoescape_statement(t.line);
+  // Marks training data.
+  if (take_word("generation")) return scope_statement(t.line, "endgeneration");
   if (is_word("break") || is_word("continue")) {
     const Op op = is_word("break") ? Op::kBreak : Op::kContinue;
     if (loops_ == 0) return unexpected("a loop around it");
@@ -70,16 +76,40 @@ uint32_t Parser::statement() {
     return add({.op = op, .line = t.line});
   }
   if (token().kind != TokenKind::kName) return unexpected("a statement");
-  const std::string_view tag = slice(view(), 0, 40);
-  return fail(MOE_ERR_UNSUPPORTED, "the tag {%% %.*s %%} in this place",
-              static_cast<int>(tag.size()), tag.data());
+  return unsupported_statement(t.line);
+}
+
+// A tag that is not known fails when it is reached; its contents are statements like any others.
+uint32_t Parser::unsupported_statement(uint32_t line) {
+  static constexpr std::string_view kInner[] = {"elif",    "else",         "endif",   "endfor",
+                                                "endset",  "endmacro",     "endcall", "endfilter",
+                                                "endwith", "endgeneration"};
+  for (const std::string_view inner : kInner) {
+    if (is_word(inner)) return unexpected("the block that this tag belongs to");
+  }
+  char text[64] = "the tag {% ";
+  size_t n = 11;
+  for (const char c : slice(view(), 0, 40)) text[n++] = c;
+  for (const char c : {' ', '%', '}'}) text[n++] = c;
+  while (token().kind != TokenKind::kBlockEnd && token().kind != TokenKind::kEnd) advance();
+  expect_block_end();
+  return unsupported(line, {text, n});
+}
+
+// Statements up to the tag `end`, which is consumed.
+uint32_t Parser::block(const char* end) {
+  expect_block_end();
+  const uint32_t inside = body(&end, 1);
+  expect_block(end);
+  expect_block_end();
+  return inside;
 }
 
 uint32_t Parser::if_statement(uint32_t line) {
   static constexpr const char* kEnds[] = {"elif", "else", "endif"};
   Array<uint32_t> parts(allocator());
   for (bool more = true; ok() && more;) {
-    keep(parts.push(expression()));
+    keep(parts.push(tuple(false)));
     expect_block_end();
     keep(parts.push(body(kEnds, std::size(kEnds))));
     more = at_block("elif");
@@ -97,14 +127,12 @@ uint32_t Parser::if_statement(uint32_t line) {
 
 uint32_t Parser::for_statement(uint32_t line) {
   static constexpr const char* kEnds[] = {"else", "endfor"};
-  Array<uint32_t> targets(allocator());
-  do {
-    keep(targets.push(add({.op = Op::kName, .line = line, .text = name("a name")})));
-  } while (ok() && take(","));
+  const uint32_t to = target();
+  if (!ok()) return kNoNode;
   if (!take_word("in")) return unexpected("'in'");
-  const uint32_t iterable = choice_free();
-  const uint32_t condition = take_word("if") ? choice_free() : kNoNode;
-  if (is_word("recursive")) return fail(MOE_ERR_UNSUPPORTED, "a recursive loop");
+  const uint32_t iterable = tuple(false);
+  const uint32_t condition = take_word("if") ? expression() : kNoNode;
+  const int64_t recursive = take_word("recursive") ? 1 : 0;
   expect_block_end();
   ++loops_;
   const uint32_t inside = body(kEnds, std::size(kEnds));
@@ -119,80 +147,158 @@ uint32_t Parser::for_statement(uint32_t line) {
   expect_block_end();
   Array<uint32_t> parts(allocator());
   for (const uint32_t part : {iterable, condition, inside, otherwise}) keep(parts.push(part));
-  keep(parts.append(targets.data(), targets.size()));
-  return add({.op = Op::kFor, .line = line}, parts);
+  return add({.op = Op::kFor, .line = line, .a = to, .number = recursive}, parts);
 }
 
-// x, ns.x, or x, y
+// x, ns.x or (x, y)
+uint32_t Parser::one_target() {
+  const uint32_t line = token().line;
+  if (++nesting_ > kMaxNesting) {
+    return fail(MOE_ERR_UNSUPPORTED, "more than %d levels in each other", kMaxNesting);
+  }
+  uint32_t out = kNoNode;
+  if (take("(")) {
+    out = target();
+    expect(")");
+  } else {
+    out = add({.op = Op::kName, .line = line, .text = name("a name")});
+    if (take(".")) {
+      out = add({.op = Op::kAttribute, .line = line, .a = out, .text = name("a name")});
+    }
+  }
+  --nesting_;
+  return out;
+}
+
+// One target, or several with commas between them.
 uint32_t Parser::target() {
   const uint32_t line = token().line;
-  uint32_t first = add({.op = Op::kName, .line = line, .text = name("a name")});
-  if (take(".")) {
-    return add({.op = Op::kAttribute, .line = line, .a = first, .text = name("a name")});
-  }
+  const uint32_t first = one_target();
   if (!is(",")) return first;
-  Array<uint32_t> names(allocator());
-  keep(names.push(first));
+  Array<uint32_t> all(allocator());
+  keep(all.push(first));
   while (ok() && take(",")) {
-    keep(names.push(add({.op = Op::kName, .line = line, .text = name("a name")})));
+    if (is("=") || is(")") || is_word("in")) break;
+    keep(all.push(one_target()));
   }
-  return add({.op = Op::kList, .line = line}, names);
+  return add({.op = Op::kList, .line = line}, all);
 }
 
 uint32_t Parser::set_statement(uint32_t line) {
-  static constexpr const char* kEnd = "endset";
   const uint32_t to = target();
   if (!ok()) return kNoNode;
   if (take("=")) {
-    uint32_t value = expression();
-    if (is(",")) {  // x = a, b
-      Array<uint32_t> elements(allocator());
-      keep(elements.push(value));
-      while (ok() && take(",")) keep(elements.push(expression()));
-      value = add({.op = Op::kList, .line = line}, elements);
-    }
+    const uint32_t value = tuple(true);
     expect_block_end();
     return add({.op = Op::kSet, .line = line, .a = to, .b = value});
   }
-  if (is("|")) return fail(MOE_ERR_UNSUPPORTED, "a filter on {%% set %%}");
-  expect_block_end();
-  const uint32_t inside = body(&kEnd, 1);
-  expect_block(kEnd);
-  expect_block_end();
-  return add({.op = Op::kSetBlock, .line = line, .a = to, .b = inside});
+  const uint32_t capture = add({.op = Op::kCapture, .line = line});
+  uint32_t value = capture;
+  while (ok() && take("|")) value = filter(value);
+  const uint32_t inside = block("endset");
+  if (!ok()) return kNoNode;
+  program_.nodes[capture].a = inside;
+  return add({.op = Op::kSet, .line = line, .a = to, .b = value});
 }
 
-uint32_t Parser::macro_statement(uint32_t line) {
-  static constexpr const char* kEnd = "endmacro";
-  const Text called = name("a name");
-  expect("(");
-  Array<uint32_t> parameters(allocator());
+// "(a, b=1)" of a macro or call block, after its opening parenthesis.
+void Parser::parameters(Array<uint32_t>& out) {
   while (ok() && !is(")")) {
     const uint32_t at = token().line;
     const Text parameter = name("a parameter");
     const uint32_t otherwise = take("=") ? expression() : kNoNode;
-    keep(parameters.push(add({.op = Op::kKeyword, .line = at, .a = otherwise, .text = parameter})));
+    keep(out.push(add({.op = Op::kKeyword, .line = at, .a = otherwise, .text = parameter})));
     if (!is(")")) expect(",");
   }
   expect(")");
-  expect_block_end();
-  const int around = loops_;
-  loops_ = 0;  // a macro cannot leave an enclosing loop
-  const uint32_t inside = body(&kEnd, 1);
-  loops_ = around;
-  expect_block(kEnd);
-  expect_block_end();
-  return add({.op = Op::kMacro, .line = line, .a = inside, .text = called}, parameters);
 }
 
-// {% generation %} only marks training data.
-uint32_t Parser::generation_statement() {
-  static constexpr const char* kEnd = "endgeneration";
+// Body and end of a macro.
+uint32_t Parser::macro(uint32_t line, Text called, const Array<uint32_t>& parameters,
+                       const char* end) {
+  const int around = loops_;
+  const int64_t names_around = macro_names_;
+  loops_ = 0;  // a macro cannot leave an enclosing loop
+  macro_names_ = 0;
+  const uint32_t inside = block(end);
+  const int64_t names = macro_names_;
+  loops_ = around;
+  macro_names_ |= names_around;
+  return add({.op = Op::kMacro, .line = line, .a = inside, .text = called, .number = names},
+             parameters);
+}
+
+uint32_t Parser::macro_statement(uint32_t line) {
+  const Text called = name("a name");
+  expect("(");
+  Array<uint32_t> list(allocator());
+  parameters(list);
+  return macro(line, called, list, "endmacro");
+}
+
+// {% call(x) f(1) %} ... {% endcall %} is f(1, caller=MACRO), where MACRO(x) writes the body.
+uint32_t Parser::call_statement(uint32_t line) {
+  Array<uint32_t> list(allocator());
+  if (take("(")) parameters(list);
+  const uint32_t called = expression();
+  if (ok() && program_.nodes[called].op != Op::kCall) return unexpected("a call");
+  const Text caller = new_text("caller");
+  const uint32_t body = macro(line, caller, list, "endcall");
+  const uint32_t given = add({.op = Op::kKeyword, .line = line, .a = body, .text = caller});
+  if (!ok()) return kNoNode;
+  const Node call = program_.nodes[called];
+  Array<uint32_t> arguments(allocator());
+  keep(arguments.append(program_.children.data() + call.first, call.count));
+  keep(arguments.push(given));
+  const uint32_t value = add({.op = Op::kCall, .line = call.line, .a = call.a}, arguments);
+  return add({.op = Op::kOutput, .line = line, .a = value});
+}
+
+uint32_t Parser::filter_statement(uint32_t line) {
+  const uint32_t capture = add({.op = Op::kCapture, .line = line});
+  uint32_t value = filter(capture);
+  while (ok() && take("|")) value = filter(value);
+  const uint32_t inside = block("endfilter");
+  if (!ok()) return kNoNode;
+  program_.nodes[capture].a = inside;
+  return add({.op = Op::kOutput, .line = line, .a = value});
+}
+
+uint32_t Parser::with_statement(uint32_t line) {
+  Array<uint32_t> values(allocator());
+  while (ok() && token().kind != TokenKind::kBlockEnd) {
+    if (!values.empty()) expect(",");
+    keep(values.push(target()));
+    expect("=");
+    keep(values.push(expression()));
+  }
+  const uint32_t inside = block("endwith");
+  return add({.op = Op::kWith, .line = line, .a = inside}, values);
+}
+
+// A template that is not extended writes its blocks where they stand.
+uint32_t Parser::block_statement(uint32_t line) {
+  static constexpr const char* kEnd = "endblock";
+  (void)name("a name");
+  while (ok() && (take_word("scoped") || take_word("required"))) continue;
   expect_block_end();
   const uint32_t inside = body(&kEnd, 1);
   expect_block(kEnd);
+  if (token().kind == TokenKind::kName) advance();
   expect_block_end();
-  return inside;
+  return add({.op = Op::kWith, .line = line, .a = inside});
+}
+
+uint32_t Parser::autoescape_statement(uint32_t line) {
+  const bool off = is_word("false") || is_word("False");
+  (void)expression();
+  const uint32_t scope = scope_statement(line, "endautoescape");
+  return off ? scope : unsupported(line, "{% autoescape %}");
+}
+
+uint32_t Parser::scope_statement(uint32_t line, const char* end) {
+  const uint32_t inside = block(end);
+  return add({.op = Op::kWith, .line = line, .a = inside});
 }
 
 Status Parser::run() {

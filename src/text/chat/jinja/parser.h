@@ -22,8 +22,18 @@ class Parser {
   uint32_t for_statement(uint32_t line);
   uint32_t set_statement(uint32_t line);
   uint32_t macro_statement(uint32_t line);
-  uint32_t generation_statement();
+  void parameters(Array<uint32_t>& out);
+  uint32_t macro(uint32_t line, Text called, const Array<uint32_t>& parameters, const char* end);
+  uint32_t call_statement(uint32_t line);
+  uint32_t filter_statement(uint32_t line);
+  uint32_t with_statement(uint32_t line);
+  uint32_t scope_statement(uint32_t line, const char* end);
+  uint32_t unsupported_statement(uint32_t line);
+  uint32_t block(const char* end);
   uint32_t target();
+  uint32_t one_target();
+  uint32_t block_statement(uint32_t line);
+  uint32_t autoescape_statement(uint32_t line);
   bool at_block(std::string_view name) const;
   void expect_block(std::string_view name);
   void expect_block_end();
@@ -31,17 +41,23 @@ class Parser {
   // expressions (parse_expression.cpp)
   uint32_t expression();
   uint32_t choice_free();  // without "x if y else z"
+  uint32_t tuple(bool with_choice);
   uint32_t binary(int level);
   uint32_t negation();
   uint32_t comparison();
+  bool take_comparison(Node* operand);
+  uint32_t power();
   uint32_t unary(bool with_filters);
   uint32_t primary();
   uint32_t literal(const Token& token);
+  uint32_t number(const Token& token);
+  uint32_t string(const Token& token);
   uint32_t list(char close, Op op);
   uint32_t group();
   uint32_t dict();
   uint32_t postfix(uint32_t value);
   uint32_t filters(uint32_t value);
+  uint32_t filter(uint32_t value);
   uint32_t subscript(uint32_t value);
   uint32_t test(uint32_t value);
   void arguments(Array<uint32_t>& out);
@@ -63,12 +79,15 @@ class Parser {
   bool take_word(std::string_view word);
   void expect(std::string_view op);
   Text name(const char* what);
+  Text dotted_name(const char* what);
   bool ok() const { return status_.ok(); }
   void advance() {
     if (token().kind != TokenKind::kEnd) ++at_;
   }
   uint32_t fail(moe_status code, const char* format, ...) __attribute__((format(printf, 3, 4)));
   uint32_t unexpected(const char* expected);
+  uint32_t unsupported(uint32_t line, std::string_view what);
+  Text new_text(std::string_view text);
   uint32_t add(Node node);
   uint32_t add(Node node, const Array<uint32_t>& children);
   const Allocator& allocator() const { return program_.nodes.allocator(); }
@@ -81,6 +100,7 @@ class Parser {
   size_t at_ = 0;
   int nesting_ = 0;
   int loops_ = 0;
+  int64_t macro_names_ = 0;  // MacroNames read so far in the innermost macro
   Status status_;
 };
 

@@ -43,6 +43,7 @@ enum class Op : uint8_t {
   // expressions
   kString,     // text
   kInt,        // number
+  kFloat,      // number: the bits of a double
   kTrue,       //
   kFalse,      //
   kNone,       //
@@ -56,24 +57,33 @@ enum class Op : uint8_t {
   kFilter,     // a, text, list: arguments
   kTest,       // a, text, list: arguments
   kKeyword,    // text, a (kNoNode: a macro's parameter without a default)
+  kSpread,     // a: more arguments; number 1: of a list, 2: of a mapping
   kNot,        // a
   kNegative,   // a
   kAnd,        // a, b
   kOr,         // a, b
   kChoice,     // list: condition, then, else (may be kNoNode)
-  kBinary,     // a, b, text: + - * // % ~ == != < <= > >= in
+  kBinary,     // a, b, text: + - * / // % ** ~
+  kCompare,    // list: value, kOperand, kOperand ...
+  kOperand,    // a, text: == != < <= > >= in; number 1: negated
+  kCapture,    // a: body, whose output is the value
   // statements
-  kData,      // text
-  kOutput,    // a
-  kIf,        // list: condition, body, condition, body ... [, else body]
-  kFor,       // list: iterable, condition or kNoNode, body, else body or kNoNode, targets
-  kSet,       // a: target (kName, kAttribute of a name, kList), b: value
-  kSetBlock,  // a: target, b: body
-  kMacro,     // text, a: body, list: parameters as kKeyword
+  kData,         // text
+  kOutput,       // a
+  kIf,           // list: condition, body, condition, body ... [, else body]
+  kFor,          // list: iterable, condition or kNoNode, body, else body or kNoNode, targets;
+                 // number 1: recursive
+  kSet,          // a: target (kName, kAttribute of a name, kList), b: value
+  kMacro,        // text, a: body, list: parameters as kKeyword, number: MacroNames; also a value
+  kWith,         // a: body in a scope of its own, list: kKeyword
+  kUnsupported,  // text: a construct that is known, but not supported; also an expression
   kBreak,
   kContinue,
   kBody  // list
 };
+
+/// Names that a macro's body reads, and that its caller fills.
+enum MacroNames : int64_t { kReadsCaller = 1, kReadsVarargs = 2, kReadsKwargs = 4 };
 
 struct Node {
   Op op = Op::kNone;
@@ -97,8 +107,9 @@ struct Program {
   uint32_t root = kNoNode;
 };
 
-/// Checks and parses. MOE_ERR_FORMAT for an invalid template, MOE_ERR_UNSUPPORTED for a construct
-/// outside the subset; both name it and its line.
+/// Checks and parses. MOE_ERR_FORMAT for an invalid template, MOE_ERR_UNSUPPORTED for one that
+/// exceeds a limit; both name the place and its line. Constructs outside the subset become nodes
+/// that fail when they are reached.
 Status parse(std::string_view source, Program& program);
 
 /// Lexer of parse(): program.text is the source; literals are appended.

@@ -3,6 +3,7 @@
 #include "src/base/string.h"
 #include "src/text/characters/utf8.h"
 #include "src/text/chat/jinja/evaluator.h"
+#include "src/text/chat/jinja/number.h"
 
 namespace moe::jinja {
 
@@ -27,6 +28,10 @@ Value Evaluator::as_text(Value value) {
       } while (n != 0);
       if (value.number < 0) digits[--at] = '-';
       return literal({digits + at, sizeof digits - at});
+    }
+    case Kind::kFloat: {
+      char text[kMaxFloatText];
+      return literal({text, write_float(float_of(value), text)});
     }
     default:
       return fail_kind("writing a value", value);
@@ -150,11 +155,50 @@ Value Evaluator::change_case(Value text, bool upper, bool first_only) {
   return since(begin);
 }
 
-Value Evaluator::join(Value list, Value separator) {
-  if (!list.is(Kind::kList)) return fail_kind("join", list);
+// A filter's words begin after white space, - and opening brackets; a method's after any character
+// that is not a letter.
+Value Evaluator::title(Value text, bool as_filter) {
+  const Value lower = change_case(text, false, false);
+  bool begins = true;
+  for (uint32_t i = 0; i < lower.b && ok(); ++i) {
+    char& c = heap_.text.chars[lower.a + i];
+    const bool letter = c >= 'a' && c <= 'z';
+    if (letter && begins) c = static_cast<char>(c - 'a' + 'A');
+    const bool opens = is_python_space(static_cast<uint8_t>(c)) ||
+                       std::string_view("-({[<").find(c) != std::string_view::npos;
+    begins = as_filter ? opens : !letter;
+  }
+  return lower;
+}
+
+// indent(width, first, blank)
+Value Evaluator::indent(Value text, const Arguments& arguments) {
+  const Value width = argument(arguments, 0, "width");
+  const bool first = truth(argument(arguments, 1, "first"));
+  const bool blank = truth(argument(arguments, 2, "blank"));
+  const int64_t n = is_integer(width) ? width.number : 4;
+  const Value spaces = width.is(Kind::kString) ? width : repeated(literal(" "), n);
+  const size_t begin = heap_.text.size();
+  if (first) put(spaces);
+  for (uint32_t at = 0; ok();) {
+    const std::string_view all = heap_.view(text);
+    const auto end = static_cast<uint32_t>(std::min(all.find('\n', at), all.size()));
+    put(text_value(child_text(text, at, end - at)));
+    if (end == text.b) break;
+    put("\n", heap_.text.marks[text.a + end]);
+    at = end + 1;
+    if (blank || (at < text.b && heap_.view(text)[at] != '\n')) put(spaces);
+  }
+  return since(begin);
+}
+
+Value Evaluator::join(Value list, Value separator, Value attribute) {
+  list = iterable(list, "join");
   Array<Value> texts(allocator_);  // writing numbers would interleave with the parts
   for (uint32_t i = 0; i < list.b && ok(); ++i) {
-    keep(texts.push(as_text(heap_.items[list.a + i])));
+    Value item = heap_.items[list.a + i];
+    if (attribute.is(Kind::kString)) item = attribute_path(item, attribute);
+    keep(texts.push(as_text(item)));
   }
   const size_t begin = heap_.text.size();
   for (size_t i = 0; i < texts.size() && ok(); ++i) {

@@ -1,4 +1,5 @@
 #include "src/text/chat/jinja/evaluator.h"
+#include "src/text/chat/jinja/number.h"
 
 namespace moe::jinja {
 
@@ -10,6 +11,8 @@ bool Evaluator::truth(Value value) {
     case Kind::kBool:
     case Kind::kInt:
       return value.number != 0;
+    case Kind::kFloat:
+      return float_of(value) != 0;
     case Kind::kString:
     case Kind::kList:
     case Kind::kDict:
@@ -21,8 +24,7 @@ bool Evaluator::truth(Value value) {
 
 bool Evaluator::equal(Value a, Value b, int depth) {
   if (!charge(0)) return false;
-  const auto is_number = [](Value v) { return v.is(Kind::kInt) || v.is(Kind::kBool); };
-  if (is_number(a) && is_number(b)) return a.number == b.number;
+  if (is_number(a) && is_number(b)) return compare_numbers(a, b) == 0;
   if (a.kind != b.kind) return false;
   if (a.is(Kind::kNone) || a.is(Kind::kUndefined)) return true;
   if (a.is(Kind::kString)) return same(text_of(a), heap_.view(b));
@@ -62,8 +64,7 @@ bool Evaluator::contains(Value container, Value value) {
 }
 
 bool Evaluator::less(Value a, Value b) {
-  const auto is_number = [](Value v) { return v.is(Kind::kInt) || v.is(Kind::kBool); };
-  if (is_number(a) && is_number(b)) return a.number < b.number;
+  if (is_number(a) && is_number(b)) return compare_numbers(a, b) == -1;
   if (a.is(Kind::kString) && b.is(Kind::kString)) {
     // UTF-8 bytes sort like their characters.
     return charge(std::min(a.b, b.b)) && heap_.view(a) < heap_.view(b);
@@ -81,9 +82,9 @@ bool Evaluator::test_kind(std::string_view name, Value v, bool* known) {
   if (name == "sequence" || name == "iterable") {
     return v.is(Kind::kString) || v.is(Kind::kList) || v.is(Kind::kDict) || v.is(Kind::kUndefined);
   }
-  if (name == "number") return v.is(Kind::kInt) || v.is(Kind::kBool);
+  if (name == "number") return is_number(v);
   if (name == "integer") return v.is(Kind::kInt);
-  if (name == "float") return false;
+  if (name == "float") return v.is(Kind::kFloat);
   if (name == "boolean") return v.is(Kind::kBool);
   if (name == "true") return v.is(Kind::kBool) && v.number != 0;
   if (name == "false") return v.is(Kind::kBool) && v.number == 0;
@@ -97,13 +98,10 @@ bool Evaluator::test(std::string_view name, Value value, std::span<const Value> 
   charge(0);
   const bool kind = test_kind(name, value, &known);
   if (known) return kind;
-  if (name == "odd" || name == "even" || name == "divisibleby") {
-    if (!value.is(Kind::kInt)) fail_kind("a test for odd, even or divisible", value);
-    int64_t by = 2;
-    if (name == "divisibleby") by = arguments.empty() ? 0 : arguments[0].number;
-    if (by == 0) fail(MOE_ERR_TEXT, "a division by zero");
-    if (!ok() || by == -1) return ok();
-    return (value.number % by == 0) != (name == "odd");
+  const bool divides = name == "divisibleby" && arguments.size() == 1;
+  if (divides || name == "odd" || name == "even") {
+    const Value rest = arithmetic("%", value, divides ? arguments[0] : int_value(2));
+    return ok() && (compare_numbers(rest, int_value(name == "odd" ? 1 : 0)) == 0);
   }
   const bool has_one = arguments.size() == 1;
   const Value other = has_one ? arguments[0] : Value{};
@@ -112,6 +110,18 @@ bool Evaluator::test(std::string_view name, Value value, std::span<const Value> 
   }
   if (has_one && (name == "ne" || name == "!=")) return !equal(value, other);
   if (has_one && name == "in") return contains(other, value);
+  static constexpr std::pair<std::string_view, std::string_view> kOrders[] = {
+      {"lt", "<"},  {"lessthan", "<"}, {"le", "<="}, {"gt", ">"}, {"greaterthan", ">"},
+      {"ge", ">="}, {"<", "<"},        {"<=", "<="}, {">", ">"},  {">=", ">="}};
+  for (const auto& [called, op] : kOrders) {
+    if (has_one && name == called) return compare(op, value, other);
+  }
+  if (name == "upper" || name == "lower") {  // as Python: a letter, and none of the other case
+    const Value text = as_text(value);
+    const Value same_case = change_case(text, name == "upper", false);
+    const Value other_case = change_case(text, name != "upper", false);
+    return ok() && equal(text, same_case) && !equal(text, other_case);
+  }
   fail_unknown("test", name);
   return false;
 }

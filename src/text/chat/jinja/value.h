@@ -1,6 +1,7 @@
 #pragma once
 // Values of expressions and their memory. Nothing is freed before the evaluation ends.
 
+#include <bit>
 #include <string_view>
 
 #include "src/text/chat/jinja/program.h"
@@ -12,11 +13,12 @@ enum class Kind : uint8_t {
   kNone,
   kBool,       // number
   kInt,        // number
+  kFloat,      // number: the bits of a double
   kString,     // a: first byte, b: bytes
   kList,       // a: first item, b: items (tuples are lists)
   kDict,       // a: first entry, b: entries, in the order they were written
   kNamespace,  // a: index
-  kMacro,      // a: its node
+  kMacro,      // a: its node, b: the scope it was defined in, number: that scope's serial
   kFunction,   // a: index
   kLoop        // a: index of the active loop
 };
@@ -33,6 +35,14 @@ struct Value {
 inline Value none_value() { return {Kind::kNone, 0, 0, 0}; }
 inline Value bool_value(bool b) { return {Kind::kBool, 0, 0, b ? 1 : 0}; }
 inline Value int_value(int64_t n) { return {Kind::kInt, 0, 0, n}; }
+inline Value float_value(double d) { return {Kind::kFloat, 0, 0, std::bit_cast<int64_t>(d)}; }
+inline double float_of(Value v) { return std::bit_cast<double>(v.number); }
+/// True for the kinds that are numbers in Python, where a bool is an int.
+inline bool is_integer(Value v) { return v.is(Kind::kInt) || v.is(Kind::kBool); }
+inline bool is_number(Value v) { return is_integer(v) || v.is(Kind::kFloat); }
+inline double to_double(Value v) {
+  return v.is(Kind::kFloat) ? float_of(v) : static_cast<double>(v.number);
+}
 inline Value text_value(Text t) { return {Kind::kString, t.begin, t.size, 0}; }
 inline Text text_of(Value v) { return {v.a, v.b}; }
 

@@ -1,0 +1,68 @@
+// tiktoken.model, with ids of the package `tiktoken` (tests/parity/kimi_tiktoken.py).
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "formats/import/failure.h"
+#include "src/convert/gguf/gguf_source.h"
+#include "src/convert/tokenizer/tokenizer_json.h"
+#include "tests/convert/checkpoint_builder.h"
+#include "tests/text/tokenizer_support.h"
+
+namespace moe {
+namespace {
+
+class Tiktoken : public testing::Test {
+ protected:
+  // A folder with weights, this vocabulary and a configuration.
+  Status open(const std::string& vocabulary, const Json& config) {
+    folder_.write("tiktoken.model", vocabulary);
+    folder_.write("tokenizer_config.json", config.dump());
+    folder_.write("model.safetensors", test::safetensors_text(test::RawTensors{}));
+    return guarded([&] { checkpoint_.emplace(open_checkpoint(folder_.path())); });
+  }
+  test::TempFolder folder_;
+  std::optional<Checkpoint> checkpoint_;
+};
+
+TEST_F(Tiktoken, IdsAreThoseOfThePackage) {
+  const Json golden = read_json_file("tests/data/text/kimi.json");
+  const Status status =
+      open(golden.at("vocabulary").get<std::string>(), golden.at("tokenizer_config"));
+  ASSERT_TRUE(status.ok()) << status.text();
+  const auto loaded = load(read_tokenizer(*checkpoint_, "tokenizer.json"));
+  ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+  for (const Json& c : golden.at("cases")) {
+    const auto text = c.at("text").get<std::string>();
+    IdList expected;
+    for (const Json& id : c.at("ids")) expected.push_back(id.get<int32_t>());
+    EXPECT_EQ(encode(*loaded->tokenizer, text), expected) << text;
+    EXPECT_EQ(decode(*loaded->tokenizer, expected), text);
+  }
+  EXPECT_GE(golden.at("cases").size(), 10U);
+}
+
+TEST_F(Tiktoken, AnUnknownClassIsNotRead) {
+  ASSERT_TRUE(open("YQ== 0\n", {{"tokenizer_class", "OtherTokenizer"}}).ok());
+  EXPECT_FALSE(checkpoint_->has_document("tokenizer.json"));
+}
+
+TEST_F(Tiktoken, ErrorsNameTheLine) {
+  const Json kimi = {{"tokenizer_class", "TikTokenTokenizer"}};
+  for (const auto& [text, what] :
+       {std::pair{"YQ== 0\n!! 1\n", "line 2: expected a token in base64"},
+        {"YQ== 0\nYg==\n", "line 2: expected a token"},
+        {"YQ== x\n", "line 1: expected a rank"},
+        {"YQ== 0\nYg== 0\n", "line 2: expected a rank of its own"},
+        {"YQ== 0\nYg== 2\n", "no token has rank 1"},
+        {"YQ== 0\nYQ== 1\n", "are the same"},
+        {"", "no tokens"}}) {
+    const Status status = open(text, kimi);
+    EXPECT_EQ(status.code(), MOE_ERR_FORMAT) << text;
+    EXPECT_NE(std::string(status.text()).find(what), std::string::npos) << status.text();
+  }
+}
+
+}  // namespace
+}  // namespace moe
