@@ -115,6 +115,7 @@ class Editor : public LineEditor {
                                                {"\\e[1;5C", "em-next-word"},
                                                {"\\e[1;5D", "ed-prev-word"}};
     for (const auto& [keys, what] : kKeys) el_set(editor_, EL_BIND, keys, what, nullptr);
+    el_set(editor_, EL_SETTY, "-d", "-icrnl", nullptr);  // a pasted CRLF is one line end
     el_source(editor_, nullptr);  // the user's ~/.editrc, which may replace all keys
     // In vi's insert mode, Esc must end that mode at once: it cannot begin a key.
     const char* keys = "";
@@ -134,7 +135,7 @@ class Editor : public LineEditor {
 
   Typed read(const char* prompt, std::string* line) override {
     n_prompt_ = static_cast<int>(std::strlen(prompt));
-    prompt_ = coloured_ ? kBeginPrompt + std::string(prompt) + kEndPrompt : prompt;
+    prompt_ = coloured_ ? kBeginColour + std::string(prompt) : prompt;
     half_typed_ = false;
     int n = 0;
     const char* text = nullptr;
@@ -143,7 +144,7 @@ class Editor : public LineEditor {
       mark_pastes(true);
       if (edits_ != 0) el_set(editor_, EL_PREP_TERM, 1);  // before the prompt is shown
       text = el_gets(editor_, &n);
-      mark_pastes(false);
+      leave_line();
     }
     if (interrupted()) {
       if (!half_typed_ || !forgive_interrupt()) return Typed::kNothing;
@@ -171,6 +172,11 @@ class Editor : public LineEditor {
 
   void mark_pastes(bool on) const {
     if (marks_pastes_) std::fputs(on ? kMarkPastes : kDoNotMarkPastes, stderr);
+  }
+
+  void leave_line() const {
+    mark_pastes(false);
+    if (coloured_) std::fputs(kEndColour, stderr);
   }
 
   // 1: a character; 0: the end of input, or Ctrl-C; -1: an error.
@@ -249,7 +255,7 @@ class Editor : public LineEditor {
   // Stops or ends with the terminal restored; otherwise, or then, draws the line again.
   void obey_signal() {
     const int signal = g_signal.exchange(0);
-    mark_pastes(false);
+    leave_line();
     el_set(editor_, EL_PREP_TERM, 0);
     if (signal == SIGTSTP || signal == SIGQUIT) {
       ::signal(signal, SIG_DFL);
@@ -283,8 +289,9 @@ class Editor : public LineEditor {
   }
 
   static constexpr char kEscape = '\1';  // libedit counts no column between two of them
-  static constexpr const char* kBeginPrompt = "\1\033[1;32m\1";
-  static constexpr const char* kEndPrompt = "\1\033[0m\1";
+  // What the user types has the prompt's colour, up to the end of the line.
+  static constexpr const char* kBeginColour = "\1\033[1;32m\1";
+  static constexpr const char* kEndColour = "\033[0m";
 
   const bool coloured_;
   EditLine* editor_;

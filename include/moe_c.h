@@ -990,8 +990,8 @@ MOE_API moe_status moe_chat_truncate(moe_chat* chat, size_t n_messages, moe_erro
  * beginning of a reply has at most max_tokens tokens. A turn is a message with the role "user" and
  * those up to the next one. The system text, messages before the first turn and the last turn
  * remain. The next reply evaluates what is left, as the template renders it. *n_removed (may be
- * NULL): messages. MOE_ERR_TOO_LONG if what must remain has more tokens, MOE_ERR_TEXT if the template rejects what
- * would remain; then nothing changes. */
+ * NULL): messages. MOE_ERR_TOO_LONG if what must remain has more tokens, MOE_ERR_TEXT if the
+ * template rejects what would remain; then nothing changes. */
 MOE_API moe_status moe_chat_remove_oldest(moe_chat* chat, size_t max_tokens, size_t* n_removed,
                                           moe_error* error);
 /* Replaces the system text; NULL: none. */

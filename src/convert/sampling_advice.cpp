@@ -1,6 +1,7 @@
 #include "src/convert/sampling_advice.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string_view>
 
@@ -105,7 +106,7 @@ class AdviceReader {
     if (!value) return;
     if (!value->is_number()) return refuse(name, "expected a number, found " + shown(*value));
     SamplingAdvice fresh = advice;
-    fresh.*field = value->get<float>();
+    fresh.*field = static_cast<float>(std::clamp(value->get<double>(), -1e30, 1e30));
     if (fresh.*field < 0) return refuse(name, "expected at least 0, found " + shown(*value));
     keep(fresh);
   }
@@ -116,7 +117,7 @@ class AdviceReader {
     const std::optional<Json> value = take(name);
     if (!value) return;
     const double n = value->is_number() ? value->get<double>() : 0.5;
-    if (n != static_cast<double>(static_cast<int64_t>(std::clamp(n, -kMost, kMost)))) {
+    if (!(n >= -kMost && n <= kMost) || n != std::floor(n)) {
       return refuse(name, "expected an integer, found " + shown(*value));
     }
     SamplingAdvice fresh = advice;

@@ -57,8 +57,8 @@ static void test_turns(void) {
   moe_session_free(session);
 }
 
-/* Makes room: whole turns go, the system text and the last turn stay, and what is left is evaluated as
- * the template renders it. */
+/* Makes room: whole turns go, the system text and the last turn stay, and what is left is evaluated
+ * as the template renders it. */
 static void test_remove_oldest(void) {
   moe_session* session = new_session(0);
   const moe_chat_params p = {.struct_size = sizeof p, .system = "Be brief."};
@@ -99,12 +99,13 @@ static void test_remove_oldest(void) {
   moe_session_free(fresh);
   moe_chat_free(chat);
 
-  /* Messages before the first question stay. A template that refuses what would be left is an error,
-   * and the messages are as before. */
+  /* Messages before the first question stay. A template that refuses what would be left is an
+   * error, and the messages are as before. */
   const moe_chat_params picky = {
       .struct_size = sizeof picky,
-      .chat_template = "{% if messages[1].content != 'First' %}{{ raise_exception('no') }}{% endif "
-                       "%}{% for m in messages %}{{ m.content }} {% endfor %}"};
+      .chat_template =
+          "{% if messages[1].content != 'First' %}{{ raise_exception('no') }}{% endif "
+          "%}{% for m in messages %}{{ m.content }} {% endfor %}"};
   chat = new_chat(session, &picky);
   say(chat, "assistant", "Welcome");
   say(chat, "user", "First");

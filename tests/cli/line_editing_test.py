@@ -105,7 +105,7 @@ class LineEditing(Cli):
         self.send(at, '"""\r/clear\r  x\\\r"""\r', "/clear\n  x\\")
         self.send(at, "last\r", "last")
         self.send(at, UP + UP + "\r", "/clear\n  x\\")  # quoted as it was
-        self.send(at, UP * 3 + "!\r", "one\ntwo!")
+        self.send(at, UP * 4 + "!\r", "one\ntwo!")
         at.type("/quit\r")
         self.assertEqual(at.status(), 0)
 
@@ -125,7 +125,7 @@ class LineEditing(Cli):
         at.type("half a li")
         at.wait_for("half a li")
         at.type("\x03")  # clears the line
-        at.wait_for("^C\r\n")
+        at.wait_for("^C")
         at.wait_for("> ")
         self.send(at, "whole\r", "whole")
         at.type("one\\\r")

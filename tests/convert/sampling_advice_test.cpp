@@ -1,6 +1,7 @@
 // How the checkpoint's authors sample: from generation_config.json and GGUF keys to the model file.
 
 #include "src/convert/sampling_advice.h"
+
 #include "src/run/default_sampling.h"
 #include "tests/convert/gguf_builder.h"
 #include "tests/convert/transformers_fixture.h"
@@ -144,13 +145,13 @@ TEST_F(SamplingAdviceTest, AGgufFile) {
   EXPECT_EQ(s.repetition_window, 12);
   in = read_keys([](auto& b) {
     b.u32("general.sampling.mirostat", 2);
-    b.f32("general.sampling.mirostat_tau", 5);
+    b.f32("general.sampling.mirostat_tau", 5.5f);
     b.f32("general.sampling.xtc_probability", 0.5f);
   });
   EXPECT_FALSE(in.config.sampling.given);
   ASSERT_EQ(in.warnings.size(), 1u);
   EXPECT_NE(in.warnings[0].find("m.gguf: general.sampling"), std::string::npos);
-  EXPECT_NE(in.warnings[0].find("mirostat 2, mirostat_tau 5, xtc_probability 0.5"),
+  EXPECT_NE(in.warnings[0].find("mirostat 2, mirostat_tau 5.5, xtc_probability 0.5"),
             std::string::npos)
       << in.warnings[0];
   EXPECT_EQ(settings(read_keys([](auto& b) {
