@@ -24,6 +24,11 @@ bool is_special(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
+bool is_pipe(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
+}
+
 }  // namespace
 
 int open_special(const std::string& path) {
@@ -31,7 +36,11 @@ int open_special(const std::string& path) {
   for (bool told = false;; told = true) {
     const int file = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file >= 0) return file;
-    if (errno != ENXIO && errno != EINTR) throw write_error(path);
+    const int reason = errno;
+    if (reason != EINTR && !(reason == ENXIO && is_pipe(path))) {
+      errno = reason;
+      throw write_error(path);
+    }
     if (!told) std::cerr << "moe: " << path << ": waiting for a reader of this pipe\n";
     if (!pause_for(kLookAgain)) stop_if_interrupted();
   }

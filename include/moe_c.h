@@ -1151,7 +1151,9 @@ typedef struct moe_convert_params {
   /* Instead of `calibration`: a file that save_statistics named when the same checkpoint was
    * converted. The model is the one that its text would give, in any format, without reading the
    * text. The file is checked before anything is written; MOE_ERR_ARGUMENT if it is of another
-   * checkpoint, or with split_ffn. */
+   * checkpoint, or with split_ffn. Another one is told by its configuration, the shapes of its
+   * tensors, and one value in 1024 of each: the first 256 of every 2^18, and the last 256. An edit
+   * of other values alone goes unnoticed. */
   const char* statistics;
   /* With `calibration` and without split_ffn: a file to write its statistics to, or NULL. An input
    * of n channels, which matrices may share, takes about 2 n min(n, 2048) bytes. The file

@@ -227,7 +227,7 @@ class Chat(Cli):
         r = self.ok("chat", model, text="/show\n/help\nHello\n")
         self.assertEqual(r.stdout, "Yes.\n")
         self.assertIn("moe: nothing to show yet\n  /clear, /reset   starts again\n", r.stderr)
-        self.fails(1, "chat", model, "--session", self.path("no/c"), text="Hello\n", contains=["no/c: cannot be written: No such file"])
+        self.fails(1, "chat", model, "--session", self.path("no/c"), text="Hello\n", contains=["no/c: there is no folder"])
 
     def test_chat_templates(self):
         model = self.chat_model()

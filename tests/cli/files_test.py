@@ -50,6 +50,9 @@ class Files(Cli):
     def start(self, *args, **how):
         p = subprocess.Popen([MOE, *args], **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
                                               "stderr": subprocess.PIPE, "text": True, **how})
+        for file in (p.stdin, p.stdout, p.stderr):
+            if file is not None:
+                self.addCleanup(file.close)
         self.addCleanup(p.wait)
         self.addCleanup(p.kill)
         return p
@@ -129,10 +132,10 @@ class Conversations(Files):
         p = self.start("chat", MODEL, *PLAIN, "--session", self.path("s"), stdin=subprocess.PIPE, stdout=writer)
         os.close(writer)
         os.close(reader)
-        p.stdin.write("lost\n")
+        p.stdin.write("unread\n")
         p.stdin.flush()
         self.ends(p, 1, "stdout")
-        self.assertEqual(self.messages("s"), ["hi"])
+        self.assertEqual(self.messages("s"), ["hi", "unread"])
         self.assertEqual(self.names(), ["s"])
 
     def test_a_killed_chat_leaves_the_file_and_nothing_that_matters(self):

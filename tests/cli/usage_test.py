@@ -132,7 +132,7 @@ class Usage(Cli):
             self.assertEqual(f.read(), "The fox")
 
     def test_a_trace_that_cannot_be_written_is_refused_first(self):
-        self.fails(1, "trace", MODEL, "-p", "x", "-n", "2", "-o", self.path("no/t"), contains=["no/t: cannot be written: No such file"])
+        self.fails(1, "trace", MODEL, "-p", "x", "-n", "2", "-o", self.path("no/t"), contains=["no/t: there is no folder"])
         self.fails(1, "trace", MODEL, "-p", "x", "-n", "2", "-o", "/dev/full", contains=["/dev/full: cannot be written: No space left"])
 
     def test_what_reads_a_model_without_running_it_takes_no_machine(self):

@@ -312,7 +312,8 @@ TEST_F(ConvertTest, LeftoversOfAKilledRunAreRemovedAndOtherFilesAreNot) {
   target_.write(".model.moe.moe-a1b2c3", std::string(1'000'000, 'x'));
   target_.write(".model.moe.moe-lock", "");
   target_.write("model.moe.partial", "notes");
-  converted();
+  const Status status = run();
+  ASSERT_TRUE(status.ok()) << status.text();
   std::vector<std::string> names = target_.names();
   std::sort(names.begin(), names.end());
   EXPECT_EQ(names, (std::vector<std::string>{"model.moe", "model.moe.partial"}));

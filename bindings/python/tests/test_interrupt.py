@@ -2,9 +2,12 @@
 inside a call that would take minutes."""
 
 import json
+import pathlib
+import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from conftest import STORIES
@@ -127,15 +130,26 @@ def big_checkpoint(tmp_path_factory):
                                      ", on_matrix=interrupt"])
 def test_a_conversion_is_interrupted(big_checkpoint, tmp_path, options):
     run(f"""
-partial = pathlib.Path(sys.argv[2] + ".partial")
+folder = pathlib.Path(sys.argv[2]).parent
 if "interrupt" not in {options!r}:
-    interrupt_when(partial.exists)
+    interrupt_when(lambda: any(folder.glob(".big.moe.moe-??????")))
 try:
     moe.convert(sys.argv[1], sys.argv[2], weights="int8"{options})
 except KeyboardInterrupt:
     pass
 """, big_checkpoint, tmp_path / "big.moe")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_ends_after_sigterm():
+    """With the status of Ctrl-C, from the moment when it is able to."""
+    command = [sys.executable, "-m", "moe", str(STORIES), "-p", "Once", "-n", "480"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        status = pathlib.Path(f"/proc/{process.pid}/status")
+        while not int(status.read_text().split("SigCgt:")[1].split()[0], 16) & 1 << (signal.SIGTERM - 1):
+            time.sleep(0.001)
+        process.terminate()
+        assert process.wait(60) == 130
 
 
 def test_a_handler_that_goes_on_changes_nothing(long_model):
