@@ -6,7 +6,6 @@
 #include "src/base/machine_memory.h"
 #include "src/c_api.h"
 #include "src/model/names.h"
-#include "src/run/default_sampling.h"
 #include "src/run/load_tokenizer.h"
 #include "src/run/memory.h"
 
@@ -59,8 +58,6 @@ Status open_source(moe_env* env, FileSource source, const char* name,
   options.fill_cache = params.lazy_experts == 0;
   MOE_ASSIGN(handle->model,
              Model::open(std::move(file), options, *env->device.get(), env->logger, memory));
-  const ModelConfig& config = handle->model->config();
-  MOE_TRY(validate(default_sampling(config.sampling, config.context_length), config.vocab_size));
   MOE_TRY(load_text(handle.get()));
   handle->model->set_table_bytes(handle->memory.bytes());
   MOE_TRY(check_cap(*handle->model, params));

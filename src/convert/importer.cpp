@@ -79,10 +79,10 @@ Imported import_config(const JsonNode& config, const Checkpoint& checkpoint) {
   const Importer importer = find_importer(config);
   Imported imported = importer.read(config, checkpoint);
   imported.importer = importer.model_type;
-  read_sampling_advice(checkpoint, &imported);
   read_sentence_transformers(checkpoint, &imported);
   const Status valid = validate(imported.config);
   if (!valid.ok()) throw Failure(valid.with_context("config.json"));
+  read_sampling_advice(checkpoint, &imported);
   return imported;
 }
 

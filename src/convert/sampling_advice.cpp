@@ -5,8 +5,6 @@
 #include <optional>
 #include <string_view>
 
-#include "src/run/default_sampling.h"
-
 namespace moe {
 namespace {
 
@@ -98,7 +96,7 @@ std::string shown(const Json& value) {
 // Settings by their names in one kind of file.
 class AdviceReader {
  public:
-  AdviceReader(std::string place, Json::Object settings, const ModelConfig& config)
+  AdviceReader(std::string place, Json::Object settings, ModelConfig* config)
       : place_(std::move(place)), settings_(std::move(settings)), config_(config) {}
 
   void number(const char* name, float SamplingAdvice::*field) {
@@ -165,8 +163,8 @@ class AdviceReader {
 
  private:
   void keep(const SamplingAdvice& fresh) {
-    const Status valid =
-        validate(default_sampling(fresh, config_.context_length), config_.vocab_size);
+    config_->sampling = fresh;
+    const Status valid = validate(*config_);
     if (valid.ok()) {
       advice = fresh;
     } else {
@@ -180,7 +178,7 @@ class AdviceReader {
 
   std::string place_;
   Json::Object settings_;
-  const ModelConfig& config_;
+  ModelConfig* config_;  // of which only the advice is tried
 };
 
 // `transformers` samples only where do_sample says so; other programs, and most checkpoints without
@@ -246,7 +244,7 @@ void read_sampling_advice(const Checkpoint& checkpoint, Imported* imported) {
     settings = document.items();
   }
   AdviceReader in(gguf ? checkpoint.path() + ": general.sampling" : kDocument, std::move(settings),
-                  config);
+                  &config);
   gguf ? read_gguf(&in) : read_document(&in);
   in.finish();
   config.sampling = in.advice;

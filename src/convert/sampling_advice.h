@@ -5,8 +5,8 @@
 
 namespace moe {
 
-/// Stores in the configuration what the sampler has, for a model that continues texts. What it does
-/// not have, and values out of range, are named in a warning.
+/// Stores in the configuration, which must be valid, what the sampler has, for a model that
+/// continues texts. What it does not have, and values out of range, are named in a warning.
 void read_sampling_advice(const Checkpoint& checkpoint, Imported* imported);
 
 }  // namespace moe

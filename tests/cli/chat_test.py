@@ -195,7 +195,8 @@ class Chat(Cli):
         shown = at_terminal(TERM="xterm")
         self.assertIn("\x1b[2mab\x1b[0m", shown)  # thinking
         self.assertRegex(shown, r"\x1b\[2mmoe: sampling: [^\x1b]*\x1b\[0m")  # a note
-        self.assertIn("\x1b[1;32m", shown)  # the prompt
+        self.assertRegex(shown, "\x1b\\[1;32m> [^\x1b]*\x1b")  # the prompt and what is typed
+        self.assertGreater(shown.rindex("\x1b[0m"), shown.rindex("\x1b[1;32m"))
         for env in ({"TERM": "xterm", "NO_COLOR": "1"}, {"TERM": "dumb"}):
             shown = at_terminal(**env)
             self.assertNotRegex(shown, r"\x1b\[[0-9;]*m")

@@ -119,9 +119,7 @@ TEST_F(SamplingAdviceTest, AGgufFile) {
     b.string("general.architecture", "llama");
     add(b);
     folder_.write("m.gguf", b.file());
-    Imported in;
-    in.config.vocab_size = 40;
-    in.config.context_length = 64;
+    Imported in = read(kLlama);
     read_sampling_advice(Checkpoint(folder_.file("m.gguf")), &in);
     return in;
   };

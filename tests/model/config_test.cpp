@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "src/convert/config_write.h"
 #include "src/model/config_read.h"
 #include "tests/support/tiny_model.h"
@@ -254,6 +256,22 @@ TEST(Config, AFileThatSaysNothingOfBlocksHasNormsInFront) {
   EXPECT_TRUE(read.final_norm && read.layers[0].has_attention && read.layers[0].has_ffn);
   expect_same(read.layers[0].attention.norms, {true, false, false});
   expect_same(read.layers[0].ffn.norms, {true, false, false});
+}
+
+TEST(Config, AdviceOnSamplingIsUsable) {
+  const auto error = [](const SamplingAdvice& advice) {
+    ModelConfig c = tiny_config();
+    c.sampling = advice;
+    return std::string(validate(c).text());
+  };
+  EXPECT_EQ(error({.temperature = 0, .top_k = 3}), "");
+  EXPECT_EQ(error({.temperature = 2e6f}), "sampling: temperature: expected 0..1e6, found 2e+06");
+  EXPECT_NE(error({.temperature = NAN}), "");
+  EXPECT_NE(error({.top_k = -1}), "");
+  EXPECT_NE(error({.top_p = 0}), "");
+  EXPECT_NE(error({.min_p = 1}), "");
+  EXPECT_NE(error({.repetition_penalty = 0}), "");
+  EXPECT_NE(error({.repetition_window = -1}), "");
 }
 
 TEST(Config, NormEpsIsSmall) {

@@ -119,7 +119,7 @@ def fits(declared, python):
     kind = declared.split("*")[0].strip()
     if declared.count("*") == 2:
         return target is (c.c_char_p if kind == "char" else c.c_void_p)
-    numbers = {"size_t": c.c_size_t, "uint64_t": c.c_uint64, "int": c.c_int}
+    numbers = {"size_t": c.c_size_t, "uint64_t": c.c_uint64, "int": c.c_int, "bool": c.c_bool}
     return target is numbers[kind] if kind in numbers else target is python_struct(kind)
 
 
