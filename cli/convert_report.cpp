@@ -148,6 +148,9 @@ void print_warnings(const ConvertOptions& o, const Report& report) {
               << ": the model works with token ids only\n";
   }
   if (report.total.contains("dropped_tokens")) print_dropped(report.total["dropped_tokens"]);
+  for (const Json& warning : report.total.value("warnings", Json::array())) {
+    std::cerr << "moe: warning: " << warning.get<std::string>() << "\n";
+  }
   for (const std::string& key : o.ignored_keys) std::cerr << "moe: ignored key " << key << "\n";
 }
 

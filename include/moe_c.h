@@ -799,6 +799,16 @@ typedef struct moe_sampling {
   const moe_logit_bias* bias;
 } moe_sampling;
 
+/* How to sample a conversation where the user says nothing: what the checkpoint's authors say
+ * (generation_config.json, or a GGUF file's general.sampling), stored in the model file; *in_file
+ * is then true. What they leave out is off, and the temperature 1. If they say nothing, or only how
+ * to penalise repetitions, it is temperature 0.8, top_p 0.95 and min_p 0.05. A temperature of 0
+ * means that they do not sample. `moe chat` uses these settings; the functions of this library use
+ * what they are given. Writes every field: the seed is 0 and there is no bias. in_file may be NULL.
+ * Any thread. */
+MOE_API moe_status moe_model_get_sampling(const moe_model* model, moe_sampling* out, bool* in_file,
+                                          moe_error* error);
+
 typedef struct moe_token_logprob {
   int32_t token;
   float logprob; /* natural logarithm, of the model's distribution before sampling filters */
@@ -949,6 +959,14 @@ MOE_API moe_status moe_chat_add(moe_chat* chat, const char* role, const char* co
                                 size_t n_bytes, moe_error* error);
 /* Removes all but the first n_messages messages. The system text does not count and remains. */
 MOE_API moe_status moe_chat_truncate(moe_chat* chat, size_t n_messages, moe_error* error);
+/* Makes room: removes the oldest turns, as few as possible, until the conversation with the
+ * beginning of a reply has at most max_tokens tokens. A turn is a message with the role "user" and
+ * those up to the next one. The system text, messages before the first turn and the last turn
+ * remain. The next reply evaluates what is left, as the template renders it. *n_removed (may be
+ * NULL): messages. MOE_ERR_TOO_LONG if what must remain has more tokens, MOE_ERR_TEXT if the
+ * template rejects what would remain; then nothing changes. */
+MOE_API moe_status moe_chat_remove_oldest(moe_chat* chat, size_t max_tokens, size_t* n_removed,
+                                          moe_error* error);
 /* Replaces the system text; NULL: none. */
 MOE_API moe_status moe_chat_set_system(moe_chat* chat, const char* system, moe_error* error);
 

@@ -222,6 +222,15 @@ moe_status moe_chat_truncate(moe_chat* chat, size_t n_messages, moe_error* error
   return moe::deliver(chat->chat->truncate(n_messages), error);
 }
 
+moe_status moe_chat_remove_oldest(moe_chat* chat, size_t max_tokens, size_t* n_removed,
+                                  moe_error* error) {
+  if (chat == nullptr) return moe::deliver(moe::null_argument("chat"), error);
+  size_t n = 0;
+  const moe::Status status = chat->chat->remove_oldest(max_tokens, &n);
+  if (status.ok() && n_removed != nullptr) *n_removed = n;
+  return moe::deliver(status, error);
+}
+
 moe_status moe_chat_set_system(moe_chat* chat, const char* system, moe_error* error) {
   if (chat == nullptr) return moe::deliver(moe::null_argument("chat"), error);
   const std::string_view text = system == nullptr ? "" : system;

@@ -1,6 +1,7 @@
 // Sampling and generation.
 
 #include "src/c_generate.h"
+#include "src/run/default_sampling.h"
 
 namespace moe {
 
@@ -82,6 +83,23 @@ bool GenerateCall::call_back(void* user, const Piece& piece) {
 
 namespace {
 
+Status get_sampling(const moe_model* model, moe_sampling* out, bool* in_file) {
+  if (model == nullptr) return null_argument("model");
+  MOE_TRY(check_out_struct(out, "out"));
+  const ModelConfig& config = model->model->config();
+  const SamplingConfig s = default_sampling(config.sampling, config.context_length);
+  moe_sampling value{};
+  value.temperature = s.temperature;
+  value.top_k = s.top_k;
+  value.top_p = s.top_p;
+  value.min_p = s.min_p;
+  value.repetition_penalty = s.repetition_penalty;
+  value.repetition_window = s.repetition_window;
+  write_struct(value, out);
+  if (in_file != nullptr) *in_file = config.sampling.given;
+  return {};
+}
+
 Status sample(moe_session* session, const moe_sampling* sampling, moe_token_logprob* out,
               moe_token_logprob* top, size_t n_top) {
   MOE_TRY(check_session(session));
@@ -117,6 +135,11 @@ Status run_generate(moe_session* session, const int32_t* prompt, size_t n_prompt
 
 }  // namespace
 }  // namespace moe
+
+moe_status moe_model_get_sampling(const moe_model* model, moe_sampling* out, bool* in_file,
+                                  moe_error* error) {
+  return moe::deliver(moe::get_sampling(model, out, in_file), error);
+}
 
 moe_status moe_session_sample(moe_session* session, const moe_sampling* sampling,
                               moe_token_logprob* out, moe_token_logprob* top, size_t n_top,

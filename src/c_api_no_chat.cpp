@@ -32,6 +32,10 @@ moe_status moe_chat_add(moe_chat*, const char*, const char*, size_t, moe_error* 
 
 moe_status moe_chat_truncate(moe_chat*, size_t, moe_error* error) { return moe::refuse(error); }
 
+moe_status moe_chat_remove_oldest(moe_chat*, size_t, size_t*, moe_error* error) {
+  return moe::refuse(error);
+}
+
 moe_status moe_chat_set_system(moe_chat*, const char*, moe_error* error) {
   return moe::refuse(error);
 }

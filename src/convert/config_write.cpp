@@ -71,6 +71,11 @@ Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
                                 f.norms.post);
 }
 
+Offset<fbs::Sampling> write_sampling(FlatBufferBuilder& b, const SamplingAdvice& s) {
+  return fbs::CreateSampling(b, s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty,
+                             s.repetition_window);
+}
+
 // True if a reader of version 1.1 would ignore something.
 bool is_of_version_2(const ModelConfig& config) {
   bool any = config.logit_cap != 0;
@@ -99,7 +104,8 @@ uint16_t minor_version(const ModelConfig& config) {
 }  // namespace
 
 Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c,
-                                      const char* model_name) {
+                                      Described described) {
+  const bool whole = described == Described::kWhole;
   std::vector<Offset<fbs::Layer>> layers;
   for (const LayerConfig& layer : c.layers) {
     Offset<fbs::Attention> attention, cross;
@@ -109,18 +115,20 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
     if (layer.has_cross) cross = write_attention(b, layer.cross);
     layers.push_back(fbs::CreateLayer(b, attention, ffn, cross));
   }
-  const auto name = b.CreateString(model_name != nullptr ? model_name : c.name.c_str());
+  const auto name = b.CreateString(whole ? c.name.c_str() : "");
   const auto norm = b.CreateSharedString(name_in(kNormKinds, c.norm));
   const auto positions = b.CreateSharedString(name_in(kPositionKinds, c.positions));
   const auto eos = b.CreateVector(c.eos_token_ids.data(), c.eos_token_ids.size());
   const auto layer_vector = b.CreateVector(layers);
   const auto head = write_head(b, c.head);
+  Offset<fbs::Sampling> sampling;
+  if (whole && c.sampling.given) sampling = write_sampling(b, c.sampling);
   return fbs::CreateModelConfig(
       b, name, c.vocab_size, c.d_model, c.context_length, norm, c.norm_eps, positions,
       c.tie_embeddings, c.embedding_norm, c.embedding_multiplier, c.residual_multiplier,
       c.logit_multiplier, c.bos_token_id, c.pad_token_id, c.add_bos, eos, layer_vector,
       c.final_norm, head, c.mask_token_id, c.logit_cap, c.n_encoder_layers, c.source_length,
-      c.encoder_norm, c.start_token_id, c.forced_token_id);
+      c.encoder_norm, c.start_token_id, c.forced_token_id, sampling);
 }
 
 Status finish_model(ModelWriter& writer, const ModelConfig& config,

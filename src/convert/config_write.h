@@ -6,10 +6,13 @@
 
 namespace moe {
 
-/// `name`: null for the configuration's own.
+enum class Described : bool {
+  kWhole,
+  kComputed  // without what changes no result: the name and the advice on sampling
+};
 flatbuffers::Offset<fbs::ModelConfig> write_config(flatbuffers::FlatBufferBuilder& builder,
                                                    const ModelConfig& config,
-                                                   const char* name = nullptr);
+                                                   Described described = Described::kWhole);
 
 /// Validates the configuration, then finishes and commits the file. `tokenizer` may be null.
 Status finish_model(ModelWriter& writer, const ModelConfig& config,

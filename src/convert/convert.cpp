@@ -139,6 +139,7 @@ class Conversion {
     report_->tokenizer = tokenizer_.has_value();
     report_->dropped_tokens = dropped_tokens_;
     report_->ignored_keys = options.ignored_keys;
+    report_->warnings = imported_.warnings;
     report_->source_bytes = plan_.source_bytes;
     const bool calibration = options.calibration || options.statistics;
     calibrates_ = calibration && loses_something();

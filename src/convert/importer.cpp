@@ -2,6 +2,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/gguf/gguf_source.h"
+#include "src/convert/sampling_advice.h"
 
 namespace moe {
 namespace {
@@ -71,6 +72,7 @@ Imported import_config(const JsonNode& config, const Checkpoint& checkpoint) {
   imported.importer = importer.model_type;
   const Status valid = validate(imported.config);
   if (!valid.ok()) throw Failure(valid.with_context("config.json"));
+  read_sampling_advice(checkpoint, &imported);
   return imported;
 }
 

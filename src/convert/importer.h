@@ -92,6 +92,7 @@ struct Imported {
   std::function<Source(const SlotGroup&, const Slot&)> locate;
   std::vector<DerivedTensor> derived;      // in addition to the checkpoint's
   std::vector<std::string> ignored;        // patterns of tensors that the model does not need
+  std::vector<std::string> warnings;       // of what the model file does not take over
   int32_t n_skipped_layers = 0;            // layers of the checkpoint that the model does not need
   std::deque<std::vector<float>> factors;  // memory behind RopeConfig's pointers
 };

@@ -73,6 +73,7 @@ std::string to_json(const ConvertReport& r) {
                      {"tokenizer", r.tokenizer},
                      {"ignored_keys", r.ignored_keys}};
   if (!r.dropped_tokens.empty()) members.emplace_back("dropped_tokens", r.dropped_tokens);
+  if (!r.warnings.empty()) members.emplace_back("warnings", r.warnings);
   if (r.n_skipped_layers > 0) members.emplace_back("skipped_layers", r.n_skipped_layers);
   if (r.split) members.emplace_back("split", json_of(*r.split));
   if (r.calibration) members.emplace_back("calibration", json_of(*r.calibration));

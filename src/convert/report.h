@@ -70,6 +70,7 @@ struct ConvertReport {
   int32_t n_skipped_layers = 0;             // layers of multi-token prediction
   std::vector<std::string> dropped_tokens;  // added tokens without an embedding
   std::vector<std::string> ignored_keys;
+  std::vector<std::string> warnings;  // of what the model file does not take over
   std::optional<SplitReport> split;
   std::optional<CalibrationReport> calibration;
 };

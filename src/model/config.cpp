@@ -209,6 +209,27 @@ Status validate_encoder_decoder(const ModelConfig& config) {
                        "positions: those of an encoder-decoder are learned or none, found rope");
 }
 
+Status sampling_error(const char* field, const char* expected, float found) {
+  return Status::error(MOE_ERR_RANGE, "sampling: %s: expected %s, found %g", field, expected,
+                       static_cast<double>(found));
+}
+
+// Those of SamplingConfig, so that nothing is stored that could not be sampled with.
+Status validate_sampling(const SamplingAdvice& s) {
+  if (!(s.temperature <= 1e6f)) return sampling_error("temperature", "0..1e6", s.temperature);
+  if (!(s.top_p > 0 && s.top_p <= 1)) {
+    return sampling_error("top_p", "above 0, at most 1", s.top_p);
+  }
+  if (!(s.min_p >= 0 && s.min_p < 1)) {
+    return sampling_error("min_p", "at least 0, below 1", s.min_p);
+  }
+  if (!(s.repetition_penalty >= 0.01f && s.repetition_penalty <= 100)) {
+    return sampling_error("repetition_penalty", "0.01..100", s.repetition_penalty);
+  }
+  MOE_TRY(check_int("sampling: top_k", s.top_k, 0, INT32_MAX));
+  return check_int("sampling: repetition_window", s.repetition_window, 0, INT32_MAX);
+}
+
 }  // namespace
 
 Status validate(const ModelConfig& config) {
@@ -246,7 +267,7 @@ Status validate(const ModelConfig& config) {
   for (int32_t i = 0; i < config.n_layers(); ++i) {
     MOE_TRY(validate_layer(config, i, encoder).with_context("layer %d", i));
   }
-  return {};
+  return validate_sampling(config.sampling);
 }
 
 }  // namespace moe

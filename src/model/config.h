@@ -94,6 +94,18 @@ struct HeadConfig {
   bool tied_bias = false;  // only if W is the embedding and `dense` is false
 };
 
+/// How the checkpoint's authors sample. Ranges are those of SamplingConfig; the model itself does
+/// not use it.
+struct SamplingAdvice {
+  bool given = false;
+  float temperature = -1;  // 0: the most probable token; below 0: not given
+  int32_t top_k = 0;       // 0: off
+  float top_p = 1;
+  float min_p = 0;
+  float repetition_penalty = 1;
+  int32_t repetition_window = 0;  // tokens that are penalised; 0: the whole text
+};
+
 struct ModelConfig {
   explicit ModelConfig(const Allocator& allocator = system_allocator())
       : layers(allocator), eos_token_ids(allocator), name(allocator) {}
@@ -123,6 +135,7 @@ struct ModelConfig {
   bool encoder_norm = false;     // after the encoder's last layer
   int32_t start_token_id = -1;   // begins every text of the decoder
   int32_t forced_token_id = -1;  // forced first token of the text; -1: none
+  SamplingAdvice sampling;
   Array<LayerConfig> layers;
   Array<int32_t> eos_token_ids;
   String name;

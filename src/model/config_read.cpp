@@ -122,6 +122,16 @@ Status read_head(const fbs::Head& h, HeadConfig* out) {
   return parse_name(kActivations, "activation", text_of(h.activation(), "gelu"), &out->act);
 }
 
+SamplingAdvice read_sampling(const fbs::Sampling& s) {
+  return {.given = true,
+          .temperature = s.temperature(),
+          .top_k = s.top_k(),
+          .top_p = s.top_p(),
+          .min_p = s.min_p(),
+          .repetition_penalty = s.repetition_penalty(),
+          .repetition_window = s.repetition_window()};
+}
+
 Status read_layers(const fbs::ModelConfig& config, ModelConfig* out) {
   const auto& layers = *config.layers();
   if (layers.size() > static_cast<uint32_t>(kMaxLayers)) {
@@ -167,6 +177,7 @@ Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
     MOE_TRY(
         out->eos_token_ids.append(config.eos_token_ids()->data(), config.eos_token_ids()->size()));
   }
+  if (config.sampling() != nullptr) out->sampling = read_sampling(*config.sampling());
   if (config.head() != nullptr) MOE_TRY(read_head(*config.head(), &out->head));
   return read_layers(config, out);
 }

@@ -268,6 +268,39 @@ Status Chat::truncate(size_t n_messages) {
   return {};
 }
 
+size_t Chat::next_turn(size_t from) const {
+  while (from < messages_.size() && messages_[from].role.view() != "user") ++from;
+  return from;
+}
+
+Status Chat::remove_oldest(size_t max_tokens, size_t* n_removed) {
+  const Change change(busy_);
+  MOE_TRY(change.status());
+  const size_t first = next_turn(0);
+  Status outcome;  // of the shortest that was tried
+  for (size_t end = first; end == first || end < messages_.size(); end = next_turn(end + 1)) {
+    ChatText text(allocator_);
+    Array<int32_t> ids(allocator_);
+    outcome = render(true, {first, end}, {}, text);
+    // Fewer turns may suit the template, or its limits.
+    if (outcome.code() == MOE_ERR_TEXT || outcome.code() == MOE_ERR_TOO_LONG) continue;
+    MOE_TRY(outcome);
+    MOE_TRY(encode(text, ids));
+    if (ids.size() > max_tokens) {
+      outcome = Status::error(MOE_ERR_TOO_LONG,
+                              "the last turn alone has %zu tokens; expected at most %zu",
+                              ids.size(), max_tokens);
+      continue;
+    }
+    *n_removed = end - first;
+    if (end == first) return {};
+    std::move(messages_.begin() + end, messages_.end(), messages_.begin() + first);
+    for (size_t i = first; i < end; ++i) messages_.pop();
+    return {};
+  }
+  return outcome;
+}
+
 Status Chat::set_session(Session& session) {
   const Change change(busy_);
   MOE_TRY(change.status());
@@ -278,12 +311,14 @@ Status Chat::set_session(Session& session) {
   return {};
 }
 
-Status Chat::render(bool begin_reply, const jinja::Limits& limits, ChatText& out) const {
+Status Chat::render(bool begin_reply, Gap gap, const jinja::Limits& limits, ChatText& out) const {
   Array<ChatMessage> messages(allocator_);
   Array<ChatVariable> variables(allocator_);
   MOE_TRY(messages.reserve(messages_.size() + 1));
   if (has_system_) MOE_TRY(messages.push({"system", system_.view(), {}}));
-  for (const StoredMessage& m : messages_) {
+  for (size_t i = 0; i < messages_.size(); ++i) {
+    if (i >= gap.first && i < gap.end) continue;
+    const StoredMessage& m = messages_[i];
     // A template that ignores thinking gets only the answer.
     MOE_TRY(messages.push(tags_.named && !m.thinking.empty()
                               ? ChatMessage{m.role.view(), m.content.view(), m.thinking.view()}
@@ -337,7 +372,7 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   limits.user = &state;
   ChatText text(allocator_);
   Array<int32_t> ids(allocator_);
-  MOE_TRY(render(true, limits, text));
+  MOE_TRY(render(true, {}, limits, text));
   MOE_TRY(encode(text, ids));
   if (state.cancel_asked()) return Status::error(MOE_ERR_CANCELLED, "cancelled");
   if (ids.empty()) {

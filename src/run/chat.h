@@ -59,12 +59,18 @@ class Chat final {
 
   Status set_system(const std::string_view* text);  // null: none
   Status add(std::string_view role, std::string_view content);
-  Status truncate(size_t n_messages);    // retains the first n
+  Status truncate(size_t n_messages);  // retains the first n
+  /// Removes the oldest turns, as few as possible, until the conversation with the beginning of a
+  /// reply has at most max_tokens tokens. A turn is a message with the role "user" and those up to
+  /// the next one; what comes before the first, and the last turn, are retained.
+  /// MOE_ERR_TOO_LONG if the last turn is too long, MOE_ERR_TEXT if the template refuses what would
+  /// remain; then nothing changes. *n_removed: messages.
+  Status remove_oldest(size_t max_tokens, size_t* n_removed);
   Status set_session(Session& session);  // of the same model
   std::span<const StoredMessage> messages() const { return messages_.span(); }
 
   /// begin_reply: append the beginning of the assistant's next message.
-  Status render(bool begin_reply, ChatText& out) const { return render(begin_reply, {}, out); }
+  Status render(bool begin_reply, ChatText& out) const { return render(begin_reply, {}, {}, out); }
   Status tokens(bool begin_reply, Array<int32_t>& ids) const;
 
   /// Evaluates what the session does not contain yet, generates, and appends the reply.
@@ -84,7 +90,13 @@ class Chat final {
   Status add_variable(std::string_view name, std::string_view value);
   Status choose_thinking(Thinking thinking);
   Status choose_tokens(std::string_view turn_end);
-  Status render(bool begin_reply, const jinja::Limits& limits, ChatText& out) const;
+  /// Messages [first, end) that are left out.
+  struct Gap {
+    size_t first = 0;
+    size_t end = 0;
+  };
+  Status render(bool begin_reply, Gap gap, const jinja::Limits& limits, ChatText& out) const;
+  size_t next_turn(size_t from) const;
   Status encode(const ChatText& text, Array<int32_t>& ids) const;
   bool begins_inside(const ChatText& text) const;
 

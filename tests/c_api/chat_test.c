@@ -57,6 +57,94 @@ static void test_turns(void) {
   moe_session_free(session);
 }
 
+/* Makes room: whole turns go, the system text and the last turn stay, and what is left is evaluated
+ * as the template renders it. */
+static void test_remove_oldest(void) {
+  moe_session* session = new_session(0);
+  const moe_chat_params p = {.struct_size = sizeof p, .system = "Be brief."};
+  moe_chat* chat = new_chat(session, &p);
+  moe_chat_result r;
+  for (int i = 0; i < 3; ++i) {
+    say(chat, "user", i == 0 ? "First" : i == 1 ? "Second" : "Third");
+    CHECK_OK(reply(chat, NULL, NULL, &r));
+  }
+  say(chat, "user", "Last");
+  size_t n_tokens = 0, n = 99;
+  CHECK_OK(moe_chat_tokens(chat, true, NULL, 0, &n_tokens, &error));
+  CHECK_OK(moe_chat_remove_oldest(chat, n_tokens, &n, &error)); /* there is room */
+  CHECK(n == 0 && moe_chat_message_count(chat) == 7);
+  CHECK(moe_chat_remove_oldest(chat, 5, &n, &error) == MOE_ERR_TOO_LONG);
+  CHECK(strstr(error.text, "at most 5") != NULL);
+  CHECK(n == 0 && moe_chat_message_count(chat) == 7);
+  CHECK_OK(moe_chat_remove_oldest(chat, n_tokens - 1, &n, &error));
+  CHECK(n == 2 && moe_chat_message_count(chat) == 5);
+  CHECK(strcmp(message(chat, 0).content, "Second") == 0);
+  CHECK(strcmp(message(chat, 1).thinking, "ab") == 0); /* is still a reply */
+  CHECK_OK(moe_chat_tokens(chat, true, NULL, 0, &n_tokens, &error));
+  CHECK_OK(reply(chat, NULL, NULL, &r));
+  CHECK(r.n_prompt == (int32_t)n_tokens);
+  CHECK(r.n_reused > 0 && r.n_reused < r.n_prompt); /* the system text */
+  CHECK_OK(moe_chat_truncate(chat, 5, &error));
+  moe_session* fresh = new_session(0);
+  moe_chat* again = new_chat(fresh, &p);
+  for (size_t i = 0; i < 5; ++i) {
+    const moe_chat_message m = message(chat, i);
+    say(again, m.role, m.content);
+  }
+  CHECK(strcmp(rendered(chat, true), rendered(again, true)) == 0);
+  CHECK_OK(moe_chat_tokens(chat, true, NULL, 0, &n_tokens, &error));
+  CHECK_OK(moe_chat_remove_oldest(chat, n_tokens / 2, NULL, &error));
+  CHECK(strcmp(message(chat, moe_chat_message_count(chat) - 1).content, "Last") == 0);
+  moe_chat_free(again);
+  moe_session_free(fresh);
+  moe_chat_free(chat);
+
+  /* Messages before the first question stay. A template that refuses what would be left is an
+   * error, and the messages are as before. */
+  const moe_chat_params picky = {
+      .struct_size = sizeof picky,
+      .chat_template =
+          "{% if messages[1].content != 'First' %}{{ raise_exception('no') }}{% endif "
+          "%}{% for m in messages %}{{ m.content }} {% endfor %}"};
+  chat = new_chat(session, &picky);
+  say(chat, "assistant", "Welcome");
+  say(chat, "user", "First");
+  say(chat, "user", "Second");
+  CHECK(moe_chat_remove_oldest(chat, 8, &n, &error) == MOE_ERR_TEXT);
+  CHECK(moe_chat_message_count(chat) == 3);
+  moe_chat_free(chat);
+  chat = new_chat(session, &picky);
+  say(chat, "assistant", "Welcome");
+  say(chat, "user", "Other");
+  CHECK(moe_chat_remove_oldest(chat, 8, &n, &error) == MOE_ERR_TEXT);
+  CHECK(moe_chat_message_count(chat) == 2);
+  moe_chat_free(chat);
+  const moe_chat_params plain = {.struct_size = sizeof plain, .chat_template = "plain"};
+  chat = new_chat(session, &plain);
+  say(chat, "assistant", "Welcome");
+  say(chat, "user", "First");
+  say(chat, "user", "Second");
+  CHECK_OK(moe_chat_remove_oldest(chat, 15, &n, &error));
+  CHECK(n == 1 && moe_chat_message_count(chat) == 2);
+  CHECK(strcmp(message(chat, 0).content, "Welcome") == 0);
+  CHECK(strcmp(message(chat, 1).content, "Second") == 0);
+  CHECK(moe_chat_remove_oldest(NULL, 1, &n, &error) == MOE_ERR_ARGUMENT);
+  moe_chat_free(chat);
+  moe_session_free(session);
+}
+
+/* The checkpoint says nothing about sampling. */
+static void test_default_sampling(void) {
+  moe_sampling s = {.struct_size = sizeof s, .seed = 9};
+  bool in_file = true;
+  CHECK_OK(moe_model_get_sampling(model, &s, &in_file, &error));
+  CHECK(!in_file && s.temperature == 0.8f && s.top_p == 0.95f && s.min_p == 0.05f);
+  CHECK(s.top_k == 0 && s.repetition_penalty == 1 && s.seed == 0 && s.bias == NULL);
+  CHECK_OK(moe_model_get_sampling(model, &s, NULL, &error));
+  CHECK(moe_model_get_sampling(NULL, &s, NULL, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_model_get_sampling(model, NULL, NULL, &error) == MOE_ERR_ARGUMENT);
+}
+
 /* moe_chat_tokens gives the tokens that a reply is generated from. */
 static void test_tokens(void) {
   moe_session* session = new_session(0);
@@ -550,6 +638,8 @@ int main(int argc, char** argv) {
   CHECK_OK(moe_model_open(env, argv[2], NULL, &model, &error));
   if (model == NULL) return 1;
   test_turns();
+  test_remove_oldest();
+  test_default_sampling();
   test_tokens();
   test_injection();
   test_thinking();

@@ -322,7 +322,8 @@ TEST_F(TransformersTest, YarnExtendsTheContext) {
 }
 
 TEST_F(TransformersTest, GenerationConfigAddsItsStopTokens) {
-  folder_.write("generation_config.json", R"({"eos_token_id": [7, 2, 9], "temperature": 0.6})");
+  folder_.write("generation_config.json",
+                R"({"eos_token_id": [7, 2, 9], "temperature": 0.6})");  // sampling_advice_test.cpp
   const Imported in = read(kLlama);
   ASSERT_EQ(in.config.eos_token_ids.size(), 3u);
   EXPECT_EQ(in.config.eos_token_ids[0], 2);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "src/convert/config_write.h"
 #include "src/model/config_read.h"
 #include "tests/support/tiny_model.h"
@@ -184,6 +186,13 @@ void expect_same(const ModelConfig& a, const ModelConfig& b) {
   ASSERT_EQ(a.eos_token_ids.size(), b.eos_token_ids.size());
   for (size_t i = 0; i < a.eos_token_ids.size(); ++i)
     EXPECT_EQ(a.eos_token_ids[i], b.eos_token_ids[i]);
+  EXPECT_EQ(a.sampling.given, b.sampling.given);
+  EXPECT_EQ(a.sampling.temperature, b.sampling.temperature);
+  EXPECT_EQ(a.sampling.top_k, b.sampling.top_k);
+  EXPECT_EQ(a.sampling.top_p, b.sampling.top_p);
+  EXPECT_EQ(a.sampling.min_p, b.sampling.min_p);
+  EXPECT_EQ(a.sampling.repetition_penalty, b.sampling.repetition_penalty);
+  EXPECT_EQ(a.sampling.repetition_window, b.sampling.repetition_window);
   ASSERT_EQ(a.layers.size(), b.layers.size());
   for (size_t i = 0; i < a.layers.size(); ++i) expect_same(a.layers[i], b.layers[i]);
 }
@@ -201,6 +210,15 @@ void expect_round_trip(const ModelConfig& config) {
 TEST(Config, RoundTrip) {
   expect_round_trip(tiny_config());
   expect_round_trip(unusual());
+  ModelConfig c = tiny_config();
+  c.sampling = {.given = true,
+                .temperature = 0.5f,
+                .top_k = 7,
+                .top_p = 0.75f,
+                .min_p = 0.25f,
+                .repetition_penalty = 1.5f,
+                .repetition_window = 12};
+  expect_round_trip(c);
 }
 
 TEST(Config, BlocksThatAreNotThere) {
@@ -238,6 +256,22 @@ TEST(Config, AFileThatSaysNothingOfBlocksHasNormsInFront) {
   EXPECT_TRUE(read.final_norm && read.layers[0].has_attention && read.layers[0].has_ffn);
   expect_same(read.layers[0].attention.norms, {true, false, false});
   expect_same(read.layers[0].ffn.norms, {true, false, false});
+}
+
+TEST(Config, AdviceOnSamplingIsUsable) {
+  const auto error = [](const SamplingAdvice& advice) {
+    ModelConfig c = tiny_config();
+    c.sampling = advice;
+    return std::string(validate(c).text());
+  };
+  EXPECT_EQ(error({.temperature = 0, .top_k = 3}), "");
+  EXPECT_EQ(error({.temperature = 2e6f}), "sampling: temperature: expected 0..1e6, found 2e+06");
+  EXPECT_NE(error({.temperature = NAN}), "");
+  EXPECT_NE(error({.top_k = -1}), "");
+  EXPECT_NE(error({.top_p = 0}), "");
+  EXPECT_NE(error({.min_p = 1}), "");
+  EXPECT_NE(error({.repetition_penalty = 0}), "");
+  EXPECT_NE(error({.repetition_window = -1}), "");
 }
 
 TEST(Config, NormEpsIsSmall) {

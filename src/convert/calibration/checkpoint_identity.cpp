@@ -35,7 +35,7 @@ uint64_t identity(const ModelConfig& config, const Plan& plan, const Checkpoint&
                   const std::function<void()>& tick) {
   StreamHash hash;
   flatbuffers::FlatBufferBuilder builder;
-  builder.Finish(write_config(builder, config, ""));  // a folder's name changes nothing
+  builder.Finish(write_config(builder, config, Described::kComputed));
   hash.add(builder.GetBufferPointer(), builder.GetSize());
   std::set<const SourceTensor*> seen;
   for (const PlannedSegment& segment : plan.segments) {

@@ -1,0 +1,27 @@
+#include "src/run/default_sampling.h"
+
+namespace moe {
+
+SamplingConfig default_sampling(const SamplingAdvice& advice, int32_t context_length) {
+  SamplingConfig out;
+  out.repetition_penalty = advice.repetition_penalty;
+  if (advice.repetition_penalty != 1) {
+    out.repetition_window =
+        advice.repetition_window == 0 ? context_length : advice.repetition_window;
+  }
+  const bool filters = advice.top_k != 0 || advice.top_p != 1 || advice.min_p != 0;
+  if (advice.temperature < 0 && !filters) {
+    // A small model at temperature 0 repeats itself, at 1 without filters it loses the thread.
+    out.temperature = 0.8f;
+    out.top_p = 0.95f;
+    out.min_p = 0.05f;
+    return out;
+  }
+  out.temperature = advice.temperature < 0 ? 1 : advice.temperature;
+  out.top_k = advice.top_k;
+  out.top_p = advice.top_p;
+  out.min_p = advice.min_p;
+  return out;
+}
+
+}  // namespace moe
