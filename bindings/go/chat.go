@@ -165,6 +165,21 @@ func (c *Chat) Truncate(nMessages int) error {
 	})
 }
 
+// RemoveOldest removes the oldest turns, as few as possible, until the conversation with the beginning of a reply has at
+// most maxTokens tokens; the result is the number of messages. A turn is a message with the role "user" and those up to
+// the next one. The system text, messages before the first turn and the last turn remain; StatusTooLong if these alone have
+// more tokens.
+func (c *Chat) RemoveOldest(maxTokens int) (int, error) {
+	if _, err := count(maxTokens, "maxTokens"); err != nil {
+		return 0, err
+	}
+	var n C.size_t
+	err := c.run(func(chat *C.moe_chat, e *C.moe_error) C.moe_status {
+		return C.moe_chat_remove_oldest(chat, C.size_t(maxTokens), &n, e)
+	})
+	return int(n), err
+}
+
 // SetSystem replaces the system text; "": none.
 func (c *Chat) SetSystem(system string) error {
 	var a arena

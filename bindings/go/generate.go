@@ -59,6 +59,21 @@ func (o Sampling) params(a *arena) (*C.moe_sampling, error) {
 	return put(a, p), nil
 }
 
+// Sampling is how to sample a conversation where the user says nothing; inFile: the model file says so, as it stores what
+// the checkpoint's authors recommend. Nothing uses these settings by itself.
+func (m *Model) Sampling() (sampling Sampling, inFile bool, err error) {
+	var s C.moe_sampling
+	var stored C.bool
+	s.struct_size = C.uint32_t(C.sizeof_moe_sampling)
+	err = m.ask(func(model *C.moe_model, e *C.moe_error) C.moe_status {
+		return C.moe_model_get_sampling(model, &s, &stored, e)
+	})
+	return Sampling{
+		Temperature: float32(s.temperature), TopK: int(s.top_k), TopP: float32(s.top_p), MinP: float32(s.min_p),
+		RepetitionPenalty: float32(s.repetition_penalty), RepetitionWindow: int(s.repetition_window),
+	}, bool(stored), err
+}
+
 // Sample is the result of Session.Sample.
 type Sample struct {
 	TokenLogprob

@@ -152,8 +152,22 @@ export interface Closable {
   close(): void;
 }
 
+/** Settings as in GenerateOptions. */
+export interface ModelSampling {
+  temperature: number;
+  topK: number;
+  topP: number;
+  minP: number;
+  repetitionPenalty: number;
+  repetitionWindow: number;
+  /** The model file has them, as it stores what the checkpoint's authors recommend. */
+  inFile: boolean;
+}
+
 export interface Model extends Closable {
   readonly info: ModelInfo;
+  /** How to sample a conversation where the user says nothing. Nothing uses these settings by itself. */
+  readonly sampling: ModelSampling;
   encode(text: string, options?: { noSpecial?: boolean; parseSpecial?: boolean }): Int32Array;
   decode(tokens: Int32Array | readonly number[], options?: { skipSpecial?: boolean }): string;
   /** The vocabulary's spelling. */
@@ -216,6 +230,13 @@ export interface Chat extends Closable {
   add(role: string, content: string): this;
   /** Removes all but the first `n` messages. */
   truncate(n: number): void;
+  /**
+   * Removes the oldest turns, as few as possible, until the conversation with the beginning of a reply has at
+   * most `maxTokens` tokens; returns the number of messages. A turn is a message with the role "user" and those
+   * up to the next one. The system text, messages before the first turn and the last turn remain;
+   * MOE_ERR_TOO_LONG if these alone have more tokens.
+   */
+  removeOldest(maxTokens: number): number;
   render(options?: { beginReply?: boolean }): string;
   /** Generates a reply. Once complete, it is appended to the messages. */
   reply(options?: GenerateOptions): Generation<ChatResult>;

@@ -149,6 +149,9 @@ class Model extends Closable {
   get info() {
     return native.modelInfo(handleOf(this));
   }
+  get sampling() {
+    return native.modelSampling(handleOf(this));
+  }
   encode(text, options = {}) {
     return native.encode(handleOf(this), text, options);
   }
@@ -241,6 +244,9 @@ class Chat extends Closable {
   }
   truncate(n) {
     native.chatTruncate(handleOf(this), n);
+  }
+  removeOldest(maxTokens) {
+    return native.chatRemoveOldest(handleOf(this), maxTokens);
   }
   get messages() {
     return native.chatMessages(handleOf(this));

@@ -258,7 +258,7 @@ class Bindings(unittest.TestCase):
         self.assert_none(node_declaration_faults(cpp, js, types))
         for texts, fault in (((changed(cpp, 'exports, "score"', 'exports, "rate"'), js, types), "native.score"),
                              ((changed(cpp, '"maxRows"', '"rows"'), js, types), "rows"),
-                             ((cpp, js, changed(types, "topK?:", "top_k?:")), "topK")):
+                             ((cpp, js, changed(types, "maxDraft?:", "max_draft?:")), "maxDraft")):
             faults = node_declaration_faults(*texts)
             self.assertEqual((len(faults), faults[0].split(":")[0]), (2, fault), faults)
 

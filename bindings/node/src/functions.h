@@ -13,6 +13,7 @@ using Arguments = std::array<napi_value, 4>;
 // model.cpp
 napi_value open_model(const Js& js, const Arguments& a);
 napi_value model_info(const Js& js, const Arguments& a);
+napi_value model_sampling(const Js& js, const Arguments& a);
 napi_value encode(const Js& js, const Arguments& a);
 napi_value decode(const Js& js, const Arguments& a);
 napi_value piece(const Js& js, const Arguments& a);
@@ -38,6 +39,7 @@ napi_value generate(const Js& js, const Arguments& a);
 napi_value create_chat(const Js& js, const Arguments& a);
 napi_value chat_add(const Js& js, const Arguments& a);
 napi_value chat_truncate(const Js& js, const Arguments& a);
+napi_value chat_remove_oldest(const Js& js, const Arguments& a);
 napi_value chat_messages(const Js& js, const Arguments& a);
 napi_value chat_render(const Js& js, const Arguments& a);
 napi_value chat_reply(const Js& js, const Arguments& a);

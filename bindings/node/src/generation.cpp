@@ -163,6 +163,15 @@ napi_value chat_truncate(const Js& js, const Arguments& a) {
   return js.undefined();
 }
 
+napi_value chat_remove_oldest(const Js& js, const Arguments& a) {
+  moe_chat* chat = idle<moe_chat>(js, a[0]);
+  const int64_t most = js.integer(a[1], "maxTokens", 0, INT32_MAX);
+  size_t n = 0;
+  moe_error error;
+  check(moe_chat_remove_oldest(chat, static_cast<size_t>(most), &n, &error), error);
+  return js.of(static_cast<double>(n));
+}
+
 napi_value chat_messages(const Js& js, const Arguments& a) {
   const moe_chat* chat = idle<moe_chat>(js, a[0]);
   napi_value result = nullptr;

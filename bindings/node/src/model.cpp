@@ -109,6 +109,24 @@ napi_value model_info(const Js& js, const Arguments& a) {
   return result;
 }
 
+napi_value model_sampling(const Js& js, const Arguments& a) {
+  moe_sampling s = {};
+  bool in_file = false;
+  moe_error error;
+  s.struct_size = sizeof s;
+  check(moe_model_get_sampling(idle<moe_model>(js, a[0]), &s, &in_file, &error), error);
+  napi_value result = js.object();
+  const auto number = [&](const char* key, double n) { js.set(result, key, js.of(n)); };
+  number("temperature", static_cast<double>(s.temperature));
+  number("topK", s.top_k);
+  number("topP", static_cast<double>(s.top_p));
+  number("minP", static_cast<double>(s.min_p));
+  number("repetitionPenalty", static_cast<double>(s.repetition_penalty));
+  number("repetitionWindow", s.repetition_window);
+  js.set(result, "inFile", js.of(in_file));
+  return result;
+}
+
 napi_value encode(const Js& js, const Arguments& a) {
   const std::string text = js.text(a[1], "text");
   js.require_object(a[2]);

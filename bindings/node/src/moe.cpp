@@ -52,6 +52,7 @@ void declare_all(const Js& js, napi_value exports) {
   declare<version>(js, exports, "version");
   declare<open_model>(js, exports, "openModel");
   declare<model_info>(js, exports, "modelInfo");
+  declare<model_sampling>(js, exports, "modelSampling");
   declare<encode>(js, exports, "encode");
   declare<decode>(js, exports, "decode");
   declare<piece>(js, exports, "piece");
@@ -73,6 +74,7 @@ void declare_all(const Js& js, napi_value exports) {
   declare<create_chat>(js, exports, "createChat");
   declare<chat_add>(js, exports, "chatAdd");
   declare<chat_truncate>(js, exports, "chatTruncate");
+  declare<chat_remove_oldest>(js, exports, "chatRemoveOldest");
   declare<chat_messages>(js, exports, "chatMessages");
   declare<chat_render>(js, exports, "chatRender");
   declare<chat_reply>(js, exports, "chatReply");

@@ -297,6 +297,11 @@ test('chats', async () => {
   const second = chat.reply({ maxTokens: 4 });
   for await (const _ of second) assert.throws(() => chat.messages, code('STATE'));
   assert.ok(second.result.nReused > 5);
+  assert.throws(() => chat.removeOldest(3), code('TOO_LONG'));
+  assert.strictEqual(chat.removeOldest(500), 0);
+  const { inFile, temperature, ...others } = s.model.sampling;
+  assert.ok(!inFile && Math.abs(temperature - 0.8) < 1e-6);
+  await s.chat({ template: 'plain' }).add('user', PROMPT).reply({ maxTokens: 2, temperature, ...others }).text();
   chat.truncate(1);
   assert.strictEqual(chat.messages.length, 1);
   assert.throws(() => s.chat(), code('NOT_FOUND')); // the model has no template of its own

@@ -3,6 +3,7 @@
 import datetime
 import gc
 import json
+import shutil
 
 import pytest
 from conftest import PROMPT, ROOT
@@ -39,6 +40,35 @@ def test_turns(chat):
     assert second.result.n_reused == result.n_prompt
     assert len(chat.messages) == 4
     assert chat.session.position == second.result.n_prompt + 9
+
+
+def test_makes_room(chat):
+    for text in ("First", "Second", "Third"):
+        chat.reply(text).text()
+    n = len(chat.tokens(begin_reply=True))
+    assert chat.remove_oldest(n) == 0
+    assert chat.remove_oldest(n - 1) == 2
+    assert [m.content for m in chat.messages] == ["Second", "Yes.", "Third", "Yes."]
+    with pytest.raises(moe.TooLongError):
+        chat.remove_oldest(3)
+    with pytest.raises(moe.RangeError):
+        chat.remove_oldest(-1)
+    assert len(chat.messages) == 4
+    assert chat.reply("Last").text() == "Yes."
+
+
+def test_the_models_sampling(talker, environment, tmp_path):
+    assert talker.sampling == moe.ModelSampling(False, dict(
+        temperature=0.8, top_k=0, top_p=0.95, min_p=0.05, repetition_penalty=1.0, repetition_window=64))
+    shutil.copytree(ROOT / "tests/data/chat/script", tmp_path / "c")
+    (tmp_path / "c/generation_config.json").write_text('{"temperature": 0.6, "top_k": 20}')
+    moe.convert(tmp_path / "c", tmp_path / "c.moe", weights="f32")
+    with moe.Model(tmp_path / "c.moe", environment) as model, model.chat() as chat:
+        assert model.sampling.in_file
+        assert model.sampling.arguments["temperature"] == 0.6
+        assert model.sampling.arguments["top_k"] == 20
+        assert chat.reply("Hello", seed=1, **model.sampling.arguments).text() == "Yes."
+        moe.Sampling(seed=1, **model.sampling.arguments)
 
 
 def test_render_and_tokens(chat, talker):

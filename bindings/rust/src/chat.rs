@@ -153,6 +153,16 @@ impl Chat {
         call(|e| unsafe { sys::moe_chat_truncate(self.pointer(), n_messages, e) })
     }
 
+    /// Removes the oldest turns, as few as possible, until the conversation with the beginning of a
+    /// reply has at most `max_tokens` tokens; returns the number of messages. A turn is a message
+    /// with the role "user" and those up to the next one. The system text, messages before the
+    /// first turn and the last turn remain; `Status::TooLong` if these alone have more tokens.
+    pub fn remove_oldest(&mut self, max_tokens: usize) -> Result<usize> {
+        let mut n = 0;
+        call(|e| unsafe { sys::moe_chat_remove_oldest(self.pointer(), max_tokens, &mut n, e) })?;
+        Ok(n)
+    }
+
     /// Replaces the system text.
     pub fn set_system(&mut self, system: Option<&str>) -> Result<()> {
         let system = Optional::new(system, "system")?;

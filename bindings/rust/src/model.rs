@@ -2,6 +2,7 @@
 
 use crate::env::{made, Env, EnvHandle};
 use crate::error::{call, Result};
+use crate::generate::Sampling;
 use crate::session::SessionOptions;
 use crate::source::{Reader, Source};
 use crate::sys;
@@ -409,6 +410,24 @@ impl Model {
             pointer,
             _model: self.handle.clone(),
         })
+    }
+
+    /// How to sample a conversation where the user says nothing, and whether the model file says so:
+    /// it stores what the checkpoint's authors recommend. Nothing uses these settings by itself.
+    pub fn sampling(&self) -> Result<(Sampling, bool)> {
+        let (mut s, mut in_file) = (sized!(moe_sampling), false);
+        let model = self.pointer();
+        call(|e| unsafe { sys::moe_model_get_sampling(model, &mut s, &mut in_file, e) })?;
+        let sampling = Sampling {
+            temperature: s.temperature,
+            top_k: s.top_k,
+            top_p: s.top_p,
+            min_p: s.min_p,
+            repetition_penalty: s.repetition_penalty,
+            repetition_window: s.repetition_window,
+            ..Sampling::default()
+        };
+        Ok((sampling, in_file))
     }
 
     /// The model file's Jinja template.

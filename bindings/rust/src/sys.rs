@@ -792,6 +792,12 @@ extern "C" {
         out: *mut moe_memory_stats,
         error: *mut moe_error,
     ) -> moe_status;
+    pub fn moe_model_get_sampling(
+        model: *const moe_model,
+        out: *mut moe_sampling,
+        in_file: *mut bool,
+        error: *mut moe_error,
+    ) -> moe_status;
     pub fn moe_session_sample(
         session: *mut moe_session,
         sampling: *const moe_sampling,
@@ -832,6 +838,12 @@ extern "C" {
     pub fn moe_chat_truncate(
         chat: *mut moe_chat,
         n_messages: usize,
+        error: *mut moe_error,
+    ) -> moe_status;
+    pub fn moe_chat_remove_oldest(
+        chat: *mut moe_chat,
+        max_tokens: usize,
+        n_removed: *mut usize,
         error: *mut moe_error,
     ) -> moe_status;
     pub fn moe_chat_set_system(

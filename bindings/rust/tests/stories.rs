@@ -528,6 +528,11 @@ fn talks() {
     let messages = chat.messages().unwrap();
     assert_eq!((messages.len(), messages[1].role.as_str()), (2, "assistant"));
     assert_eq!(messages[1].content.trim(), reply.trim());
+    let n = chat.tokens(true).unwrap().len();
+    assert_eq!(chat.remove_oldest(n).unwrap(), 0);
+    assert_eq!(chat.remove_oldest(4).unwrap_err().status(), Status::TooLong);
+    let (sampling, in_file) = model.sampling().unwrap();
+    assert_eq!((sampling.temperature, sampling.top_p, in_file), (0.8, 0.95, false));
     chat.truncate(1).unwrap();
     chat.set_system(None).unwrap();
     assert!(!chat.render(false).unwrap().contains("fox"));

@@ -71,7 +71,7 @@ from .info import (
 from .layer import Expert, MoeLayer
 from .model import Model
 from .routing import RoutingChoices
-from .sampling import Piece, Sample, Sampling, TokenLogprob
+from .sampling import ModelSampling, Piece, Sample, Sampling, TokenLogprob
 from .session import Session
 from .together import eval_each, step
 from .tokenizer import Tokenizer
@@ -85,7 +85,7 @@ __all__ = [
     "CorruptError", "DeviceError", "Encoded", "Environment", "EnvironmentInfo", "Expert",
     "ExpertStats", "FileError", "Finish", "FormatError", "GenerateResult", "Generation",
     "InternalError", "KvType", "LayerInfo", "LogLevel", "MemoryInfo", "MemoryPlan", "MemoryStats",
-    "Message", "Model", "ModelInfo", "MoeError", "MoeLayer", "NonFiniteError",
+    "Message", "Model", "ModelInfo", "ModelSampling", "MoeError", "MoeLayer", "NonFiniteError",
     "NotFoundError", "OutOfMemoryError", "Perplexity", "Piece", "RangeError", "Reply",
     "RoutingChoices", "RoutingStats", "Sample", "Sampling", "Session", "ShapeError", "StateError",
     "Status", "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError",

@@ -191,6 +191,18 @@ class Chat(Closable):
         with self._pointer() as chat:
             call(lib.moe_chat_truncate, chat, n)
 
+    def remove_oldest(self, max_tokens: int) -> int:
+        """Removes the oldest turns, as few as possible, until the conversation with the beginning of
+        a reply has at most max_tokens tokens; the number of messages. A turn is a message with the
+        role "user" and those up to the next one. The system text, messages before the first turn and
+        the last turn remain; TooLongError if these alone have more tokens. The next reply
+        evaluates what is left."""
+        removed = c.c_size_t()
+        n = s.integer(max_tokens, "max_tokens", c.c_size_t)
+        with self._pointer() as chat:
+            call(lib.moe_chat_remove_oldest, chat, n, c.byref(removed))
+        return removed.value
+
     def clear(self) -> None:
         """Removes all messages; the system text remains."""
         self.truncate(0)
@@ -232,8 +244,10 @@ class Chat(Closable):
               ignore_eos: bool = False, logprobs: int = 0, max_draft: int = 0,
               logits_processor: LogitsProcessor | None = None) -> Reply:
         """Adds the user's message, if given, and generates the reply piece by piece as the result is
-        iterated. The other arguments are those of Session.generate(). TooLongError if the
-        conversation fills the context."""
+        iterated. The other arguments are those of Session.generate(), with its defaults: the most
+        probable token each time, so that a program gives the same reply each time. Model.sampling
+        has what `moe chat` uses. TooLongError if the conversation fills the context;
+        remove_oldest() makes room."""
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty,
                             repetition_window, seed, bias)
         request = Request(token_array(()), sampling, max_tokens, stop_texts(stop), ignore_eos,

@@ -31,7 +31,7 @@ from .completion import complete
 from .errors import ArgumentError, MoeError, RangeError, UnsupportedError
 from .generation import stop_texts
 from .info import LayerInfo, MemoryPlan, ModelInfo, TensorInfo, model_info, plain
-from .sampling import Sampling
+from .sampling import ModelSampling, Sampling, model_sampling
 from .session import Session
 from .tokenizer import Tokenizer
 
@@ -325,6 +325,16 @@ class Model(Closable):
         return self.tokenizer.decode(tokens, skip_special=skip_special)
 
     @property
+    def sampling(self) -> ModelSampling:
+        """How `moe chat` samples with this model. Nothing in this package uses it by itself: the
+        default is temperature 0, so that a program gives the same result each time. To sample:
+        chat.reply("Hello", seed=1, **model.sampling.arguments)."""
+        struct, in_file = s.Sampling(), c.c_bool()
+        with self._pointer() as model:
+            call(lib.moe_model_get_sampling, model, c.byref(struct), c.byref(in_file))
+        return model_sampling(struct, in_file.value)
+
+    @property
     def chat_template(self) -> str | None:
         """The model file's Jinja template."""
         with self._pointer() as model:
@@ -387,7 +397,8 @@ class Model(Closable):
         model:    the name that the answer bears; None: the model's own.
         template, thinking, context: as of chat().
         sampling: max_tokens or max_completion_tokens, temperature, top_p, seed, stop and the others of
-                  Chat.reply(), with the defaults of that: temperature 0. n can only be 1.
+                  Chat.reply(), with the defaults of that: temperature 0 (Model.sampling has others).
+                  n can only be 1.
 
         None stands for what is not given. ArgumentError names an argument, or a key of a message,
         that is not known.

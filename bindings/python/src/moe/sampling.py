@@ -26,6 +26,25 @@ class Sampling:
     bias: Mapping[int, float] | None = None  # token: added to its logit; -inf bans it
 
 
+@dataclasses.dataclass(frozen=True)
+class ModelSampling:
+    """How to sample a conversation where nobody says otherwise: what the checkpoint's authors
+    recommend, if the model file has it, otherwise temperature 0.8, top_p 0.95 and min_p 0.05."""
+
+    in_file: bool
+    arguments: dict[str, float | int]
+    """Keyword arguments of Chat.reply(), Session.generate() and Sampling: all but seed and bias."""
+
+
+def model_sampling(struct: s.Sampling, in_file: bool) -> ModelSampling:
+    def number(name: str) -> float | int:
+        value: float | int = getattr(struct, name)
+        return value if isinstance(value, int) else float(f"{value:.6g}")  # 0.95, not its float32
+
+    names = [f.name for f in dataclasses.fields(Sampling) if f.name not in ("seed", "bias")]
+    return ModelSampling(in_file, {name: number(name) for name in names})
+
+
 def sampling_struct(sampling: Sampling) -> s.Sampling:
     """As the library takes it; the struct keeps its arrays."""
     bias = sampling.bias or {}
