@@ -15,7 +15,11 @@ void run_chat(const ChatOptions& o) {
   const auto file = o.file.empty() ? std::nullopt : read_chat_file(o.file);
   if (!o.file.empty()) check_chat_place(o.file);
   Talk talk(o, model.get());
-  if (file) talk.restore(*file);
+  if (file) {
+    talk.restore(*file);
+  } else if (!o.file.empty()) {
+    ChatStyle().note(o.file + " is new: the conversation is saved there at the end");
+  }
   try {
     talk.run();
   } catch (...) {
@@ -32,7 +36,7 @@ void add_chat(CLI::App& app) {
   auto o = std::make_shared<ChatOptions>();
   CLI::App* c = app.add_subcommand("chat", "Chat line by line");
   add_model_options(*c, o->model);
-  add_sampling_options(*c, o->sampling, 256);
+  add_sampling_options(*c, o->sampling, 256, SampleBy::kModel);
   add_draft_option(*c, o->sampling);
   add_session_options(*c, o->model, "4096, or more when the conversation needs it");
   c->add_option("-p,--prompt", o->first, "The first message; the next ones come from stdin")
@@ -48,6 +52,8 @@ void add_chat(CLI::App& app) {
                              "there at the end")
                    ->check(not_empty())
                    ->option_text("FILE");
+  c->add_flag("--shift", o->shift,
+              "When the context is full, drop the oldest turns; the system prompt stays");
   auto* stats = c->add_flag("--stats", o->stats,
                             "Report tokens, speed and, under a cap, memory use after each reply");
   c->add_flag("--render", o->render,
@@ -56,10 +62,11 @@ void add_chat(CLI::App& app) {
       ->excludes(stats)
       ->excludes(c->get_option("--json"));
   c->footer(
-      "Thinking goes to stderr. Commands: /clear, /system TEXT, /show, /help, /quit.\n"
+      "Thinking goes to stderr. Commands: /clear, /system TEXT, /show, /shift, /help, /quit.\n"
       "A message of several lines: end each line but the last with \\, or write \"\"\" before and "
       "after it.\n"
-      "Ctrl-C stops a reply; at the prompt it ends the chat.");
+      "A message that begins with a slash: \"\"\"/like this\"\"\".\n"
+      "Ctrl-C stops a reply, and clears what is typed; on an empty line it ends the chat.");
   c->callback([o] { run_chat(*o); });
 }
 

@@ -1,5 +1,7 @@
 // moe generate: continue a text.
 
+#include <unistd.h>
+
 #include <exception>
 #include <iostream>
 
@@ -87,6 +89,15 @@ void report(const moe_generate_result& r) {
                drafts_text(r.n_drafted, r.n_accepted).c_str(), finish_text(r.finish));
 }
 
+// Once, to a person who may not know it: a small model's most probable text soon repeats itself.
+void tell_sampling(const GenerateOptions& o, const moe_model* model) {
+  if (o.sampling.temperature || isatty(STDERR_FILENO) != 1) return;
+  moe_sampling advice = ModelSampling(model).settings;
+  if (advice.temperature == 0) advice.temperature = 0.8f;  // the checkpoint does not sample
+  std::fprintf(stderr, "moe: the most probable token was taken each time; %s samples\n",
+               sampling_options(advice).c_str());
+}
+
 void check_usage(const GenerateOptions& o) {
   if (o.tokens.empty() && !o.input.given()) {
     throw UsageError(
@@ -145,6 +156,7 @@ void run_generate(GenerateOptions& o) {
   if (sink.stream) {
     report(result);
     report_skipped(o.model, model.get(), {session.get()});
+    tell_sampling(o, model.get());
     if (o.stats) {
       print_stats(routing_json(model.get(), session.get()),
                   activations_json(model.get(), session.get()));

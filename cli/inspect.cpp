@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "cli/memory.h"
+#include "cli/sampling.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
 
@@ -41,6 +42,11 @@ Json info_json(const moe_model* model) {
             {"head", i.head},
             {"n_outputs", i.n_outputs},
             {"mask_token", i.mask_token}};
+  if (i.is_encoder == 0 && i.is_encoder_decoder == 0) {
+    const ModelSampling sampling(model);
+    j["sampling"] = sampling_json(sampling.settings);
+    j["sampling"]["in_file"] = sampling.in_file;
+  }
   if (i.is_encoder_decoder == 0) return j;
   j["n_encoder_layers"] = i.n_encoder_layers;
   j["source_length"] = i.source_length;
@@ -239,7 +245,14 @@ const char* context_note(uint64_t length) {
   return length <= 4096 ? "" : " (a session uses 4096 by default: --context)";
 }
 
-void print_text(const Json& j) {
+// Where the checkpoint says how to sample. Empty otherwise.
+std::string sampling_line(const moe_model* model) {
+  const ModelSampling sampling(model);
+  if (!sampling.in_file) return "";
+  return "  the checkpoint's sampling: " + sampling_text(sampling.settings) + "\n";
+}
+
+void print_text(const Json& j, const std::string& sampling) {
   auto number = [&](const char* key) { return j[key].get<uint64_t>(); };
   std::cout << (j["name"] == "" ? "unnamed model" : one_line(j["name"].get<std::string>()))
             << "\n  " << counted(number("n_layers"), "layer") << " (" << number("n_moe_layers")
@@ -251,7 +264,8 @@ void print_text(const Json& j) {
   std::cout << "  parameters: " << number("n_parameters") << ", active per token " << most
             << number("n_active_parameters") << "\n  file " << format_bytes(number("file_bytes"))
             << ", weights in memory " << format_bytes(number("weight_bytes")) << ", read per token "
-            << most << format_bytes(number("bytes_per_token")) << "\n";
+            << most << format_bytes(number("bytes_per_token")) << "\n"
+            << sampling;
   print_memory(j["memory"]);
   if (j.contains("plan")) print_plan(j["plan"]);
   if (!j.contains("tensors")) return;
@@ -297,7 +311,7 @@ void run_inspect(const InspectOptions& o) {
     print_json(j);
     return;
   }
-  print_text(j);
+  print_text(j, sampling_line(model.get()));
   if (o.verify) std::cout << "  every checksum, code and scale is valid\n";
 }
 

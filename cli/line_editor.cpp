@@ -4,8 +4,10 @@
 #include <langinfo.h>
 #include <locale.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -69,7 +71,10 @@ class WatchSignals {
 class PastedText {
  public:
   void add(wchar_t c) {
-    if (c == L'\r') c = L'\n';
+    const bool second = c == L'\n' && after_return_;  // of CRLF, one line end
+    after_return_ = c == L'\r';
+    if (second) return;
+    if (after_return_) c = L'\n';
     const bool control = c < L' ' || (c >= 0x7F && c < 0xA0);
     if (!fits_ || (control && c != L'\n' && c != L'\t')) return;
     fits_ = text_.size() < kMostPromptBytes;
@@ -88,14 +93,18 @@ class PastedText {
  private:
   std::wstring text_;
   bool fits_ = true;
+  bool after_return_ = false;
 };
 
 class Editor : public LineEditor {
  public:
-  Editor() : editor_(el_init("moe", stdin, stderr, stderr)), history_(history_init()) {
+  explicit Editor(bool coloured)
+      : coloured_(coloured),
+        editor_(el_init("moe", stdin, stderr, stderr)),
+        history_(history_init()) {
     if (editor_ == nullptr || history_ == nullptr) throw std::bad_alloc();
     el_set(editor_, EL_CLIENTDATA, this);
-    el_set(editor_, EL_PROMPT, prompt_of);
+    el_set(editor_, EL_PROMPT_ESC, prompt_of, kEscape);
     el_set(editor_, EL_GETCFN, next_character);
     el_set(editor_, EL_EDITOR, "emacs");
     el_wset(editor_, EL_ADDFN, L"moe-paste", L"Inserts pasted text",
@@ -106,6 +115,7 @@ class Editor : public LineEditor {
                                                {"\\e[1;5C", "em-next-word"},
                                                {"\\e[1;5D", "ed-prev-word"}};
     for (const auto& [keys, what] : kKeys) el_set(editor_, EL_BIND, keys, what, nullptr);
+    el_set(editor_, EL_SETTY, "-d", "-icrnl", nullptr);  // a pasted CRLF is one line end
     el_source(editor_, nullptr);  // the user's ~/.editrc, which may replace all keys
     // In vi's insert mode, Esc must end that mode at once: it cannot begin a key.
     const char* keys = "";
@@ -123,8 +133,10 @@ class Editor : public LineEditor {
     if (editor_ != nullptr) el_end(editor_);
   }
 
-  bool read(const char* prompt, std::string* line) override {
-    prompt_ = prompt;
+  Typed read(const char* prompt, std::string* line) override {
+    n_prompt_ = static_cast<int>(std::strlen(prompt));
+    prompt_ = coloured_ ? kBeginColour + std::string(prompt) : prompt;
+    half_typed_ = false;
     int n = 0;
     const char* text = nullptr;
     {
@@ -132,18 +144,22 @@ class Editor : public LineEditor {
       mark_pastes(true);
       if (edits_ != 0) el_set(editor_, EL_PREP_TERM, 1);  // before the prompt is shown
       text = el_gets(editor_, &n);
-      mark_pastes(false);
+      leave_line();
     }
-    if (text == nullptr || n <= 0 || interrupted()) return false;
+    if (interrupted()) {
+      if (!half_typed_ || !forgive_interrupt()) return Typed::kNothing;
+      std::fputs("\n", stderr);
+      return Typed::kDropped;
+    }
+    if (text == nullptr || n <= 0) return Typed::kNothing;
     *line = text;
     if (line->ends_with('\n')) line->pop_back();
-    remember(*line);
-    return true;
+    return Typed::kLine;
   }
 
-  void remember(const std::string& line) override {
+  void remember(const std::string& text) override {
     HistEvent event;
-    if (!line.empty()) history(history_, &event, H_ENTER, line.c_str());
+    if (!text.empty()) history(history_, &event, H_ENTER, text.c_str());
   }
 
  private:
@@ -152,10 +168,15 @@ class Editor : public LineEditor {
     el_get(editor, EL_CLIENTDATA, &self);
     return *static_cast<Editor*>(self);
   }
-  static char* prompt_of(EditLine* editor) { return const_cast<char*>(self(editor).prompt_); }
+  static char* prompt_of(EditLine* editor) { return self(editor).prompt_.data(); }
 
   void mark_pastes(bool on) const {
     if (marks_pastes_) std::fputs(on ? kMarkPastes : kDoNotMarkPastes, stderr);
+  }
+
+  void leave_line() const {
+    mark_pastes(false);
+    if (coloured_) std::fputs(kEndColour, stderr);
   }
 
   // 1: a character; 0: the end of input, or Ctrl-C; -1: an error.
@@ -166,7 +187,7 @@ class Editor : public LineEditor {
       char byte = e.left_;
       if (byte == 0) {
         while (!wait_for_input(STDIN_FILENO, &g_signal)) {
-          if (interrupted()) return 0;
+          if (interrupted()) return e.stop_typing();
           e.obey_signal();
         }
         const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
@@ -184,10 +205,57 @@ class Editor : public LineEditor {
     }
   }
 
+  // Ends the line, whose text stays on the screen.
+  int stop_typing() {
+    const LineInfoW* line = el_wline(editor_);
+    half_typed_ = line->lastchar != line->buffer;
+    for (int row = rows_to(line->cursor); row < rows_to(line->lastchar); ++row) {
+      std::fputs("\n", stderr);
+    }
+    if (half_typed_ && line->cursor == line->lastchar) std::fputs("^C", stderr);
+    return 0;
+  }
+
+  // Rows of the terminal from the first of the line to that of a place in it.
+  int rows_to(const wchar_t* place) const {
+    winsize size{};
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 0;
+    const int columns = size.ws_col;
+    int row = 0, column = n_prompt_;
+    for (const wchar_t* c = el_wline(editor_)->buffer; c != place; ++c) {
+      if (*c == L'\n') {
+        ++row;
+        column = 0;
+        continue;
+      }
+      const int width = *c == L'\t' ? 8 - column % 8 : std::max(wcwidth(*c), 0);
+      if (column + width > columns) {  // a wide character stays whole
+        ++row;
+        column = 0;
+      }
+      column += width;
+      if (column == columns) {
+        ++row;
+        column = 0;
+      }
+    }
+    return row;
+  }
+
+  // libedit draws where the cursor is, and takes that for the beginning of the line. `rows`: of the
+  // line above the cursor.
+  void draw_again(int rows) {
+    std::fputs("\r", stderr);
+    if (rows > 0) std::fprintf(stderr, "\033[%dA", rows);
+    std::fputs("\033[J", stderr);
+    el_resize(editor_);
+    el_set(editor_, EL_REFRESH);
+  }
+
   // Stops or ends with the terminal restored; otherwise, or then, draws the line again.
   void obey_signal() {
     const int signal = g_signal.exchange(0);
-    mark_pastes(false);
+    leave_line();
     el_set(editor_, EL_PREP_TERM, 0);
     if (signal == SIGTSTP || signal == SIGQUIT) {
       ::signal(signal, SIG_DFL);
@@ -196,8 +264,8 @@ class Editor : public LineEditor {
     }
     el_set(editor_, EL_PREP_TERM, 1);
     mark_pastes(true);
-    el_resize(editor_);
-    el_set(editor_, EL_REFRESH);
+    // Terminals wrap a line anew when they are resized; what a shell wrote meanwhile stays.
+    draw_again(signal == SIGWINCH ? rows_to(el_wline(editor_)->cursor) : 0);
   }
 
   static unsigned char paste(EditLine* editor, int) {
@@ -220,10 +288,18 @@ class Editor : public LineEditor {
     return CC_REDISPLAY;
   }
 
+  static constexpr char kEscape = '\1';  // libedit counts no column between two of them
+  // What the user types has the prompt's colour, up to the end of the line.
+  static constexpr const char* kBeginColour = "\1\033[1;32m\1";
+  static constexpr const char* kEndColour = "\033[0m";
+
+  const bool coloured_;
   EditLine* editor_;
   History* history_;
-  const char* prompt_ = "";
-  int edits_ = 0;  // 0: ~/.editrc turns editing off
+  std::string prompt_;
+  int n_prompt_ = 0;         // its columns
+  bool half_typed_ = false;  // when Ctrl-C came
+  int edits_ = 0;            // 0: ~/.editrc turns editing off
   bool marks_pastes_ = false;
   char left_ = 0;  // a byte that was read too early
 };
@@ -240,14 +316,14 @@ bool use_utf8() {
 
 }  // namespace
 
-std::unique_ptr<LineEditor> LineEditor::open() {
+std::unique_ptr<LineEditor> LineEditor::open(bool coloured) {
   const char* name = std::getenv("TERM");
   const std::string_view terminal = name == nullptr ? "" : name;
   if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1 || terminal.empty() ||
       terminal == "dumb" || !use_utf8()) {
     return nullptr;
   }
-  return std::make_unique<Editor>();
+  return std::make_unique<Editor>(coloured);
 }
 
 }  // namespace moe_cli

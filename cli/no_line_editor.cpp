@@ -4,6 +4,6 @@
 
 namespace moe_cli {
 
-std::unique_ptr<LineEditor> LineEditor::open() { return nullptr; }
+std::unique_ptr<LineEditor> LineEditor::open(bool) { return nullptr; }
 
 }  // namespace moe_cli

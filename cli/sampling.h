@@ -1,5 +1,7 @@
 #pragma once
-// Sampling options shared by generate and chat.
+// Sampling options shared by generate, chat and batch.
+
+#include <optional>
 
 #include "cli/common.h"
 
@@ -7,36 +9,58 @@ namespace moe_cli {
 
 struct SamplingOptions {
   int max_tokens = 0;
-  float temperature = 0;
-  bool has_temperature = false;  // given
-  int top_k = 0;
-  float top_p = 1;
-  float min_p = 0;
-  float repetition_penalty = 1;
-  uint64_t seed = 0;
-  bool has_seed = false;
+  // Empty: not given, so that the command's default remains.
+  std::optional<float> temperature;
+  std::optional<int> top_k;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+  std::optional<uint64_t> seed;
   std::vector<std::string> stop;
   std::vector<std::string> bias;  // "ID:VALUE"
   bool ignore_eos = false;
   int max_draft = 0;
 };
 
-void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tokens);
+/// What a command samples with where an option is not given.
+enum class SampleBy : uint8_t { kGreedy, kModel };
+void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tokens,
+                          SampleBy by = SampleBy::kGreedy);
 /// --draft, for commands that generate one text at a time.
 void add_draft_option(CLI::App& app, SamplingOptions& o);
 
 /// Throws UsageError if the model cannot do what the options ask for, before anything is generated.
 void check_sampling(const SamplingOptions& o, const moe_model* model);
 
+/// The settings of a conversation with this model where nothing is given.
+struct ModelSampling {
+  explicit ModelSampling(const moe_model* model);
+  moe_sampling settings{};
+  bool in_file = false;  // those of the model file
+};
+
+/// For a person: "temperature 0.8, top-p 0.95"; at temperature 0 "the most probable token each
+/// time".
+std::string sampling_text(const moe_sampling& s);
+/// The same as options: "--temp 0.8 --top-p 0.95".
+std::string sampling_options(const moe_sampling& s);
+/// All settings but the seed.
+Json sampling_json(const moe_sampling& s);
+
 /// The C structs of the options; pointers inside point into this object.
 class Sampling {
  public:
-  explicit Sampling(const SamplingOptions& o);
+  /// `defaults`: where an option is not given; null: greedy.
+  explicit Sampling(const SamplingOptions& o, const moe_sampling* defaults = nullptr);
   moe_generate_params params{};
   uint64_t seed() const { return sampling_.seed; }
+  const moe_sampling& settings() const { return sampling_; }
+  /// Whether an option changed the defaults.
+  bool changed() const { return changed_; }
 
  private:
   moe_sampling sampling_{};
+  bool changed_ = false;
   std::vector<moe_logit_bias> bias_;
   std::vector<const char*> stop_;
   SamplingOptions options_;

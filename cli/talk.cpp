@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <iterator>
 
 #include "cli/chat_input.h"
 #include "cli/help.h"
@@ -18,15 +20,14 @@ namespace {
 std::string template_text(const ChatOptions& o, const moe_model* model) {
   if (o.chat_template.name.empty()) {
     if (moe_model_chat_template(model) != nullptr) return "";
-    std::cerr << "moe: this model has no chat template: 'plain' only joins the lines "
-                 "(--template gives another)\n";
+    ChatStyle().note(
+        "this model has no chat template: 'plain' only joins the lines (--template gives another)");
     return "plain";
   }
   return read_template(o.chat_template.name);
 }
 
-Chat open_chat(const ChatOptions& o, const moe_model* model, moe_session* session) {
-  const std::string text = template_text(o, model);
+Chat open_chat(const ChatOptions& o, const std::string& text, moe_session* session) {
   const bool prefixes = !o.user_prefix.empty() || !o.reply_prefix.empty();
   if (prefixes && text != "plain") {
     throw UsageError("--user-prefix and --reply-prefix require --template plain");
@@ -46,13 +47,15 @@ Talk::Talk(const ChatOptions& o, moe_model* model)
     : options_(o),
       model_(model),
       session_(open_session(o.model, model)),
-      chat_owner_(open_chat(o, model, session_.get())),
+      template_(template_text(o, model)),
+      chat_owner_(open_chat(o, template_, session_.get())),
       chat_(chat_owner_.get()),
-      sampling_(o.sampling),
+      defaults_(model),
+      sampling_(o.sampling, &defaults_.settings),
       terminal_(isatty(STDIN_FILENO) == 1),
-      editor_(LineEditor::open()),
-      dim_(isatty(STDERR_FILENO) == 1),
-      system_(o.chat_template.system) {
+      editor_(LineEditor::open(style_.colours())),
+      system_(o.chat_template.system),
+      shifts_(o.shift) {
   sampling_.params.callback = on_piece;
   sampling_.params.user = this;
 }
@@ -61,7 +64,9 @@ Talk::Talk(const ChatOptions& o, moe_model* model)
 void Talk::show_thinking(bool on) {
   if (on == thinking_) return;
   thinking_ = on;
-  if (dim_) std::fputs(on ? "\033[2m" : "\033[0m", stderr);  // std::cerr would escape it
+  if (on) style_.begin_faint();
+  if (on && !style_.colours()) std::cerr << "thinking: ";
+  if (!on) style_.end_faint();
   if (!on) std::cerr << "\n";
 }
 
@@ -86,22 +91,57 @@ void Talk::show(bool begin_reply) {
   std::cout << text << (text.empty() || text.back() != '\n' ? "\n" : "") << std::flush;
 }
 
-// True if the line is a command. Other lines that begin with a slash are for the model, such as
-// Qwen3's /think.
+// The seed repeats a reply: the same conversation with the same settings.
+void Talk::tell_sampling() const {
+  if (options_.model.json || options_.render) return;  // JSON has it
+  const moe_sampling& s = sampling_.settings();
+  std::string text = "sampling: " + sampling_text(s);
+  if (sampling_.changed() && defaults_.in_file) text += " (the model file's, and options)";
+  if (!sampling_.changed()) text += defaults_.in_file ? " (the model file's)" : " (default)";
+  if (s.temperature > 0) text += "; --seed " + std::to_string(s.seed) + " repeats it";
+  style_.note(text);
+}
+
+void Talk::refuse_command(const std::string& line, const std::string& why) const {
+  style_.note(why + "; quote it to send it: \"\"\"" + line + "\"\"\"");
+}
+
+// True unless the line is for the model: a message, or a word that its template knows.
 bool Talk::command(const std::string& line) {
+  const std::string word = command_word(line);
+  if (word.empty()) return false;
+  const std::string rest = line.size() > word.size() ? line.substr(word.size() + 1) : "";
+  if (take_command(word, rest)) return true;
+  const std::string own = template_.empty() ? moe_model_chat_template(model_) : template_;
+  if (template_knows(own, word)) return false;
+  refuse_command(line, "unknown command " + word + " (/help)");
+  return true;
+}
+
+bool Talk::take_command(const std::string& word, const std::string& rest) {
   moe_error error;
-  if (line == "/clear" || line == "/reset") {
+  if (word == "/system") {
+    check(moe_chat_set_system(chat_, rest.empty() ? nullptr : rest.c_str(), &error), error);
+    system_ = rest;
+    return true;
+  }
+  static const char* const kAlone[] = {"/clear", "/reset", "/show", "/shift",
+                                       "/help",  "/quit",  "/exit"};
+  if (std::find(std::begin(kAlone), std::end(kAlone), word) == std::end(kAlone)) return false;
+  if (rest.find_first_not_of(" \t\n") != std::string::npos) {
+    refuse_command(word + " " + rest, word + " takes no text");
+  } else if (word == "/quit" || word == "/exit") {
+    ended_ = true;
+  } else if (word == "/clear" || word == "/reset") {
     truncate(0);
-  } else if (line == "/show") {
+  } else if (word == "/show") {
     show_conversation();
-  } else if (line == "/help") {
-    std::cerr << kChatHelp;
-  } else if (line == "/system" || line.compare(0, 8, "/system ") == 0) {
-    const std::string text = line.size() > 8 ? line.substr(8) : "";
-    check(moe_chat_set_system(chat_, text.empty() ? nullptr : text.c_str(), &error), error);
-    system_ = text;
+  } else if (word == "/shift") {
+    shifts_ = true;
+    style_.note("when the context is full, the oldest turns are dropped");
   } else {
-    return false;
+    const Faint faint(style_);
+    std::cerr << kChatHelp;
   }
   return true;
 }
@@ -112,7 +152,7 @@ void Talk::show_conversation() {
     show(false);
   } catch (const CallError& e) {
     if (e.code != MOE_ERR_TEXT || moe_chat_message_count(chat_) > 0) throw;
-    std::cerr << "moe: nothing to show yet\n";
+    style_.note("nothing to show yet");
   }
 }
 
@@ -122,6 +162,7 @@ void Talk::report(const moe_chat_result& r) {
                  {"thinking", thought_},
                  {"finish", finish_name(r.finish)},
                  {"seed", sampling_.seed()},
+                 {"sampling", sampling_json(sampling_.settings())},
                  {"n_prompt", r.n_prompt},
                  {"n_reused", r.n_reused},
                  {"n_generated", r.n_generated},
@@ -131,9 +172,11 @@ void Talk::report(const moe_chat_result& r) {
     if (options_.sampling.max_draft > 0) {
       json.update({{"n_drafted", r.n_drafted}, {"n_accepted", r.n_accepted}});
     }
+    if (shifts_) json["n_dropped"] = n_dropped_;
     std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n" << std::flush;
   }
   if (options_.stats) {
+    const Faint faint(style_);
     const double rate = r.generate_seconds > 0 ? r.n_generated / r.generate_seconds : 0;
     std::fprintf(stderr, "moe: conversation %s, %d of them reused; reply %s (%.0f/s)%s, %s\n",
                  counted(static_cast<uint64_t>(r.n_prompt), "token").c_str(), r.n_reused,
@@ -146,9 +189,10 @@ void Talk::report(const moe_chat_result& r) {
   }
   if (r.finish == MOE_FINISH_CONTEXT) tell_full();
   if (r.finish == MOE_FINISH_LENGTH && !options_.model.json) {
-    std::fprintf(stderr, "moe: the reply was cut after %s%s (-n 0: no limit)\n",
-                 counted(static_cast<uint64_t>(r.n_generated), "token").c_str(),
-                 answer_.empty() && !thought_.empty() ? ", while the model was thinking" : "");
+    const char* when = answer_.empty() && !thought_.empty() ? ", while the model was thinking" : "";
+    style_.note("the reply was cut after " +
+                counted(static_cast<uint64_t>(r.n_generated), "token") + when +
+                " (-n 0: no limit)");
   }
 }
 
@@ -163,15 +207,17 @@ void Talk::take_back(moe_status status, const moe_error& error) {
   }
   truncate(moe_chat_message_count(chat_) - 1);
   if (stopped) {
-    std::cerr << "moe: stopped before an answer; the message is discarded\n";
+    style_.note("stopped before an answer; the message is discarded");
   } else {
-    std::cerr << "moe: " << error.text << "\nmoe: the message is discarded\n";
+    style_.note(error.text);
+    style_.note("the message is discarded");
   }
 }
 
 void Talk::turn(const std::string& message) {
   answer_.clear();
   thought_.clear();
+  n_dropped_ = 0;
   add("user", message);
   moe_chat_result result{};
   result.struct_size = sizeof result;
@@ -197,16 +243,19 @@ void Talk::turn(const std::string& message) {
 }
 
 void Talk::run() {
-  if (terminal_) {
-    std::cerr << "moe: type a message; /help shows the commands, Ctrl-D ends\n";
+  tell_sampling();
+  if (terminal_) style_.note("type a message; /help shows the commands, Ctrl-D ends");
+  if (!options_.first.empty()) {
+    if (editor_ != nullptr) editor_->remember(as_typed(options_.first));
+    answer(options_.first);
   }
-  if (!options_.first.empty()) answer(options_.first);
   ChatInput message;
   while (next_message({std::cin, terminal_, editor_.get()}, &message)) {
     const std::string& text = message.text;
-    if (interrupted() || (!message.quoted && (text == "/quit" || text == "/exit"))) return;
-    if (text.empty() || (!message.quoted && command(text))) continue;
-    answer(text);
+    if (interrupted()) return;
+    if (text.empty()) continue;
+    if (message.quoted || !command(text)) answer(text);
+    if (ended_) return;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/chat_file.h"
+#include "cli/chat_style.h"
 #include "cli/chat_template.h"
 #include "cli/context.h"
 #include "cli/line_editor.h"
@@ -21,7 +22,8 @@ struct ChatOptions {
   std::string first;  // message, of -p
   std::string user_prefix;
   std::string reply_prefix;
-  std::string file;  // of --session
+  std::string file;    // of --session
+  bool shift = false;  // drop the oldest turns when the context is full
   bool render = false;
   bool stats = false;
 };
@@ -49,13 +51,19 @@ class Talk {
   }
   bool take(const moe_piece& piece);
   void show_thinking(bool on);
+  void tell_sampling() const;
   bool command(const std::string& line);
+  bool take_command(const std::string& word, const std::string& rest);
+  void refuse_command(const std::string& line, const std::string& why) const;
   void show_conversation();
   void answer(const std::string& message);
   void turn(const std::string& message);
   void make_room();
   void grow(int64_t needed);
+  void shift(size_t n_tokens);
+  bool has_older_turns() const;
   void reopen(int context);
+  void tell_resumed(const ChatFile& file) const;
   void name_context(moe_error* error) const;
   void tell_full() const;
   void report(const moe_chat_result& result);
@@ -73,17 +81,22 @@ class Talk {
   const ChatOptions& options_;
   moe_model* model_;
   Session session_;
+  const std::string template_;  // a name or Jinja text; empty: the model's own
   Chat chat_owner_;
   moe_chat* chat_;
+  const ModelSampling defaults_;
   Sampling sampling_;
   const bool terminal_;
+  const ChatStyle style_;
   const std::unique_ptr<LineEditor> editor_;
-  const bool dim_;
   std::exception_ptr thrown_;
   bool thinking_ = false;
   std::string answer_;
   std::string thought_;
   std::string system_;
+  bool shifts_;
+  bool ended_ = false;
+  size_t n_dropped_ = 0;       // messages, before the last reply
   moe_expert_stats before_{};  // the last reply
 };
 

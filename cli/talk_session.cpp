@@ -1,11 +1,16 @@
 // The session of a conversation: its context and its file.
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <iostream>
 
+#include "cli/chat_input.h"
 #include "cli/talk.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 
@@ -17,6 +22,47 @@ void Talk::make_room() {
   check(moe_chat_tokens(chat_, true, nullptr, 0, &n, &error), error);
   const int more = options_.sampling.max_tokens;
   grow(static_cast<int64_t>(n) + (more == 0 ? kOpenEnd / 2 : more));
+  if (shifts_) shift(n);
+}
+
+// Drops the oldest turns if a context that cannot grow has no room for a reply to n_tokens tokens.
+// A quarter of it becomes free at once: what is left is evaluated again.
+void Talk::shift(size_t n_tokens) {
+  const auto context = static_cast<size_t>(moe_session_context(session_.get()));
+  const auto limit = static_cast<size_t>(options_.sampling.max_tokens);
+  const size_t room = limit == 0 ? context / 4 : std::min(limit, context / 4);
+  if (n_tokens + room <= context) return;
+  moe_error error;
+  moe_status status = MOE_OK;
+  for (const size_t most : {context - context / 4, context - 1}) {  // a long message needs more
+    status = moe_chat_remove_oldest(chat_, most, &n_dropped_, &error);
+    if (status != MOE_ERR_TOO_LONG && status != MOE_ERR_TEXT) break;
+  }
+  if (status == MOE_ERR_TEXT && n_tokens >= context) {
+    throw CallError(status, std::string("the context is full, and the template refuses what "
+                                        "dropping the oldest turns would leave: ") +
+                                error.text + "; /clear starts again");
+  }
+  if (status == MOE_ERR_TOO_LONG || status == MOE_ERR_TEXT) return;  // the reply says what is wrong
+  check(status, error);
+  if (n_dropped_ == 0) return;
+  style_.note("the context of " + std::to_string(context) + " tokens is full: the oldest " +
+              counted(n_dropped_, "message") + " of " +
+              std::to_string(n_dropped_ + moe_chat_message_count(chat_)) +
+              " dropped, the rest is read again");
+}
+
+// Whether there is more than the last turn.
+bool Talk::has_older_turns() const {
+  size_t n_turns = 0;
+  for (size_t i = 0; i < moe_chat_message_count(chat_); ++i) {
+    moe_chat_message m{};
+    m.struct_size = sizeof m;
+    moe_error error;
+    check(moe_chat_get_message(chat_, i, &m, &error), error);
+    n_turns += std::strcmp(m.role, "user") == 0 ? 1 : 0;
+  }
+  return n_turns > 1;
 }
 
 void Talk::grow(int64_t needed) {
@@ -52,23 +98,52 @@ void Talk::name_context(moe_error* error) const {
   const int most = model_context(model_), now = moe_session_context(session_.get());
   if (moe_chat_tokens(chat_, true, nullptr, 0, &n, &ignored) != MOE_OK) return;
   if (n < static_cast<size_t>(now)) return;  // another limit, such as --chunk
+  const char* drop =
+      !shifts_ && has_older_turns() ? "; --shift, or /shift here, drops the oldest turns" : "";
   std::snprintf(
-      error->text, sizeof error->text, "%s%s",
+      error->text, sizeof error->text, "%s%s%s",
       too_long("the conversation has", n, static_cast<size_t>(now), static_cast<size_t>(most))
           .c_str(),
-      now < most ? "" : "; /clear starts again, and a shorter message may fit");
+      drop, now < most ? "" : "; /clear starts again, and a shorter message may fit");
 }
 
 // After a reply that the end of the context cut.
 void Talk::tell_full() const {
   const int most = model_context(model_), now = moe_session_context(session_.get());
-  std::cerr << "moe: the context of " << now << " tokens is full; ";
+  std::string text = "the context of " + std::to_string(now) + " tokens is full; ";
   if (now < most && options_.model.context == 0) {
-    std::cerr << "the next message enlarges it\n";
+    text += "the next message enlarges it";
+  } else if (shifts_) {
+    text += "the next message drops the oldest turns";
   } else {
-    if (now < most) std::cerr << "--context can be at most " << most << " with this model; ";
-    std::cerr << "/clear starts again\n";
+    if (now < most) {
+      text += "--context can be at most " + std::to_string(most) + " with this model; ";
+    }
+    text += "--shift, or /shift here, drops the oldest turns; /clear starts again";
   }
+  style_.note(text);
+}
+
+namespace {
+
+// "2026-11-26 01:20", of this machine's clock.
+std::string time_text(std::time_t when) {
+  std::tm local{};
+  if (localtime_r(&when, &local) == nullptr) return "";
+  char text[64];
+  std::snprintf(text, sizeof text, "%04d-%02d-%02d %02d:%02d", local.tm_year + 1900,
+                local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min);
+  return text;
+}
+
+}  // namespace
+
+void Talk::tell_resumed(const ChatFile& file) const {
+  struct stat status {};
+  std::string text = file.path + " goes on: " + counted(file.messages.size(), "message");
+  if (stat(file.path.c_str(), &status) == 0) text += ", saved " + time_text(status.st_mtime);
+  const auto n = static_cast<uint64_t>(moe_session_position(session_.get()));
+  style_.note(text + ", " + (n == 0 ? "to be read again" : counted(n, "token")));
 }
 
 // Restores a stored conversation: its messages and session.
@@ -80,12 +155,13 @@ void Talk::restore(const ChatFile& file) {
   }
   for (const auto& [role, content] : file.messages) {
     add(role.c_str(), content);
-    if (editor_ != nullptr && role == "user") editor_->remember(content);
+    if (editor_ != nullptr && role == "user") editor_->remember(as_typed(content));
   }
   // The same context unless another is requested: LongRoPE's positions depend on it.
   if (options_.model.context == 0 && file.context > 0)
     reopen(std::min(file.context, model_context(model_)));
   load_chat_session(file, session_.get());
+  tell_resumed(file);
 }
 
 void Talk::keep() {

@@ -29,15 +29,19 @@ std::string read_file(const std::string& path, uint64_t most) {
 
 bool next_line(std::istream& in, std::string* line) {
   line->clear();
+  bool ended = false;
   for (char c = 0; in.get(c);) {
-    if (c == '\n') return true;
+    ended = c == '\n';
+    if (ended) break;
     if (line->size() == kMostPromptBytes) {
       throw CallError(MOE_ERR_TOO_LONG, "stdin: a line does not end within " +
                                             mebibytes(kMostPromptBytes) + ", the limit");
     }
     line->push_back(c);
   }
-  return !line->empty();
+  const bool any = ended || !line->empty();
+  if (line->ends_with('\r')) line->pop_back();
+  return any;
 }
 
 std::vector<int32_t> parse_ids(const std::string& text, const std::string& file) {

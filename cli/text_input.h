@@ -13,8 +13,8 @@ inline constexpr uint64_t kMostTextBytes = uint64_t{256} << 20;  // of perplexit
 /// The content of `path` (-: stdin); an error if longer than `most` bytes.
 std::string read_file(const std::string& path, uint64_t most);
 
-/// The next line without its end; false at the end of input. An error if it is longer than
-/// kMostPromptBytes.
+/// The next line without its end, of either kind; false at the end of input. An error if it is
+/// longer than kMostPromptBytes.
 bool next_line(std::istream& in, std::string* line);
 
 /// Without their line ends, of either kind.

@@ -31,7 +31,7 @@ def tasks():
 
 
 def run(moe, model, prompt, n_tokens, draft):
-    command = [moe, "chat", model, "--json", "-n", str(n_tokens), "--draft", str(draft), "-p", prompt]
+    command = [moe, "chat", model, "--json", "--temp", "0", "-n", str(n_tokens), "--draft", str(draft), "-p", prompt]
     return json.loads(subprocess.run(command, input="", capture_output=True, text=True, check=True).stdout)
 
 

@@ -290,7 +290,7 @@ class Batch(Cli):
         self.assertIn("no role wizard", found[1]["error"])
         for name in ("plain", "chatml"):
             found, _ = self.batch(lines[:1], "-n", "8", "--template", name, out=name)
-            said = self.ok("chat", MODEL, "-n", "8", "--template", name, text=text + "\n").stdout
+            said = self.ok("chat", MODEL, "-n", "8", "--temp", "0", "--template", name, text=text + "\n").stdout
             self.assertEqual(found[0]["text"], said.rstrip("\n"))
         with open(self.path("bad.jinja"), "w") as f:
             f.write("{% if")

@@ -18,7 +18,7 @@ from support import CHECKPOINT, Cli, MODEL, MOE, main, run
 SHIM = sys.argv[5]
 FAMILIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/families")
 RUN = {"generate": ("-p", "Once upon a time", "-n", "20"), "perplexity": ("-p", "Once upon a time, there was"),
-       "eval": ("-p", "Once"), "bench": ("-p", "8", "-n", "2", "-r", "1"), "chat": ("--template", "plain", "-n", "4")}
+       "eval": ("-p", "Once"), "bench": ("-p", "8", "-n", "2", "-r", "1"), "chat": ("--template", "plain", "-n", "4", "--temp", "0")}
 
 
 class Budget(Cli):
@@ -202,7 +202,7 @@ class Budget(Cli):
         small = ("--context", "64", "--chunk", "1")
         for command in (("eval", "-p", "Once upon a time", *small), ("bench", "-p", "8", "-n", "20", "-r", "1", *small),
                         ("trace", "-p", "Once upon a time", "-n", "20", "-o", self.path("t.csv"), *small),
-                        ("chat", "--template", "plain", "-n", "8", *small)):
+                        ("chat", "--template", "plain", "-n", "8", "--temp", "0", *small)):
             r = self.ok(command[0], MODEL, *command[1:], *cap, "--router", "resident=0.2", text="hello\n")
             self.assertRegex(r.stderr, r"skipped [1-9]\d* uses of experts")
         for value, code in (("1.5", "expected 0..1, found 1.5"), ("nan", "cannot read"), ("", "cannot read")):

@@ -4,13 +4,14 @@
 import json
 import os
 import shutil
+import subprocess
 
-from support import CHAT, MODEL, Cli, Terminal, main, run
+from support import CHAT, MODEL, MOE, Cli, Terminal, main, run
 
 
 class Chat(Cli):
     def test_chat_without_a_template_joins_the_lines(self):
-        r = self.ok("chat", MODEL, "-n", "8", text="Once upon a time\n/reset\nOnce upon a time\n/quit\n")
+        r = self.ok("chat", MODEL, "-n", "8", "--temp", "0", text="Once upon a time\n/reset\nOnce upon a time\n/quit\n")
         lines = [l for l in r.stdout.split("\n") if l]
         self.assertEqual(len(lines), 2)
         self.assertEqual(lines[0], lines[1])
@@ -33,6 +34,178 @@ class Chat(Cli):
         self.ok("convert", folder, self.path("chat.moe"), "--weights", "f32")
         return self.path("chat.moe")
 
+    def sampling_model(self, **generation):
+        """The same with a generation_config.json."""
+        if not os.path.exists(self.path("chat")):
+            self.chat_model()
+        with open(self.path("chat/generation_config.json"), "w") as f:
+            json.dump(generation, f)
+        self.converted = self.ok("convert", self.path("chat"), self.path("chat.moe"), "--weights", "f32")
+        return self.path("chat.moe")
+
+    def settings(self, model, *args):
+        sampling = json.loads(self.ok("chat", model, "--json", *args, text="Hello\n").stdout)["sampling"]
+        return [sampling[key] for key in ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")]
+
+    def test_the_checkpoints_sampling(self):
+        model = self.sampling_model(do_sample=True, temperature=0.6, top_k=20, top_p=0.9, typical_p=0.5, eos_token_id=257)
+        self.assertEqual(self.converted.stderr, "moe: warning: generation_config.json: not taken over, as sampling here has no "
+                                                "such setting: typical_p 0.5\n")
+        self.assertEqual(self.settings(model), [0.6, 20, 0.9, 0, 1])
+        self.assertEqual(self.settings(model, "--top-k", "0"), [0.6, 0, 0.9, 0, 1])  # one option changes one setting
+        self.assertEqual(self.settings(model, "--temp", "1.5", "--min-p", "0.1"), [1.5, 20, 0.9, 0.1, 1])
+        self.assertEqual(self.settings(model, "--temp", "0")[0], 0)
+        r = self.ok("chat", model, "--seed", "7", text="Hello\n")
+        self.assertTrue(r.stderr.startswith("moe: sampling: temperature 0.6, top-k 20, top-p 0.9 (the model file's); --seed 7 repeats it\n"), r.stderr)
+        r = self.ok("chat", model, "--seed", "7", "--top-p", "1", text="Hello\n")
+        self.assertIn("moe: sampling: temperature 0.6, top-k 20 (the model file's, and options); --seed 7 repeats it\n", r.stderr)
+        r = self.ok("chat", model, "--temp", "0", text="Hello\n")
+        self.assertIn("moe: sampling: the most probable token each time (the model file's, and options)\n", r.stderr)
+        self.assertIn("  the checkpoint's sampling: temperature 0.6, top-k 20, top-p 0.9\n", self.ok("inspect", model).stdout)
+        self.assertEqual(json.loads(self.ok("inspect", model, "--json").stdout)["sampling"],
+                         {"temperature": 0.6, "top_k": 20, "top_p": 0.9, "min_p": 0, "repetition_penalty": 1,
+                          "repetition_window": 64, "in_file": True})
+        # A verified file, and one that says not to sample.
+        self.ok("convert", self.path("chat"), self.path("v.moe"), "--verify")
+        model = self.sampling_model(do_sample=False, temperature=0.6)
+        self.assertEqual(self.settings(model)[0], 0)
+        self.fails(2, "chat", model, "--top-k", "5", text="Hello\n", contains=["--top-k requires --temp"])
+
+    def test_sampling_without_a_checkpoints_settings(self):
+        self.assertEqual(self.settings(self.chat_model()), [0.8, 0, 0.95, 0.05, 1])
+        inspected = json.loads(self.ok("inspect", MODEL, "--json").stdout)["sampling"]
+        self.assertEqual((inspected["temperature"], inspected["in_file"]), (0.8, False))
+        self.assertNotIn("checkpoint's sampling", self.ok("inspect", MODEL).stdout)
+        first = self.ok("chat", MODEL, "-n", "30", text="Once upon a time\n")
+        seed = first.stderr.split("--seed ")[1].split()[0]
+        self.assertIn(f"temperature 0.8, top-p 0.95, min-p 0.05 (default); --seed {seed} repeats it\n", first.stderr)
+        self.assertEqual(self.ok("chat", MODEL, "-n", "30", "--seed", seed, text="Once upon a time\n").stdout, first.stdout)
+        others = {self.ok("chat", MODEL, "-n", "30", "--seed", str(s), text="Once upon a time\n").stdout for s in range(3)}
+        self.assertGreater(len(others), 1)
+
+    def test_generate_stays_greedy_and_says_how_to_sample(self):
+        args = ("generate", MODEL, "-p", "Once upon a time", "-n", "4")
+        self.assertNotIn("--temp", self.ok(*args).stderr)  # not into a pipe
+        hint = "moe: the most probable token was taken each time; --temp 0.8 --top-p 0.95 --min-p 0.05 samples\r\n"
+        Terminal(self, *args).wait_for(hint)
+        for more in ("--temp", "0"), ("--json",):
+            at = Terminal(self, *args, *more)
+            at.status()
+            self.assertNotIn("was taken", at.rest())
+
+    def test_unknown_commands_are_not_sent(self):
+        model = self.chat_model()
+        r = self.ok("chat", model, "--temp", "0", text='/foo bar\n/clear now\n/shift it\n"""/foo bar"""\n/etc/fstab?\n/ x\n')
+        self.assertEqual(r.stdout, "Yes.\nYes.\nYes.\n")
+        r2 = self.ok("chat", model, "--temp", "0", text="/quit it\n/exit \nHello\n")
+        self.assertEqual(r2.stdout, "")
+        self.assertIn("moe: /quit takes no text", r2.stderr)
+        for note in ('unknown command /foo (/help); quote it to send it: """/foo bar"""',
+                     '/clear takes no text; quote it to send it: """/clear now"""',
+                     '/shift takes no text; quote it to send it: """/shift it"""'):
+            self.assertIn(f"moe: {note}\n", r.stderr)
+        # The template can think: Qwen3's words.
+        self.assertEqual(self.ok("chat", model, text="/think why\n/no_think\n").stdout, "Yes.\nYes.\n")
+        r = self.ok("chat", MODEL, "--template", "chatml", "--render", text="/think\n/no_think\n")
+        self.assertEqual(r.stdout, "")
+        self.assertIn("unknown command /no_think (/help)", r.stderr)
+        with open(self.path("t.jinja"), "w") as f:
+            f.write("{% if '/deep' in messages[-1].content %}deep{% endif %}</s>[/inst]{{ messages[-1].content }}")
+        r = self.ok("chat", model, "--template", self.path("t.jinja"), "--render", text="/deep\n/s\n/inst\n/dee\n")
+        self.assertEqual(r.stdout, "deep</s>[/inst]/deep\n")
+        self.assertEqual(r.stderr.count("unknown command"), 3)
+
+    def test_lines_that_end_with_crlf(self):
+        def shown(text):
+            return subprocess.run([MOE, "chat", MODEL, "--template", "chatml", "--render"], input=text.encode(), capture_output=True,
+                                  check=True).stdout.decode()
+
+        text = 'Hello\na\\\nb\n"""\nc\n"""\n/system s\n/clear\nd'
+        self.assertEqual(shown(text.replace("\n", "\r\n") + "\r"), shown(text))
+        self.assertNotIn("\r", shown("a\r\n"))
+        self.assertIn("a\rb<|im_end|>", shown("a\rb\n"))
+
+    def test_a_session_says_what_it_resumes(self):
+        model, file = self.chat_model(), self.path("talk")
+        r = self.ok("chat", model, "--session", file, text="Hello?\n")
+        self.assertIn(f"moe: {file} is new: the conversation is saved there at the end\n", r.stderr)
+        os.utime(file, (1e9, 1e9))
+        r = self.ok("chat", model, "--session", file, text="", env={**os.environ, "TZ": "UTC"})
+        self.assertIn(f"moe: {file} goes on: 2 messages, saved 2001-09-09 01:46, 34 tokens\n", r.stderr)
+        with open(file, "rb") as f:
+            head = f.readline()
+        with open(file, "wb") as f:
+            f.write(head)  # the messages alone
+        self.assertIn(", to be read again\n", self.ok("chat", model, "--session", file, text="").stderr)
+
+    def test_the_oldest_turns_make_room(self):
+        model = self.chat_model()  # one token per byte
+        text = "".join(f"Question {i}\n" for i in range(12)) + "/show\n"
+        args = ("chat", model, "--context", "300", "--system", "Be brief.", "-n", "40")
+        r = run(*args, text=text)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("the context holds 300; --context can be at most 512 with this model; --shift, or /shift here, drops the "
+                      "oldest turns\n", r.stderr)
+        self.assertTrue(r.stdout.startswith("Yes.\n"))
+        for shifted in (self.ok(*args, "--shift", text=text), self.ok(*args, text="/shift\n" + text)):
+            shown = shifted.stdout.split("Yes.\n" * 12)[1]
+            self.assertTrue(shown.startswith("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nQuestion "), shown)
+            self.assertIn("Question 10<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n<|im_start|>user\nQuestion 11<", shown)
+            self.assertNotIn("Question 0<", shown)
+            self.assertRegex(shifted.stderr, r"moe: the context of 300 tokens is full: the oldest \d+ messages of \d+ dropped, the rest is read again")
+        lines = [json.loads(l) for l in self.ok(*args, "--shift", "--json", text=text.replace("/show\n", "")).stdout.splitlines()]
+        self.assertEqual([l["reply"] for l in lines], ["Yes."] * 12)
+        self.assertTrue(all(l["n_prompt"] <= 300 for l in lines))
+        dropped = [l["n_dropped"] for l in lines]
+        self.assertGreater(max(dropped), 2)  # a quarter of the context at once
+        self.assertEqual(sum(n % 2 for n in dropped), 0)  # whole turns
+        at = dropped.index(max(dropped))
+        self.assertLess(lines[at]["n_reused"], 60)  # the system prompt
+        self.assertGreater(lines[at]["n_reused"], 20)
+        # The same as a conversation that begins there.
+        kept = "".join(f"Question {i}\n" for i in range(sum(dropped[:at + 1]) // 2, at + 1))
+        fresh = [json.loads(l) for l in self.ok(*args, "--json", text=kept).stdout.splitlines()]
+        self.assertEqual(fresh[-1]["n_prompt"], lines[at]["n_prompt"])
+        # A message that is too long alone, and a template that wants its first turn.
+        r = run(*args, "--shift", text="Hello\n" + "x" * 400 + "\n")
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("the context holds 300", r.stderr)
+        self.assertNotIn("--shift", r.stderr)
+        with open(self.path("t.jinja"), "w") as f:
+            f.write("{% if messages[0].content != 'Question 0' %}{{ raise_exception('where is 0') }}{% endif %}"
+                    "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}<|im_start|>assistant\n")
+        r = run("chat", model, "--context", "300", "-n", "40", "--shift", "--template", self.path("t.jinja"),
+                text="".join(f"Question {i}\n" for i in range(30)))
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("the template refuses what dropping the oldest turns would leave", r.stderr)
+        self.assertIn("where is 0", r.stderr)
+        self.assertNotIn(" dropped, the rest", r.stderr)
+
+    def test_colours(self):
+        model = self.chat_model()
+
+        def at_terminal(**env):
+            at = Terminal(self, "chat", model, "--threads", "1", "-p", "Hello", **env)
+            at.wait_for("Yes.\r\n")
+            at.wait_for("> ")
+            at.type("\x04")
+            at.status()
+            return at.before + at.rest()
+
+        shown = at_terminal(TERM="xterm")
+        self.assertIn("\x1b[2mab\x1b[0m", shown)  # thinking
+        self.assertRegex(shown, r"\x1b\[2mmoe: sampling: [^\x1b]*\x1b\[0m")  # a note
+        self.assertRegex(shown, "\x1b\\[1;32m> [^\x1b]*\x1b")  # the prompt and what is typed
+        self.assertGreater(shown.rindex("\x1b[0m"), shown.rindex("\x1b[1;32m"))
+        for env in ({"TERM": "xterm", "NO_COLOR": "1"}, {"TERM": "dumb"}):
+            shown = at_terminal(**env)
+            self.assertNotRegex(shown, r"\x1b\[[0-9;]*m")
+            self.assertIn("thinking: ab\r\n", shown)
+        self.assertIn("\x1b[2m", at_terminal(TERM="xterm", NO_COLOR=""))  # empty: not set
+        r = self.ok("chat", model, text="Hello\n", env={**os.environ, "TERM": "xterm"})
+        self.assertNotIn("\x1b", r.stdout + r.stderr)
+        self.assertIn("thinking: ab\n", r.stderr)
+
     def test_chat_with_the_models_template(self):
         model = self.chat_model()
         r = self.ok("chat", model, "--stats", text="Hello\nSure?")  # no newline before the end
@@ -45,8 +218,8 @@ class Chat(Cli):
         self.assertEqual([l["thinking"] for l in lines], ["ab", "ab"])
         self.assertEqual([l["n_reused"] for l in lines], [0, 24])
         self.assertEqual([l["finish"] for l in lines], ["eos", "eos"])
-        r = self.ok("chat", model, "--no-think", "--system", "Be brief.", text="Hello\n/system Sing.\n/show\n/clear\nA\n/show\n")
-        self.assertEqual(r.stderr, "")
+        r = self.ok("chat", model, "--no-think", "--system", "Be brief.", "--temp", "0", text="Hello\n/system Sing.\n/show\n/clear\nA\n/show\n")
+        self.assertEqual(r.stderr, "moe: sampling: the most probable token each time\n")
         self.assertEqual(r.stdout, "Yes.\n<|im_start|>system\nSing.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n"
                                    "<|im_start|>assistant\nYes.<|im_end|>\nYes.\n<|im_start|>system\nSing.<|im_end|>\n"
                                    "<|im_start|>user\nA<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n")
@@ -119,9 +292,9 @@ class Chat(Cli):
         r = self.fails(1, "chat", MODEL, "--context", "100", text=text)
         self.assertIn("the context holds 100; --context can be at most 512 with this model", r.stderr)
         r = self.ok("chat", MODEL, "-n", "0", "--ignore-eos", text="Once upon a time\n")
-        self.assertIn("moe: the context of 512 tokens is full; /clear starts again\n", r.stderr)
+        self.assertIn("moe: the context of 512 tokens is full; --shift, or /shift here, drops the oldest turns; /clear starts again\n", r.stderr)
         r = self.ok("chat", MODEL, "-n", "0", "--ignore-eos", "--context", "100", text="Once upon a time\n")
-        self.assertIn("moe: the context of 100 tokens is full; --context can be at most 512 with this model; /clear starts again\n", r.stderr)
+        self.assertIn("moe: the context of 100 tokens is full; --context can be at most 512 with this model; --shift, or /shift here, drops the oldest turns; /clear starts again\n", r.stderr)
         model = self.chat_model(context_length=1000000)
         r = self.ok("chat", model, "-n", "0", "--ignore-eos", "--threads", "1", text="Hello\n")
         self.assertRegex(r.stderr, r"moe: the context of \d+ tokens is full; the next message enlarges it\n")
@@ -234,8 +407,7 @@ class Chat(Cli):
         at = Terminal(self, "chat", model, "--context", "1000000", "-n", "0", "--ignore-eos", "--threads", "1", TERM="dumb")
         at.wait_for("> ")
         at.type("Hello\n")
-        at.wait_for("\x1b[2mab\x1b[0m")  # thinking is shown dim
-        at.wait_for("Yes.")
+        at.wait_for("thinking: ab\r\nYes.")
         at.type("\x03")  # ends the reply, not the chat
         at.wait_for("> ")
         at.type("/show\n")

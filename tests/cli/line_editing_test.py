@@ -3,6 +3,7 @@
 
 import fcntl
 import os
+import re
 import signal
 import struct
 import termios
@@ -12,6 +13,56 @@ from support import MODEL, MOE, Cli, Terminal, main
 
 LEFT, UP, HOME = "\x1b[D", "\x1b[A", "\x01"
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"
+
+
+class Screen:
+    """What a terminal shows that gets these bytes: as much of an xterm as libedit uses. It does not wrap."""
+
+    def __init__(self):
+        self.rows, self.row, self.column = [[]], 0, 0
+
+    def put(self, text):
+        for part in re.findall(r"\x1b\[\??[0-9;]*.|\x1b[=>]|.", text, re.S):
+            if part.startswith("\x1b["):
+                self.control(part[2:-1], part[-1])
+            elif part == "\r":
+                self.column = 0
+            elif part == "\n":
+                self.go(self.row + 1)
+            elif part == "\b":
+                self.column = max(self.column - 1, 0)
+            elif part >= " ":
+                line = self.rows[self.row]
+                line += [" "] * (self.column + 1 - len(line))
+                line[self.column] = part
+                self.column += 1
+
+    def go(self, row):
+        self.row = max(row, 0)
+        self.rows += [[] for _ in range(self.row + 1 - len(self.rows))]
+
+    def control(self, numbers, what):
+        n = int(numbers) if numbers.isdigit() else 1
+        line = self.rows[self.row]
+        if what in "AB":
+            self.go(self.row + (n if what == "B" else -n))
+        elif what in "CD":
+            self.column = max(self.column + (n if what == "C" else -n), 0)
+        elif what == "G":
+            self.column = n - 1
+        elif what in "KJ":
+            del line[self.column:]
+            if what == "J":
+                del self.rows[self.row + 1:]
+        elif what == "@":
+            line[self.column:self.column] = [" "] * n
+        elif what == "P":
+            del line[self.column:self.column + n]
+        elif what not in "hlmr":
+            raise AssertionError(f"the screen does not know {numbers + what}")
+
+    def lines(self):
+        return ["".join(line).rstrip() for line in self.rows]
 
 
 class LineEditing(Cli):
@@ -47,6 +98,75 @@ class LineEditing(Cli):
         self.send(at, "\x12sec\r", "second")
         at.type("/quit\r")
         self.assertEqual(at.status(), 0)
+
+    def test_history_by_message(self):
+        at = self.chat("--render")
+        self.send(at, "one\\\rtwo\r", "one\ntwo")
+        self.send(at, '"""\r/clear\r  x\\\r"""\r', "/clear\n  x\\")
+        self.send(at, "last\r", "last")
+        self.send(at, UP + UP + "\r", "/clear\n  x\\")  # quoted as it was
+        self.send(at, UP * 4 + "!\r", "one\ntwo!")
+        at.type("/quit\r")
+        self.assertEqual(at.status(), 0)
+
+    def test_messages_of_a_file_that_would_be_commands(self):
+        first = '"""/clear\nall"""\nends with \\\\\n\n'
+        self.ok("chat", MODEL, "--template", "chatml", "-n", "2", "--session", self.path("talk"), text=first)
+        at = self.chat("--session", self.path("talk"), "-n", "2")
+        at.type(UP + UP + "\r")
+        at.wait_for("all")
+        at.wait_for("> ")
+        at.type("/show\r")
+        for _ in range(2):
+            at.wait_for("<|im_start|>user\r\n/clear\r\nall<|im_end|>")
+
+    def test_interrupts(self):
+        at = self.chat("--render", NO_COLOR="1")
+        at.type("half a li")
+        at.wait_for("half a li")
+        at.type("\x03")  # clears the line
+        at.wait_for("^C")
+        at.wait_for("> ")
+        self.send(at, "whole\r", "whole")
+        at.type("one\\\r")
+        at.wait_for(". ")
+        at.type("\x03")  # drops the message of which a line is there
+        at.wait_for("> ")
+        self.send(at, "two\r", "two")
+        at.type('"""\rone\rtw')
+        at.wait_for("tw")
+        at.type("\x03")
+        at.wait_for("> ")
+        self.send(at, UP + "\r", "two")  # what was dropped is no history
+        at.type("half")
+        at.wait_for("half")
+        at.type("\x03")
+        at.wait_for("> ")
+        at.type("\x03")  # a second one leaves
+        self.assertEqual(at.status(), 130)
+        self.assertTrue(termios.tcgetattr(at.file)[3] & termios.ICANON)
+
+    def test_resize(self):
+        for text, at_end in (("hello", "> Xhello"), ("h\u00e9llo w\u00f6rld", "> Xh\u00e9llo w\u00f6rld")):
+            at = Terminal(self, "chat", MODEL, "--template", "chatml", "--render", TERM="xterm", LC_ALL="C", NO_COLOR="1")
+            fcntl.ioctl(at.file, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+            at.wait_for("> ")
+            at.type(text)
+            at.wait_for(text[-1])
+            for columns in (58, 59, 40, 61):
+                fcntl.ioctl(at.file, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+                at.wait_for(text)  # drawn again
+            at.rest()
+            at.type(HOME + "X")
+            at.rest()
+            screen = Screen()
+            screen.put(at.all)
+            self.assertEqual(screen.lines()[-1], at_end)
+            self.assertEqual(sum(line.startswith("> ") for line in screen.lines()), 1)
+
+    def test_pasted_crlf(self):
+        at = self.chat("--render")
+        self.send(at, f"{PASTE}one\r\ntwo{PASTED}\r", "one\ntwo")
 
     def test_history_begins_with_a_resumed_conversation(self):
         self.ok("chat", MODEL, "--template", "chatml", "-n", "2", "--session", self.path("talk"), text="Once upon\n")
@@ -104,7 +224,7 @@ class LineEditing(Cli):
         self.assertTrue(termios.tcgetattr(at.file)[3] & termios.ICANON)
 
     def test_job_control(self):
-        shell = Terminal(self, "--norc", "--noprofile", "-i", program="bash", TERM="xterm", PS1="$ ")
+        shell = Terminal(self, "--norc", "--noprofile", "-i", program="bash", TERM="xterm", PS1="$ ", NO_COLOR="1")
         shell.wait_for("$ ")
         shell.type(f"{MOE} chat {MODEL} --template chatml --render\n")
         shell.wait_for("> ")

@@ -2,6 +2,7 @@
 NAME_test.py MOE_BINARY MODEL CHECKPOINT_FOLDER CHAT_CHECKPOINT_FOLDER, in a temporary folder.
 """
 
+import codecs
 import os
 import pty
 import select
@@ -26,8 +27,11 @@ class Terminal:
         self.test = test
         self.seen = ""  # and not waited for
         self.before = ""  # what was shown before
+        self.all = ""
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.pid, self.file = pty.fork()
         if self.pid == 0:
+            os.environ.pop("NO_COLOR", None)
             os.environ.update(env)
             os.execvp(program, [program, *args])
         self.ended = False
@@ -42,17 +46,32 @@ class Terminal:
     def type(self, text):
         os.write(self.file, text.encode())
 
+    def read(self):
+        """False if the other end is closed."""
+        try:
+            text = self.decoder.decode(os.read(self.file, 4096))
+        except OSError:
+            return False
+        self.seen += text
+        self.all += text
+        return True
+
     def wait_for(self, text):
         """What was shown before `text`, which is taken away."""
         while text not in self.seen:
             self.test.assertTrue(select.select([self.file], [], [], 60)[0], f"no {text!r} in {self.seen!r}")
-            try:
-                self.seen += os.read(self.file, 4096).decode(errors="replace")
-            except OSError:  # the other end is closed
+            if not self.read():
                 self.test.fail(f"no {text!r} in {self.seen!r}")
         before, self.seen = self.seen.split(text, 1)
         self.before += before
         return before
+
+    def rest(self):
+        """What was shown and not waited for."""
+        while select.select([self.file], [], [], 0.2)[0]:
+            if not self.read():
+                break
+        return self.seen
 
     def status(self):
         """The exit status of the command, which must end."""
