@@ -118,7 +118,7 @@ def fits(declared, python):
     kind = declared.split("*")[0].strip()
     if declared.count("*") == 2:
         return target is c.c_void_p
-    numbers = {"size_t": c.c_size_t, "uint64_t": c.c_uint64}
+    numbers = {"size_t": c.c_size_t, "uint64_t": c.c_uint64, "bool": c.c_bool}
     return target is numbers[kind] if kind in numbers else target is python_struct(kind)
 
 
