@@ -299,7 +299,9 @@ void check_magic(const InputFile& file, const char (&magic)[4]) {
   if (std::memcmp(magic, kMagic, sizeof kMagic) == 0) return;
   const std::string start = foreign_start(file);
   if (!start.empty()) fail(MOE_ERR_FORMAT, "%s is %s", file.path().c_str(), start.c_str());
-  fail(MOE_ERR_FORMAT, "%s: not a GGUF file", file.path().c_str());
+  const bool zeros = std::all_of(std::begin(magic), std::end(magic), [](char c) { return c == 0; });
+  fail(MOE_ERR_FORMAT, "%s: not a GGUF file%s", file.path().c_str(),
+       zeros ? ": it begins with zeros (an incomplete download?)" : "");
 }
 
 }  // namespace

@@ -16,6 +16,11 @@ constexpr uint64_t kLengthBytes = 8;
 uint64_t header_length(const unsigned char* bytes, uint64_t file_size, const std::string& name) {
   uint64_t n = 0;
   for (int i = 7; i >= 0; --i) n = n << 8 | bytes[i];
+  if (n == 0) {
+    fail(MOE_ERR_FORMAT,
+         "%s: not a safetensors file: it begins with zeros (an incomplete download?)",
+         name.c_str());
+  }
   if (n < 2 || n > kMaxSafetensorsHeader) {
     fail(MOE_ERR_FORMAT,
          "%s: not a safetensors file: a header of %llu bytes (2 to %llu are accepted) in a file of "
@@ -143,7 +148,7 @@ std::vector<SourceTensor> parse_entries(std::string_view json, uint64_t data_sta
 
 void check_size(uint64_t size, const std::string& name) {
   if (size < kLengthBytes) {
-    fail(MOE_ERR_FORMAT, "%s: not a safetensors file: %llu bytes", name.c_str(),
+    fail(MOE_ERR_FORMAT, "%s: cut off, or not a safetensors file: %llu bytes", name.c_str(),
          static_cast<ull>(size));
   }
 }

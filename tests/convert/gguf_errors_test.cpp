@@ -319,6 +319,8 @@ TEST_F(GgufParts, FilesThatWereCutOff) {
   EXPECT_GT(whole.size() / 61, 2 * n_header);  // most of the file is data
   EXPECT_EQ(said(convert_text("m.gguf", "<html>\n<body>Not found")).substr(0, 46),
             "m.gguf is text that begins with \"<html>\": a we");
+  EXPECT_EQ(said(convert_text("m.gguf", std::string(100, '\0'))),
+            "m.gguf: not a GGUF file: it begins with zeros (an incomplete download?)");
   folder_.write("a-00001-of-00002.gguf", part(0, 2));
   folder_.write("a-00002-of-00002.gguf", part(1, 2).substr(0, part(1, 2).size() - 100));
   refused("a-00001-of-00002.gguf", "a-00002-of-00002.gguf: cut off: 100 of its ");

@@ -156,6 +156,10 @@ TEST_F(WeightFilesTest, FilesThatAreNotTheFile) {
   folder_.write("model.safetensors", whole.substr(0, whole.size() - 3));
   expect(MOE_ERR_FORMAT, "model.safetensors: cut off: 3 of its " + std::to_string(whole.size()) +
                              " bytes are missing");
+  folder_.write("model.safetensors", std::string(100, '\0'));
+  expect(MOE_ERR_FORMAT, "it begins with zeros (an incomplete download?)");
+  folder_.write("model.safetensors", whole.substr(0, 5));
+  expect(MOE_ERR_FORMAT, "cut off, or not a safetensors file: 5 bytes");
   folder_.write("model.safetensors", whole.substr(0, 20));
   expect(MOE_ERR_FORMAT, "cut off, or not a safetensors file");
   write("model.safetensors", "a");

@@ -74,9 +74,7 @@ constexpr Name kOtherNames[] = {{"ffn_gate_inp", "block_sparse_moe.gate"},
                                 {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
                                 {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
                                 {"ffn_up", "mlp.gate_up_proj"},
-                                {"attn_q", "self_attn.q_a_proj"},
-                                {"exp_probs_b", "mlp.gate.e_score_correction_bias"},
-                                {"post_ffw_norm", "post_feedforward_layernorm"}};
+                                {"exp_probs_b", "mlp.gate.e_score_correction_bias"}};
 
 // "mlp.experts.3.up_proj.weight" is "mlp.experts.up_proj.weight": a GGUF file stacks experts.
 std::string without_expert(std::string part) {
