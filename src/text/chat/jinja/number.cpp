@@ -121,7 +121,7 @@ double power_of_ten(int n) {
   return out;
 }
 
-double magnitude(double x) { return x < 0 ? -x : x; }
+double magnitude(double x) { return std::fabs(x); }
 
 // Rounds towards zero, exactly.
 double truncate(double x) {
