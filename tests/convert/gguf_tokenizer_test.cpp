@@ -345,7 +345,8 @@ TEST(GgufTokenizer, TheBestScoreOfEqualTextsEncodes) {
   EXPECT_NE(warnings_of(metadata, &json).find("3 tokens with the text"), std::string::npos);
   const auto loaded = load(parse_tokenizer(json, "found"));
   ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
-  EXPECT_EQ(encode(*loaded->tokenizer, "abx"), (IdList{1, 27}));
+  EXPECT_EQ(encode(*loaded->tokenizer, "abx"), (IdList{1, 2}))
+      << "ids 0, 3 and the other x only decode";
   EXPECT_EQ(decode(*loaded->tokenizer, {0, 1, 3, 2}), "abababx");
 }
 

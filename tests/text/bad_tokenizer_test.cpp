@@ -73,7 +73,7 @@ const BadCase kBadCases[] = {
        d.added_flags.push_back(0);
      }},
     {"added_flags", MOE_ERR_FORMAT, "flags for 2", [](auto& d) { d.added_flags.push_back(0); }},
-    {"added_bits", MOE_ERR_FORMAT, "bad flags", [](auto& d) { d.added_flags[0] = 64; }},
+    {"added_bits", MOE_ERR_FORMAT, "bad flags", [](auto& d) { d.added_flags[0] = 64 | 2; }},
     {"added_empty", MOE_ERR_FORMAT, "found 0",
      [](auto& d) {
        set_pieces(d, {"a", "b", "c", "ab", "abc", ""});

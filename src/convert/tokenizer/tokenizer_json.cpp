@@ -27,7 +27,8 @@ struct Pieces {
   std::vector<std::string> text;
   std::vector<bool> used;
   Ids model;
-  uint32_t end = 0;  // number of ids: each costs memory, even without a piece
+  size_t n_model = 0;  // entries of the vocabulary, also those without a text of their own
+  uint32_t end = 0;    // number of ids: each costs memory, even without a piece
 
   void set(const JsonNode& where, const std::string& piece, uint32_t id) {
     if (id >= end) {
@@ -51,6 +52,7 @@ struct Pieces {
 // A vocabulary that maps pieces to ids.
 void read_vocabulary(const JsonNode& node, Pieces& pieces) {
   if (!node.value().is_object()) node.fail_expected("an object");
+  pieces.n_model = node.value().size();
   for (const auto& [piece, id] : node.value().items()) {
     const JsonNode entry(id, node.path() + "[\"" + piece + "\"]");
     if (piece.empty()) continue;  // no text has it
@@ -168,6 +170,7 @@ void read_unigram(const JsonNode& model, Pieces& pieces, TokenizerData& data) {
   const JsonNode list = model.at("vocab");
   if (!list.value().is_array()) list.fail_expected("an array");
   std::vector<uint32_t> same;
+  pieces.n_model = list.value().size();
   for (size_t i = 0; i < list.value().size(); ++i) {
     const Json& entry = list.value()[i];
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
@@ -226,7 +229,7 @@ uint8_t read_added_flags(const JsonNode& token) {
 // Ids of added tokens follow from the vocabulary; the file must agree.
 void read_added(const JsonNode& root, Pieces& pieces, TokenizerData& data) {
   if (!root.has("added_tokens")) return;
-  auto next = static_cast<uint32_t>(pieces.model.size());
+  auto next = static_cast<uint32_t>(pieces.n_model);
   std::set<std::string> seen;
   for (const JsonNode& token : root.at("added_tokens").elements()) {
     const std::string content = token.at("content").string();

@@ -77,6 +77,7 @@ Value Evaluator::text_filter(std::string_view name, Value value, const Arguments
 
 Value Evaluator::number_filter(std::string_view name, Value value, const Arguments& arguments) {
   if (value.is(Kind::kUndefined)) return fail_kind("a number's filter", value);
+  charge(32768);  // reading and rounding compare with up to 64 doubles
   const Value other = argument(arguments, 0, "default");
   const bool reads_text = name == "int" || name == "float";
   if (reads_text && !is_number(value)) {

@@ -1,7 +1,9 @@
 #include "src/text/chat/jinja/number.h"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 namespace moe::jinja {
@@ -11,13 +13,115 @@ constexpr double kTwo63 = 9223372036854775808.0;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+// A natural number for exact comparisons of doubles with decimal numbers.
+class Natural {
+ public:
+  explicit Natural(uint64_t value) {
+    for (; value != 0; value >>= 32) limbs_[n_++] = static_cast<uint32_t>(value);
+  }
+  void times_plus(uint32_t factor, uint32_t added) {
+    uint64_t carry = added;
+    for (size_t i = 0; i < n_ || carry != 0; ++i) {
+      if (i == n_) limbs_[n_++] = 0;
+      carry += uint64_t{limbs_[i]} * factor;
+      limbs_[i] = static_cast<uint32_t>(carry);
+      carry >>= 32;
+    }
+  }
+  // base: 2 or 10
+  void times_power(uint32_t base, int exponent) {
+    const int most = base == 2 ? 31 : 9;
+    for (; exponent > 0; exponent -= most) {
+      uint32_t factor = 1;
+      for (int i = 0; i < std::min(exponent, most); ++i) factor *= base;
+      times_plus(factor, 0);
+    }
+  }
+  // -1, 0 or 1.
+  int compare(const Natural& other) const {
+    if (n_ != other.n_) return n_ < other.n_ ? -1 : 1;
+    for (size_t i = n_; i-- > 0;) {
+      if (limbs_[i] != other.limbs_[i]) return limbs_[i] < other.limbs_[i] ? -1 : 1;
+    }
+    return 0;
+  }
+
+ private:
+  uint32_t limbs_[96] = {};  // 3072 bits; the products below have at most 2400
+  size_t n_ = 0;
+};
+
+constexpr int kMostPower = 330;    // from 10^330 on every number is infinite
+constexpr int kLeastPower = -400;  // 40 digits times 10^-400 are 0
+constexpr size_t kMostDigits = 40;
+
+// The sign of m 2^k - digits 10^exponent.
+int compare_scaled(uint64_t m, int k, const Natural& digits, int exponent) {
+  Natural left(m);
+  Natural right = digits;
+  left.times_power(10, -exponent);
+  right.times_power(10, exponent);
+  left.times_power(2, k);
+  right.times_power(2, -k);
+  return left.compare(right);
+}
+
+// Mantissa and exponent of a double that is not negative: m 2^k.
+void split_double(uint64_t bits, uint64_t* m, int* k) {
+  const auto biased = static_cast<int>(bits >> 52);
+  *m = bits & ((uint64_t{1} << 52) - 1);
+  if (biased != 0) *m |= uint64_t{1} << 52;
+  *k = (biased == 0 ? 1 : biased) - 1075;
+}
+
+// The double next to digits 10^exponent; of two equally near ones the even one.
+double nearest_double(const Natural& digits, int exponent) {
+  constexpr uint64_t kInfinity = uint64_t{0x7FF} << 52;
+  uint64_t m = 0;
+  int k = 0;
+  uint64_t low = 0;  // the largest that is at most the number
+  for (uint64_t high = kInfinity; high - low > 1;) {
+    const uint64_t middle = low + (high - low) / 2;
+    split_double(middle, &m, &k);
+    (compare_scaled(m, k, digits, exponent) <= 0 ? low : high) = middle;
+  }
+  split_double(low, &m, &k);
+  const int half = compare_scaled(2 * m + 1, k - 1, digits, exponent);
+  const bool up = half < 0 || (half == 0 && low % 2 != 0);
+  return std::bit_cast<double>(low + (up ? 1 : 0));
+}
+
+// Whether `value` is the double next to digits 10^exponent.
+bool reads_as(const Natural& digits, int exponent, double value) {
+  uint64_t m = 0;
+  int k = 0;
+  const auto bits = std::bit_cast<uint64_t>(value);
+  split_double(bits, &m, &k);
+  const int above = compare_scaled(2 * m + 1, k - 1, digits, exponent);
+  const bool narrow = m == uint64_t{1} << 52 && k > -1074;  // the one below has half the distance
+  const int below = m == 0   ? -1
+                    : narrow ? compare_scaled(4 * m - 1, k - 2, digits, exponent)
+                             : compare_scaled(2 * m - 1, k - 1, digits, exponent);
+  const bool even = m % 2 == 0;
+  return (above > 0 || (above == 0 && even)) && (below < 0 || (below == 0 && even));
+}
+
+// Digits that the C library wrote; its point, which depends on the locale, is skipped.
+Natural written_digits(const char* text) {
+  Natural digits(0);
+  for (; *text != '\0' && *text != 'e'; ++text) {
+    if (is_digit(*text)) digits.times_plus(10, static_cast<uint32_t>(*text - '0'));
+  }
+  return digits;
+}
+
 double power_of_ten(int n) {
   double out = 1;  // exact up to 22
   for (; n > 0; --n) out *= 10;
   return out;
 }
 
-double magnitude(double x) { return x < 0 ? -x : x; }
+double magnitude(double x) { return std::fabs(x); }
 
 // Rounds towards zero, exactly.
 double truncate(double x) {
@@ -62,11 +166,11 @@ bool read_integer(std::string_view text, int64_t* out) {
 }
 
 bool read_float(std::string_view text, double* out) {
-  constexpr size_t kMostDigits = 400;
-  char digits[kMostDigits + 16];  // without the point, which depends on the locale
-  size_t n = 0;
+  Natural digits(0);
+  size_t n = 0;  // digits without zeros in front
   int exponent = 0;
   size_t i = 0;
+  bool any = false;
   for (bool fraction = false; i < text.size(); ++i) {
     if (text[i] == '_') continue;
     if (text[i] == '.' && !fraction) {
@@ -74,11 +178,13 @@ bool read_float(std::string_view text, double* out) {
       continue;
     }
     if (!is_digit(text[i])) break;
-    if (n == kMostDigits) return false;
-    digits[n++] = text[i];
+    any = true;
+    n += n > 0 || text[i] != '0' ? 1U : 0U;
+    if (n > kMostDigits) return false;
+    digits.times_plus(10, static_cast<uint32_t>(text[i] - '0'));
     exponent -= fraction ? 1 : 0;
   }
-  if (n == 0) return false;
+  if (!any) return false;
   if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
     const bool minus = ++i < text.size() && text[i] == '-';
     if (minus || (i < text.size() && text[i] == '+')) ++i;
@@ -90,8 +196,10 @@ bool read_float(std::string_view text, double* out) {
     exponent += minus ? -given : given;
   }
   if (i != text.size()) return false;
-  (void)std::snprintf(digits + n, sizeof digits - n, "e%d", exponent);
-  *out = std::strtod(digits, nullptr);
+  *out = 0;
+  if (n == 0 || exponent < kLeastPower) return true;
+  *out = exponent > kMostPower ? std::bit_cast<double>(uint64_t{0x7FF} << 52)
+                               : nearest_double(digits, exponent);
   return true;
 }
 
@@ -103,20 +211,24 @@ size_t write_float(double value, char out[kMaxFloatText]) {
   };
   if (value != value) return copy("nan");
   if (value - value != 0) return copy(value > 0 ? "inf" : "-inf");
-  char text[kMaxFloatText];  // -d.ddde+xx; the C library's point is that of the locale
+  size_t at = 0;
+  if (std::signbit(value)) out[at++] = '-';
+  value = magnitude(value);
+  char text[kMaxFloatText];  // d.ddde+xx
+  int exponent = 0;
   for (int n_digits = 1; n_digits <= 17; ++n_digits) {
     (void)std::snprintf(text, sizeof text, "%.*e", n_digits - 1, value);
-    if (std::strtod(text, nullptr) == value) break;
+    const char* p = std::strchr(text, 'e') + 1;
+    const bool minus = *p++ == '-';
+    for (exponent = 0; is_digit(*p); ++p) exponent = exponent * 10 + (*p - '0');
+    if (minus) exponent = -exponent;
+    if (reads_as(written_digits(text), exponent - n_digits + 1, value)) break;
   }
   char digits[20] = {};
   int n = 0;
-  const char* p = text;
-  size_t at = 0;
-  if (*p == '-') out[at++] = *p++;
-  for (; *p != 'e'; ++p) {
+  for (const char* p = text; *p != 'e'; ++p) {
     if (is_digit(*p)) digits[n++] = *p;
   }
-  const int exponent = std::atoi(p + 1);
   if (exponent < -4 || exponent >= 16) {
     out[at++] = digits[0];
     if (n > 1) out[at++] = '.';
@@ -125,16 +237,13 @@ size_t write_float(double value, char out[kMaxFloatText]) {
                                                   exponent < 0 ? '-' : '+',
                                                   exponent < 0 ? -exponent : exponent));
   }
-  const int before = exponent < 0 ? 1 : exponent + 1;
-  for (int i = 0; i < before; ++i) {
-    const int k = exponent < 0 ? -1 : i;
-    out[at++] = k >= 0 && k < n ? digits[k] : '0';
-  }
+  const int before = exponent < 0 ? 0 : exponent + 1;  // digits before the point
+  if (before == 0) out[at++] = '0';
+  for (int i = 0; i < before; ++i) out[at++] = i < n ? digits[i] : '0';
   out[at++] = '.';
   for (int i = exponent; i < -1; ++i) out[at++] = '0';
-  const int rest = exponent < 0 ? 0 : before;
-  for (int i = rest; i < n; ++i) out[at++] = digits[i];
-  if (rest >= n) out[at++] = '0';
+  for (int i = before; i < n; ++i) out[at++] = digits[i];
+  if (before >= n) out[at++] = '0';
   return at;
 }
 
@@ -180,16 +289,16 @@ double floor_of(double value) {
   return whole > value ? whole - 1 : whole;
 }
 
-// Both functions of the C library round exactly, to even in a tie.
+// snprintf() rounds exactly, to even in a tie.
 double round_to(double value, int digits) {
-  if (value - value != 0) return value;
-  char text[352];
-  if (digits >= 0) {
-    (void)std::snprintf(text, sizeof text, "%.*f", digits, value);
-    return std::strtod(text, nullptr);
-  }
-  (void)std::snprintf(text, sizeof text, "%.0f", value / power_of_ten(-digits));
-  return std::strtod(text, nullptr) * power_of_ten(-digits);
+  constexpr double kTwo53 = 9007199254740992.0;
+  if (value != value || (digits >= 0 && magnitude(value) >= kTwo53)) return value;
+  if (magnitude(value) >= kTwo63) return value;
+  char text[64];
+  const double scaled = digits >= 0 ? magnitude(value) : magnitude(value) / power_of_ten(-digits);
+  (void)std::snprintf(text, sizeof text, "%.*f", std::max(digits, 0), scaled);
+  const double rounded = nearest_double(written_digits(text), -digits);
+  return std::signbit(value) ? -rounded : rounded;
 }
 
 }  // namespace moe::jinja

@@ -10,7 +10,7 @@ namespace moe::jinja {
 /// Parses "12", "1_000", "0x1f", "0o17" or "0b11". False for anything else, a
 /// decimal number that begins with 0 ("007") and beyond 18 digits.
 bool read_integer(std::string_view text, int64_t* out);
-/// Parses digits with a fraction, an exponent or underscores ("1_000.5e-3"), at most 400 digits.
+/// Parses digits with a fraction, an exponent or underscores ("1_000.5e-3"), at most 40 digits.
 bool read_float(std::string_view text, double* out);
 
 /// Writes Python's repr(): the shortest text that reads back as the same value. Returns its length.

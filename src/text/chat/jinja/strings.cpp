@@ -31,6 +31,7 @@ Value Evaluator::as_text(Value value) {
     }
     case Kind::kFloat: {
       char text[kMaxFloatText];
+      charge(16384);  // tries up to 17 digits
       return literal({text, write_float(float_of(value), text)});
     }
     default:
