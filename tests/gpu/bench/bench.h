@@ -14,7 +14,7 @@ class Bench {
   Bench(const cudaDeviceProp& gpu, int driver, const char* file, bool small);
 
   /// The rows of activations and the widths of matrices that are measured.
-  int32_t rows(int32_t n) const { return small_ ? std::min(n, 70) : n; }
+  int32_t rows(int32_t n) const { return small_ ? std::min(n, 40) : n; }
   int32_t width(int32_t n) const { return small_ ? std::max(n / 16, 32) : n; }
   /// The bytes of weights that calls use in rotation: more than twice the L2 cache.
   size_t rotation() const { return rotation_; }
@@ -22,7 +22,7 @@ class Bench {
   /// Runs measure_case(name), whose failure ends this case alone.
   void attempt(const std::string& name, const std::function<void(const char*)>& measure_case);
   Times time(int n, const std::function<cudaError_t(cudaStream_t, int)>& call) const {
-    return measure(n, small_ ? 1 : 30, call);
+    return small_ ? measure(std::min(n, 2), {0, 1}, call) : measure(n, {3, 30}, call);
   }
   /// Adds a time, the bytes that a call must read and its operations.
   void report(const char* name, const Times& t, double bytes, double operations);

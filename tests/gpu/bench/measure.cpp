@@ -3,11 +3,6 @@
 #include <random>
 
 namespace moe::cuda {
-namespace {
-
-constexpr int kWarmUps = 3;
-
-}  // namespace
 
 Buffer::Buffer(size_t bytes, bool random) : bytes_(bytes) {
   check(cudaMalloc(&data_, bytes), "cudaMalloc");
@@ -29,7 +24,8 @@ Buffer random_normals(size_t n, float deviation) {
   return Buffer(values);
 }
 
-Times measure(int n, int repetitions, const std::function<cudaError_t(cudaStream_t, int)>& call) {
+Times measure(int n, const Repetitions& repetitions,
+              const std::function<cudaError_t(cudaStream_t, int)>& call) {
   cudaStream_t stream;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
   for (int i = 0; i < n; ++i) check(call(stream, i), "call");  // loads every kernel
@@ -45,14 +41,14 @@ Times measure(int n, int repetitions, const std::function<cudaError_t(cudaStream
   check(cudaEventCreate(&begin), "event");
   check(cudaEventCreate(&end), "event");
   std::vector<double> us;
-  for (int r = 0; r < kWarmUps + repetitions; ++r) {
+  for (int r = 0; r < repetitions.uncounted + repetitions.counted; ++r) {
     check(cudaEventRecord(begin, stream), "record");
     check(cudaGraphLaunch(exec, stream), "launch");
     check(cudaEventRecord(end, stream), "record");
     check(cudaEventSynchronize(end), "wait");
     float ms = 0;
     check(cudaEventElapsedTime(&ms, begin, end), "time");
-    if (r >= kWarmUps) us.push_back(1e3 * static_cast<double>(ms) / n);
+    if (r >= repetitions.uncounted) us.push_back(1e3 * static_cast<double>(ms) / n);
   }
   std::sort(us.begin(), us.end());
   cudaEventDestroy(begin);

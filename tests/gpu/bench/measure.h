@@ -54,8 +54,14 @@ struct Times {
   double high_us;
 };
 
-/// The time of one call, from graphs of `n` calls, run `repetitions` times after 3 that do not
-/// count; call(stream, i) enqueues the i-th.
-Times measure(int n, int repetitions, const std::function<cudaError_t(cudaStream_t, int)>& call);
+struct Repetitions {
+  int uncounted;  // first, to warm up
+  int counted;
+};
+
+/// The time of one call, from repetitions of a graph of `n` calls; call(stream, i) enqueues the
+/// i-th.
+Times measure(int n, const Repetitions& repetitions,
+              const std::function<cudaError_t(cudaStream_t, int)>& call);
 
 }  // namespace moe::cuda
