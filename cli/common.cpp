@@ -63,8 +63,7 @@ CallError write_error(const std::string& path) {
 }
 
 Env open_env(const ModelOptions& o) {
-  const uint64_t gpu_memory =
-      o.gpu_memory.empty() ? 0 : parse_bytes("--gpu-memory", o.gpu_memory);
+  const uint64_t gpu_memory = o.gpu_memory.empty() ? 0 : parse_bytes("--gpu-memory", o.gpu_memory);
   if (!o.device.starts_with("cuda") && !o.gpu_memory.empty()) {
     throw UsageError("--gpu-memory: --device " + o.device + " uses no GPU; name it: --device cuda");
   }

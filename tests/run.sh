@@ -134,6 +134,7 @@ if ((all)); then
   beside users
   # The kernels as clang compiles them: the same bits, and no instruction of a newer CPU in code that any CPU may run.
   build clang -DMOE_TESTS_EMULATOR=OFF && check clang
+  step "plain builds" bash tests/house/plain_test.sh . build/release/bin/moe
   # gcc 12's ThreadSanitizer cannot map its shadow memory when the kernel uses many bits of address randomisation
   setarch -R true 2>/dev/null && wrapper=(setarch -R)
   build tsan && check tsan

@@ -10,6 +10,7 @@
 #include "kernels/rope.h"
 #include "quant/half.h"
 #include "tests/gpu/on_device.h"
+#include "tests/gpu/recorded.h"
 #include "tests/kernels/random_floats.h"
 #include "tests/support/cpu_devices.h"
 
@@ -269,6 +270,7 @@ void expect_attended(const Shape& s, const HostCaches& caches, const Weights& we
   }
   const double n = static_cast<double>(scores.size());
   const double relative = 2 * score_error + 2 * rounding.weight + (2 * n + 40) * u;
+  double largest = 0;  // difference, relative to its bound
   for (int32_t i = 0; i < s.head_dim; ++i) {
     double value = 0;
     double magnitude = 0;
@@ -278,10 +280,14 @@ void expect_attended(const Shape& s, const HostCaches& caches, const Weights& we
       value += product;
       magnitude += std::fabs(product);
     }
-    ASSERT_LE(std::fabs(static_cast<double>(found[i]) - value), relative * magnitude + 1e-30)
-        << "session " << row.session << ", position " << row.position << ", head " << head
-        << ", dimension " << i << ": found " << found[i] << ", expected " << value;
+    const double difference = std::fabs(static_cast<double>(found[i]) - value);
+    const double bound = relative * magnitude + 1e-30;
+    largest = std::max(largest, difference / bound);
+    ASSERT_LE(difference, bound) << "session " << row.session << ", position " << row.position
+                                 << ", head " << head << ", dimension " << i << ": found "
+                                 << found[i] << ", expected " << value;
   }
+  record_largest("share_of_bound", largest);
 }
 
 struct Problem {

@@ -3,6 +3,7 @@
 
 #include "cuda_runtime.h"
 #include "kernels/cuda/device_cuda.h"
+#include "tests/gpu/recorded.h"
 #include "tests/run/tiny_run.h"
 
 namespace moe {
@@ -69,6 +70,14 @@ inline double relative_error(const Floats& found, const Floats& expected) {
     norm += static_cast<double>(expected[i]) * expected[i];
   }
   return found.size() == expected.size() ? std::sqrt(difference / norm) : 1e9;
+}
+
+/// Expects an error below `bound`, and records both.
+inline void expect_close(const Floats& found, const Floats& expected, double bound) {
+  const double error = relative_error(found, expected);
+  record_largest("relative_error", error);
+  record_largest("tolerance", bound);
+  EXPECT_LT(error, bound);
 }
 
 }  // namespace moe

@@ -30,9 +30,9 @@ TEST_P(GpuSession, GivesTheLogitsOfTheCpu) {
     const Box<Session> expected = cpu.session(options);
     const Box<Session> found = gpu.session(options);
     ASSERT_TRUE(found);
-    EXPECT_LT(relative_error(eval_all(*found, prompt), eval_all(*expected, prompt)), kBound);
+    expect_close(eval_all(*found, prompt), eval_all(*expected, prompt), kBound);
     // five steps: the first is launched directly, the second is captured, the others are replayed
-    EXPECT_LT(relative_error(decode(*found, tokens, 70), decode(*expected, tokens, 70)), kBound);
+    expect_close(decode(*found, tokens, 70), decode(*expected, tokens, 70), kBound);
   }
 }
 
@@ -81,7 +81,7 @@ TEST(GpuEncoder, GivesWhatTheCpuGives) {
       EXPECT_TRUE(status.ok()) << status.text();
       return all;
     };
-    EXPECT_LT(relative_error(run(*gpu.session()), run(*cpu.session())), 1e-5);
+    expect_close(run(*gpu.session()), run(*cpu.session()), 1e-5);
   }
 }
 
@@ -137,7 +137,8 @@ TEST(GpuSteps, SessionsTogetherGiveWhatEachGivesAlone) {
       Floats expected(vocab);
       ASSERT_TRUE(alone[i]->eval(span(next, i, 1), LogitRows::kLast, expected.data()).ok());
       const Floats found(&logits[i * vocab], &logits[i * vocab] + vocab);
-      EXPECT_LT(relative_error(found, expected), 1e-5) << "session " << i << ", step " << step;
+      SCOPED_TRACE(testing::Message() << "session " << i << ", step " << step);
+      expect_close(found, expected, 1e-5);
     }
   }
 }
@@ -188,7 +189,7 @@ TEST(GpuCapacity, TheChunkGrowsUnderASession) {
     ASSERT_TRUE(session->sample({}, &out, nullptr, 0).ok());
     ASSERT_TRUE(session->reset().ok());
   }
-  EXPECT_LT(relative_error(eval_all(*found, tokens), eval_all(*expected, tokens)), kBound);
+  expect_close(eval_all(*found, tokens), eval_all(*expected, tokens), kBound);
 }
 
 TEST(GpuNonFinite, ALogitThatIsNoNumberIsAnError) {
