@@ -111,8 +111,8 @@ step() {
   running=
   if [ -n "${json:-}" ]; then mv "$logs/$name.errors" "$logs/$name.log"; else cat "$logs/$name.errors" >>"$logs/$name.log"; fi
   rm -f "$logs/$name.errors"
-  if [ "$(stat -c %s "$logs/$name.log")" -gt 400000 ]; then # thousands of errors of one kind
-    { head -c 200000 "$logs/$name.log"; printf '\n... shortened ...\n'; tail -c 200000 "$logs/$name.log"; } >"$work/short"
+  if [ "$(stat -c %s "$logs/$name.log")" -gt 4000000 ]; then # thousands of errors of one kind
+    { head -c 2000000 "$logs/$name.log"; printf '\n... shortened ...\n'; tail -c 2000000 "$logs/$name.log"; } >"$work/short"
     mv "$work/short" "$logs/$name.log"
   fi
   case $rc in
@@ -136,7 +136,8 @@ find_cublas_lt() {
 for folder in sys.path:
     print(*glob.glob(glob.escape(folder) + "/nvidia/*/lib/libcublasLt.so.1[23]"), sep="\n")' 2>/dev/null || true
 }
-cublas_lt=$(find_cublas_lt | grep -m 1 '\.13$' || find_cublas_lt | grep -m 1 . || true)
+found=$(find_cublas_lt)
+cublas_lt=$(grep -m 1 '\.13$' <<<"$found" || grep -m 1 . <<<"$found" || true)
 echo "${cublas_lt:-not found}" | tee "$logs/cublas_lt.log"
 if [ -n "$cublas_lt" ]; then
   LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$(dirname "$cublas_lt")

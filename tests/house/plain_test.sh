@@ -13,9 +13,8 @@ story() { "$1" generate "$root/examples/models/stories.moe" -p "Once upon a time
 expected=$(story "$other")
 
 for build; do
-  type=${build%-*} compiler=${build#*-}
   echo "== $build"
-  options=(-DCMAKE_BUILD_TYPE="$type" -DMOE_TESTS=OFF)
+  options=(-DCMAKE_BUILD_TYPE="${build%-*}" -DMOE_TESTS=OFF)
   case $build in
     Release-gcc) ;; # exactly as it is typed
     *-gcc) options+=(-G Ninja "-DMOE_ISAS=scalar;avx2;neon_dotprod") ;; # other instruction sets compile the same text
