@@ -134,7 +134,7 @@ folder = pathlib.Path(sys.argv[2]).parent
 if "interrupt" not in {options!r}:
     interrupt_when(lambda: any(folder.glob(".big.moe.moe-??????")))
 try:
-    moe.convert(sys.argv[1], sys.argv[2], weights="int8"{options})
+    moe.convert(sys.argv[1], sys.argv[2], weights="int8", allow_zeros=True{options})
 except KeyboardInterrupt:
     pass
 """, big_checkpoint, tmp_path / "big.moe")

@@ -4,8 +4,10 @@
 #include <span>
 
 #include "formats/import/failure.h"
+#include "src/convert/packed/bitnet.h"
 #include "src/convert/packed/packed_checkpoint.h"
 #include "src/convert/tokenizer/tiktoken.h"
+#include "src/convert/zero_tail.h"
 
 namespace moe {
 namespace {
@@ -205,10 +207,11 @@ void read_gguf(Checkpoint* checkpoint, const std::function<void()>& step) {
 }  // namespace
 
 Checkpoint open_checkpoint(const std::string& path, const std::function<void()>& step,
-                           const std::vector<std::string>& ignored) {
+                           const SourceOptions& options) {
   Checkpoint checkpoint(path);
-  for (const std::string& key : ignored) checkpoint.ignore_keys(key);
+  for (const std::string& key : options.ignored) checkpoint.ignore_keys(key);
   step();
+  if (!options.allow_zeros) check_zero_tails(checkpoint, step);
   if (checkpoint.metadata().is_null()) {
     checkpoint.rename(text_name);
     remove_common_prefix(&checkpoint);
@@ -221,6 +224,8 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
     return checkpoint;
   }
   in_words_of(checkpoint, [&] { read_gguf(&checkpoint, step); });
+  unpack_i2_s(&checkpoint, options.i2_s_arm);
+  unpack_checkpoint(&checkpoint);
   return checkpoint;
 }
 
