@@ -67,7 +67,7 @@ void check_special_ids(Checkpoint* checkpoint) {
     checkpoint->warn(checkpoint->path() + ": key " + key + " is " + (none ? "-1" : id.dump()) +
                      ": there is no such token, so the key is left out");
   }
-  for (const std::string& key : absent) checkpoint->ignore_key(key);
+  for (const std::string& key : absent) checkpoint->ignore_keys(key);
 }
 
 }  // namespace moe
