@@ -283,7 +283,7 @@ void check_complete(const std::vector<SourceTensor*>& order, uint64_t data_start
   uint64_t end = 0;
   for (const SourceTensor* t : order) {
     if (t->offset < end || t->offset > kMaxData) return;
-    end = t->offset + source_bytes(t->type, t->n_elements);
+    end = t->offset + stored_bytes(*t);
   }
   if (data_start + end > file_size) fail_cut_off(path, file_size, data_start + end);
 }

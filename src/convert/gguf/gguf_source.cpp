@@ -223,9 +223,11 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
     }
     return checkpoint;
   }
-  in_words_of(checkpoint, [&] { read_gguf(&checkpoint, step); });
-  unpack_i2_s(&checkpoint, options.i2_s_arm);
-  unpack_checkpoint(&checkpoint);
+  in_words_of(checkpoint, [&] {
+    read_gguf(&checkpoint, step);
+    unpack_i2_s(&checkpoint, options.i2_s_arm);
+    unpack_checkpoint(&checkpoint);
+  });
   return checkpoint;
 }
 
