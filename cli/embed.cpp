@@ -208,19 +208,20 @@ void add_embed(CLI::App& app) {
   o->input.take_several();
   o->input.add(*c, "Texts, one per line; can be given several times");
   c->add_option("--pooling,--pool", o->pooling,
-                "mean over all tokens, or the vector of the first or last one [default: as the "
-                "model file says, otherwise mean]")
+                "mean over all tokens, or the vector of the first or last one (default what the "
+                "model file says, otherwise mean)")
       ->check(one_of({"mean", "first", "last"}))
       ->option_text("mean|first|last");
-  auto* normalize = c->add_flag("--normalize", o->normalize,
-                                "Give every vector the length 1 [default: as the model file says]");
+  auto* normalize =
+      c->add_flag("--normalize", o->normalize,
+                  "Give every vector the length 1 (default what the model file says)");
   c->add_flag("--no-normalize", o->as_it_is, "Leave every vector's length as it is")
       ->excludes(normalize);
   c->add_flag("--similarity", o->similarity,
               "Print the cosine of every pair of texts instead of vectors");
   c->add_option("--prompt-name", o->prompt,
                 "Put this prompt of the model file, such as query, before each text; none: no "
-                "prompt [default: the model's default, if it has one]")
+                "prompt (default the model's default, if it has one)")
       ->check(not_empty())
       ->option_text("NAME");
   c->add_flag("--truncate", o->truncate, "Leave out the end of texts that are too long");

@@ -711,8 +711,22 @@ static void test_score_and_states(moe_session* session, const moe_model_info* in
   CHECK(moe_session_encode(session, NULL, 0, &p, &error) == MOE_ERR_RANGE);
   CHECK(strstr(error.text, "n_tokens: expected at least 1, found 0") != NULL);
   CHECK(moe_session_encode(session, NULL, 1, &p, &error) == MOE_ERR_ARGUMENT);
-  p.pooling = (moe_pooling)3;
+  p.pooling = (moe_pooling)4;
   CHECK(moe_session_encode(session, tokens, n, &p, &error) == MOE_ERR_ARGUMENT);
+  p.pooling = MOE_POOL_MODEL; /* the file says nothing: the mean, as it is */
+  p.normalize = MOE_NORMALIZE_MODEL;
+  CHECK_OK(moe_session_encode(session, tokens, n, &p, &error));
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += hidden[i * d];
+  CHECK(last[0] - sum / (double)n < 1e-5 && sum / (double)n - last[0] < 1e-5);
+  p.normalize = MOE_NORMALIZE_ON;
+  CHECK_OK(moe_session_encode(session, tokens, n, &p, &error));
+  double length = 0;
+  for (size_t i = 0; i < d; ++i) length += (double)last[i] * last[i];
+  CHECK(length > 0.9999 && length < 1.0001);
+  p.normalize = (moe_normalize)3;
+  CHECK(moe_session_encode(session, tokens, n, &p, &error) == MOE_ERR_ARGUMENT);
+  CHECK(strstr(error.text, "params.normalize: expected 0..2, found 3") != NULL);
   CHECK(moe_session_position(session) == 0);
   free(logits);
 }
@@ -736,6 +750,11 @@ static void test_text(const char* path) {
   moe_model_info info = {.struct_size = sizeof info};
   CHECK_OK(moe_model_get_info(model, &info, &error));
   CHECK(tokens[0] == info.bos_token && tokens[1] != info.bos_token);
+  CHECK(strcmp(info.pooling, "") == 0 && info.n_prompts == 0 && info.default_prompt == 0);
+  const char *name = "unchanged", *before = NULL;
+  CHECK(moe_model_get_prompt(model, 0, &name, &before, &error) == MOE_ERR_RANGE);
+  CHECK(strcmp(name, "unchanged") == 0 && before == NULL);
+  CHECK(moe_model_get_prompt(model, 0, NULL, &before, &error) == MOE_ERR_ARGUMENT);
   int32_t plain[64];
   size_t n_plain = 0;
   CHECK_OK(moe_tokenizer_encode(tokenizer, prompt, strlen(prompt), MOE_ENCODE_NO_SPECIAL, plain, 64,

@@ -60,7 +60,8 @@ class JsonKeys(Cli):
         self.agrees("tokenize", self.json("tokenize", MODEL, TEXT), self.json("tokenize", MODEL, "--decode", "1"))
         sweep = self.json("perplexity", MODEL, "-p", TEXT, "--stats", "--sweep", "topk=1:2:1")
         self.agrees("perplexity", self.json("perplexity", MODEL, "-p", TEXT, "--stats"), sweep)
-        self.agrees("embed", self.ok("embed", MODEL, "-p", TEXT).stdout)
+        self.agrees("embed", self.ok("embed", MODEL, "-p", TEXT).stdout,
+                    self.ok("embed", MODEL, "-p", TEXT, "-p", TEXT, "--similarity").stdout)
         self.agrees("chat", self.json("chat", MODEL, "-n", "2", "--draft", "2", text="Once\n"))
         self.ok("trace", MODEL, "-p", TEXT, "-n", "4", "-o", self.path("t.csv"))
         self.agrees("trace", self.json("trace", self.path("t.csv"), "--budgets"))
@@ -82,9 +83,9 @@ class JsonKeys(Cli):
 
     def test_models(self):
         data = os.path.join(CHECKPOINT, "../..")
-        free = FREE | {"memory"}
+        free = FREE | {"memory", "prompts"}
         seen = [self.json("inspect", MODEL, "--tensors", "--verify", "--memory", "1G")]
-        for source in ("translation/mbart", "encoders/xlmr_maskedlm", "pytorch/threshold", "pytorch/cosine_softmax_top2"):
+        for source in ("translation/mbart", "encoders/xlmr_maskedlm", "encoders/sentences", "pytorch/threshold", "pytorch/cosine_softmax_top2"):
             converted = self.json("convert", os.path.join(data, source), self.path("m.moe"), "--verify")
             seen.append(self.json("inspect", self.path("m.moe")))
             if source == "translation/mbart":

@@ -223,7 +223,7 @@ class Usage(Cli):
             self.assertEqual(options - documented, set(), command)
 
     def test_placeholders_say_what_is_expected(self):
-        for command, option in (("translate", "--search-end count|step|bound"), ("embed", "--pool mean|first|last"), ("chat", "--set NAME=VALUE"),
+        for command, option in (("translate", "--search-end count|step|bound"), ("embed", "--pooling mean|first|last"), ("chat", "--set NAME=VALUE"),
                                 ("batch", "--set NAME=VALUE"), ("convert", "--set PATTERN=FORMAT"), ("generate", "--io auto|direct|buffered")):
             self.assertIn(option, self.ok(command, "--help").stdout)
 
