@@ -112,6 +112,8 @@ void run_convert(const ConvertOptions& o) {
   p.overrides = overrides.data();
   p.n_overrides = static_cast<int32_t>(overrides.size());
   p.verify = o.verify ? 1 : 0;
+  p.allow_zeros = o.allow_zeros ? 1 : 0;
+  p.i2_s_arm = o.i2_s_arm ? 1 : 0;
   p.ignored_keys = ignored_keys.data();
   p.n_ignored_keys = static_cast<int32_t>(ignored_keys.size());
   p.progress = on_progress;
@@ -188,6 +190,10 @@ void add_convert(CLI::App& app) {
       ->check(not_empty())
       ->option_text("NAME")
       ->allow_extra_args(false);
+  c->add_flag("--allow-zeros", o->allow_zeros,
+              "Accept a file that ends in matrices of zeros (a download that was cut off?)");
+  c->add_flag("--i2s-arm", o->i2_s_arm,
+              "I2_S tensors were written by bitnet.cpp on ARM since November 2025");
   c->add_option("--compress", o->compress,
                 "Compress the model file (a compressed part cannot be mapped)")
       ->check(one_of({"none", "zstd"}))

@@ -21,6 +21,8 @@ struct ConvertOptions {
   int32_t split_ffn = 0;
   std::string split_by = "clusters";
   bool verify = false;
+  bool allow_zeros = false;
+  bool i2_s_arm = false;
   bool json = false;
   bool list = false;
 };

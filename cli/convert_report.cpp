@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <iostream>
 #include <map>
+#include <vector>
 
 #include "cli/convert.h"
 #include "cli/units.h"
@@ -80,6 +81,54 @@ void print_split(const Json& s) {
             << " % of how the experts' activations vary\n";
 }
 
+// Matrices of one type in the checkpoint and one format in the file.
+struct Change {
+  size_t n = 0;
+  uint64_t from = 0, to = 0;  // bytes
+  double worst = 0;           // relative error
+
+  void add(const Json& m, const char* from_key) {
+    ++n;
+    from += m.value(from_key, uint64_t{0});
+    to += m.value("bytes", uint64_t{0});
+    worst = std::max(worst, m.value("relative_error", 0.0));
+  }
+};
+using Changes = std::map<std::vector<std::string>, Change>;
+
+// Why a file is larger than its checkpoint: its matrices that grew, most first.
+void print_growth(const Report& report) {
+  const auto source = report.total.value("source_file_bytes", uint64_t{0});
+  const auto file = report.total.value("file_bytes", uint64_t{0});
+  if (file <= source) return;
+  Changes changes;
+  uint64_t weights = 0;
+  for (const Json& m : report.matrices) {
+    changes[{m.value("source_type", ""), m.value("format", "")}].add(m, "source_bytes");
+    weights += m.value("bytes", uint64_t{0});
+  }
+  std::vector<std::pair<std::vector<std::string>, Change>> grown;
+  for (const auto& change : changes) {
+    const Change& c = change.second;
+    if (c.to > c.from && (c.to - c.from) * 50 >= file - source) grown.push_back(change);
+  }
+  std::sort(grown.begin(), grown.end(), [](const auto& a, const auto& b) {
+    return a.second.to - a.second.from > b.second.to - b.second.from;
+  });
+  std::cout << "  larger than the checkpoint (" << format_bytes(source) << ")";
+  for (size_t i = 0; i < grown.size(); ++i) {
+    const auto& [names, change] = grown[i];
+    std::cout << (i == 0 ? ": " : ", ") << counted(change.n, "matrix", "matrices") << " of "
+              << names[0] << " as " << names[1] << " (" << format_bytes(change.to) << " from "
+              << format_bytes(change.from) << ")";
+  }
+  if (grown.empty() || weights <= source) {
+    std::cout << (grown.empty() ? ": " : ", ") << format_bytes(file - std::min(file, weights))
+              << " of tokenizer, norms, tables and alignment";
+  }
+  std::cout << "\n";
+}
+
 void print_summary(const ConvertOptions& o, const Report& report) {
   struct Kind {
     size_t n = 0, lossless = 0;
@@ -110,6 +159,43 @@ void print_summary(const ConvertOptions& o, const Report& report) {
             << " from " << format_bytes(report.total.value("source_bytes", uint64_t{0})) << " in "
             << std::fixed << std::setprecision(1) << report.seconds << " s"
             << (o.verify ? ", verified" : "") << "\n";
+  print_growth(report);
+}
+
+// Codes of the checkpoint that a requested format rounded again.
+void print_rounded_again(const Report& report) {
+  Changes changes;
+  for (const Json& m : report.matrices) {
+    if (!m.contains("kept_format")) continue;
+    changes[{m.value("source_type", ""), m.value("format", ""), m.value("kept_format", "")}].add(
+        m, "kept_bytes");
+  }
+  for (const auto& [names, c] : changes) {
+    const bool larger = c.to > c.from;
+    std::cerr << "moe: " << (larger ? "warning" : "note") << ": "
+              << counted(c.n, "matrix becomes ", "matrices become ") << names[1] << ", "
+              << (larger ? "larger" : "smaller") << " (" << format_bytes(c.to) << ", not "
+              << format_bytes(c.from) << ")";
+    if (c.worst > 0) {
+      std::cerr << (larger ? " and" : " but") << " worse (relative error " << std::setprecision(2)
+                << c.worst << ")";
+    }
+    std::cerr << " than the checkpoint's own codes (" << names[0] << "), which are kept as "
+              << names[2] << " without --weights or --set for them\n";
+  }
+}
+
+// A download that was cut off may have left them, not only at the end of a file.
+void print_zeros(const Report& report) {
+  size_t n = 0;
+  std::string first;
+  for (const Json& m : report.matrices) {
+    if (!m.value("zeros", false)) continue;
+    if (++n == 1) first = m.value("matrix", "");
+  }
+  if (n == 0 || report.total.contains("split")) return;
+  std::cerr << "moe: warning: " << counted(n, "matrix holds", "matrices hold") << " only zeros ("
+            << (n > 1 ? "the first: " : "") << first << "); is the download complete?\n";
 }
 
 void print_dropped(const Json& tokens) {
@@ -143,6 +229,8 @@ void print_warnings(const ConvertOptions& o, const Report& report) {
               << " in " << worst.value("matrix", "") << "); --weights " << better
               << " is more precise\n";
   }
+  print_zeros(report);
+  print_rounded_again(report);
   if (!report.total.value("tokenizer", true)) {
     std::cerr << "moe: warning: no tokenizer was found in " << o.source
               << ": the model works with token ids only\n";

@@ -1113,6 +1113,12 @@ typedef struct moe_convert_params {
    * an older file of statistics is unchanged. A file with other content is not replaced:
    * MOE_ERR_ARGUMENT. */
   const char* save_statistics;
+  /* 1: accept a file that ends in matrices of zeros. 0: MOE_ERR_CORRUPT, before anything is
+   * written, because a download that stopped after its space was reserved leaves such a file. */
+  int32_t allow_zeros;
+  /* Of I2_S tensors in a GGUF file. 1: in blocks of 64 weights, as bitnet.cpp writes them on ARM
+   * since November 2025; 0: of 128, as it writes them elsewhere. The file does not say which. */
+  int32_t i2_s_arm;
 } moe_convert_params;
 
 /* `source`: a folder with config.json and safetensors, or a GGUF file. `destination` is replaced if

@@ -63,6 +63,8 @@ Status convert_options(const moe_convert_params* given, ConvertOptions* out) {
   options.split = {p.split_ffn, p.split_by_clusters != 0};
   options.compress = p.compress != 0;
   options.verify = p.verify != 0;
+  options.allow_zeros = p.allow_zeros != 0;
+  options.i2_s_arm = p.i2_s_arm != 0;
   if (p.progress != nullptr) {
     options.progress = [p](uint64_t done, uint64_t total, const char* what) {
       return p.progress(p.user, done, total, what);

@@ -191,7 +191,11 @@ void Checkpoint::fill_tensor(const std::string& name, std::vector<float> values)
 
 void Checkpoint::put_packed(SourceTensor tensor, std::unique_ptr<const PackedRows> rows,
                             std::span<const std::string> parts) {
-  for (const std::string& part : parts) tensors_.erase(part);
+  tensor.part_bytes = 0;
+  for (const std::string& part : parts) {
+    if (const SourceTensor* found = find(part)) tensor.part_bytes += stored_bytes(*found);
+    tensors_.erase(part);
+  }
   if (find(tensor.name) != nullptr) {
     fail(MOE_ERR_FORMAT, "tensor %.200s is stored both plain and as %s", tensor.name.c_str(),
          source_type_info(tensor.type).name);
@@ -202,6 +206,11 @@ void Checkpoint::put_packed(SourceTensor tensor, std::unique_ptr<const PackedRow
   std::string name = tensor.name;
   tensors_.emplace(std::move(name), std::move(tensor));
   packed_.push_back(std::move(rows));
+}
+
+void Checkpoint::set_rounded(const std::string& name) {
+  const auto found = tensors_.find(name);
+  if (found != tensors_.end()) found->second.bit_linear = BitLinear::kRounded;
 }
 
 void Checkpoint::remove_tensor(const std::string& name) { tensors_.erase(name); }
@@ -310,8 +319,7 @@ void Checkpoint::read(const SourceTensor& tensor, uint64_t first, size_t n, int6
 
 void Checkpoint::read_bytes(const SourceTensor& tensor, uint64_t first, size_t n,
                             uint8_t* out) const {
-  const uint64_t bytes =
-      tensor.file < kPackedTensor ? source_bytes(tensor.type, tensor.n_elements) : 0;
+  const uint64_t bytes = tensor.file < kPackedTensor ? stored_bytes(tensor) : 0;
   if (first > bytes || n > bytes - first) {
     fail(MOE_ERR_INTERNAL, "tensor %s: read beyond its end", tensor.name.c_str());
   }

@@ -28,6 +28,7 @@ enum class PackedCodes : uint8_t {
   kGroups8,  // scale * (-128..127), each 32 inputs with a scale
   kRows8,    // the same, each row with a scale
   kOther8,   // any others, and those of four bits that eight hold much better
+  kTernary   // scale * (-1..1)
 };
 
 /// The rows of a matrix stored in several tensors.
@@ -37,8 +38,8 @@ class PackedRows {
   /// Rows [first, first + n): out (n, cols). May throw like Checkpoint::read.
   virtual void read(const Checkpoint& checkpoint, int64_t first, int64_t n, float* out) const = 0;
   virtual PackedCodes codes(const Checkpoint& checkpoint) const = 0;
-  /// Of all that are no others: (n, cols / 32), both; of kRows8 (n) scales. Minimums are those of
-  /// codes from 0 on.
+  /// Of all but others and ternary ones: (n, cols / 32), both; of kRows8 (n) scales. Minimums are
+  /// those of codes from 0 on.
   virtual void read_scales(const Checkpoint& checkpoint, int64_t first, int64_t n, float* scales,
                            float* minimums) const = 0;
 };
@@ -68,7 +69,10 @@ class Checkpoint {
   void put_tensor(const std::string& name, std::vector<int64_t> shape, std::vector<float> values);
   /// Replaces the values of an added tensor; their number must match.
   void fill_tensor(const std::string& name, std::vector<float> values);
-  /// Replaces the tensors `parts` by one matrix `tensor` (sets its file and n_elements).
+  /// Says that every forward pass rounds the tensor's matrix to ternary weights.
+  void set_rounded(const std::string& name);
+  /// Replaces the tensors `parts` by one matrix `tensor` (sets its file, n_elements
+  /// and part_bytes).
   /// MOE_ERR_FORMAT if its name exists and is not one of the parts.
   void put_packed(SourceTensor tensor, std::unique_ptr<const PackedRows> rows,
                   std::span<const std::string> parts);
@@ -86,6 +90,8 @@ class Checkpoint {
   void read(const SourceTensor& tensor, uint64_t first, size_t n, int64_t* out) const;
   /// Rows of a packed tensor; null for any other.
   const PackedRows* packed(const SourceTensor& tensor) const;
+  /// The opened files, which SourceTensor::file counts.
+  const std::vector<InputFile>& files() const { return files_; }
   /// Bytes [first, first + n) as stored.
   void read_bytes(const SourceTensor& tensor, uint64_t first, size_t n, uint8_t* out) const;
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "formats/import/failure.h"
 #include "src/base/checked.h"
@@ -43,7 +44,7 @@ constexpr TypeName kOthers[] = {
     {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"},  {17, "IQ2_XS"},   {18, "IQ3_XXS"},
     {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"},    {24, "I8"},       {25, "I16"},
     {27, "I64"},   {29, "IQ1_M"}, {31, "Q4_0_4_4"}, {32, "Q4_0_4_8"}, {33, "Q4_0_8_8"},
-    {36, "I2_S"},  {37, "I8_S"},  {38, "TL1"},      {40, "NVFP4"},    {41, "Q1_0"}};
+    {37, "I8_S"},  {38, "TL1"},   {40, "NVFP4"},    {41, "Q1_0"}};
 
 // Sequential reader with a window of the file.
 class Cursor {
@@ -170,11 +171,38 @@ Json read_metadata(Cursor& in, uint64_t n) {
   return out;
 }
 
-SourceType source_type(const Cursor& in, uint32_t number, const std::string& tensor) {
+// The weights of a ternary model must not be quantised to anything else.
+bool is_ternary_model(const Json& metadata) {
+  std::string names;
+  for (const char* key : {"general.architecture", "general.name", "general.basename"}) {
+    const Json* value = metadata.find(key);
+    if (value != nullptr && value->is_string()) names += value->text() + " ";
+  }
+  for (char& c : names) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  const auto says = [&](const char* word) { return names.find(word) != std::string::npos; };
+  return says("bitnet") || says("1.58") || says("1_58") || says("ternary") || says("maple");
+}
+
+constexpr uint32_t kI8S = 37, kTl1 = 38;  // of bitnet.cpp
+
+[[noreturn]] void fail_ternary_type(const std::string& path, const std::string& tensor,
+                                    const char* type, bool known) {
+  fail(MOE_ERR_UNSUPPORTED,
+       "%s: tensor %.100s has type %s, which cannot be read%s. Take a file of the model in I2_S, "
+       "TQ1_0 or TQ2_0, or convert its safetensors checkpoint",
+       path.c_str(), tensor.c_str(), type,
+       known ? "" : ": its order depends on how bitnet.cpp was built, which the file does not say");
+}
+
+SourceType source_type(const Cursor& in, uint32_t number, const std::string& tensor,
+                       const Json& metadata) {
   if (const SourceTypeInfo* info = find_gguf_type(number)) return info->type;
   std::string name = "number " + std::to_string(number);
   for (const TypeName& type : kOthers) {
     if (type.number == number) name = type.name;
+  }
+  if (number == kI8S || number == kTl1 || is_ternary_model(metadata)) {
+    fail_ternary_type(in.path(), tensor, name.c_str(), number != kTl1);
   }
   fail(MOE_ERR_UNSUPPORTED,
        "%s: tensor %.100s has type %s, which cannot be read; %s can. Take another file of the "
@@ -182,7 +210,7 @@ SourceType source_type(const Cursor& in, uint32_t number, const std::string& ten
        in.path().c_str(), tensor.c_str(), name.c_str(), gguf_type_names().c_str());
 }
 
-SourceTensor read_tensor(Cursor& in, uint32_t shard) {
+SourceTensor read_tensor(Cursor& in, uint32_t shard, const Json& metadata) {
   SourceTensor tensor;
   tensor.name = in.string();
   const auto rank = in.number<uint32_t>();
@@ -200,7 +228,7 @@ SourceTensor read_tensor(Cursor& in, uint32_t shard) {
            tensor.name.c_str());
     }
   }
-  tensor.type = source_type(in, in.number<uint32_t>(), tensor.name);
+  tensor.type = source_type(in, in.number<uint32_t>(), tensor.name, metadata);
   tensor.offset = in.number<uint64_t>();
   tensor.file = shard;
   return tensor;
@@ -224,7 +252,7 @@ void check_places(const std::vector<const SourceTensor*>& order, uint64_t data_b
            "%s: tensor %.100s: rows of %llu are not a multiple of %s's blocks of %u", path.c_str(),
            t->name.c_str(), static_cast<ull>(row), info.name, info.block);
     }
-    const uint64_t bytes = source_bytes(t->type, t->n_elements);
+    const uint64_t bytes = stored_bytes(*t);
     if (t->offset % alignment != 0 || t->offset < end || t->offset > data_bytes ||
         bytes > data_bytes - t->offset) {
       fail(MOE_ERR_FORMAT,
@@ -241,6 +269,18 @@ void check_places(const std::vector<const SourceTensor*>& order, uint64_t data_b
            path.c_str(), t->name.c_str(), info.name, static_cast<ull>(bytes),
            static_cast<ull>(next - t->offset));
     }
+  }
+}
+
+// The number of MXFP4 is bitnet.cpp's of TL2, whose tensors have a scale beside them.
+void refuse_tl2(const GgufHeader& header, const std::string& path) {
+  const Json* const arch = header.metadata.find("general.architecture");
+  const bool bitnet = arch != nullptr && arch->is_string() && arch->text().starts_with("bitnet");
+  std::set<std::string> names;
+  for (const SourceTensor& t : header.tensors) names.insert(t.name);
+  for (const SourceTensor& t : header.tensors) {
+    if (t.type != SourceType::kBlockMxfp4) continue;
+    if (bitnet || names.contains(t.name + "_scale")) fail_ternary_type(path, t.name, "TL2", false);
   }
 }
 
@@ -301,7 +341,10 @@ GgufHeader read_gguf_header(const InputFile& file, uint32_t shard) {
   }
   GgufHeader header;
   header.metadata = read_metadata(in, n_pairs);
-  for (uint64_t i = 0; i < n_tensors; ++i) header.tensors.push_back(read_tensor(in, shard));
+  for (uint64_t i = 0; i < n_tensors; ++i) {
+    header.tensors.push_back(read_tensor(in, shard, header.metadata));
+  }
+  refuse_tl2(header, file.path());
   const JsonNode node(header.metadata, file.path());
   const auto alignment = static_cast<uint64_t>(node.integer("general.alignment", 32, 1, 1 << 20));
   place_tensors(&header.tensors, rounded_up(in.position(), alignment), file.size(), alignment,

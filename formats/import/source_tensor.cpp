@@ -28,6 +28,7 @@ constexpr SourceTypeInfo kTypes[] = {
     {SourceType::kF8E8M0, "F8_E8M0", 1, false},
     {SourceType::kCodes4, "codes of 4 bits", 1, true, -1, 2},
     {SourceType::kCodes8, "codes of 8 bits", 1, true},
+    {SourceType::kCodes2, "ternary codes", 1, true, -1, 4},
     {SourceType::kQ8_0, "Q8_0", 34, true, 8, 32, read_q8_0},
     {SourceType::kTq1_0, "TQ1_0", 54, true, 34, 256, read_tq1_0},
     {SourceType::kTq2_0, "TQ2_0", 66, true, 35, 256, read_tq2_0},
@@ -44,7 +45,14 @@ constexpr SourceTypeInfo kTypes[] = {
     {SourceType::kQ5K, "Q5_K", 176, true, 13, 256, read_q5_k},
     {SourceType::kQ6K, "Q6_K", 210, true, 14, 256, read_q6_k, scales_of_q6_k},
     {SourceType::kIq4Nl, "IQ4_NL", 18, true, 20, 32, read_iq4_nl, scales_of_iq4_nl},
-    {SourceType::kIq4Xs, "IQ4_XS", 136, true, 23, 256, read_iq4_xs, scales_of_iq4_xs}};
+    {SourceType::kIq4Xs, "IQ4_XS", 136, true, 23, 256, read_iq4_xs, scales_of_iq4_xs},
+    {.type = SourceType::kI2S,
+     .name = "I2_S",
+     .bytes = 16,
+     .floating = true,
+     .gguf = 36,
+     .block = 64,
+     .tail = 32}};
 
 float from_bf16(uint16_t h) { return std::bit_cast<float>(static_cast<uint32_t>(h) << 16); }
 
@@ -154,6 +162,10 @@ const SourceTypeInfo& source_type_info(SourceType type) {
 uint64_t source_bytes(SourceType type, uint64_t n) {
   const SourceTypeInfo& info = source_type_info(type);
   return n / info.block * info.bytes;
+}
+
+uint64_t stored_bytes(const SourceTensor& tensor) {
+  return source_bytes(tensor.type, tensor.n_elements) + source_type_info(tensor.type).tail;
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {

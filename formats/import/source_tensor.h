@@ -27,6 +27,7 @@ enum class SourceType : uint8_t {
   // Matrices stored in several tensors: codes with scales (Checkpoint::put_packed).
   kCodes4,
   kCodes8,
+  kCodes2,
   // GGUF blocks: numbers along a row share scales.
   kQ8_0,
   kTq1_0,
@@ -44,7 +45,8 @@ enum class SourceType : uint8_t {
   kQ5K,
   kQ6K,
   kIq4Nl,
-  kIq4Xs
+  kIq4Xs,
+  kI2S  // of bitnet.cpp: one scale for the tensor, behind all codes
 };
 
 struct SourceTypeInfo {
@@ -57,6 +59,7 @@ struct SourceTypeInfo {
   void (*read_block)(const uint8_t* block, float* to) = nullptr;  // null: block is 1
   // Of each group of values in a block (gguf_blocks.h); null: none that a weight format has.
   void (*read_scales)(const uint8_t* block, float* scales, float* minimums) = nullptr;
+  uint32_t tail = 0;  // bytes behind the blocks of a tensor
 };
 
 /// A safetensors type by name; null if unknown.
@@ -70,6 +73,13 @@ const SourceTypeInfo& source_type_info(SourceType type);
 /// Bytes of n elements (whole blocks).
 uint64_t source_bytes(SourceType type, uint64_t n);
 
+/// A linear layer of BitNet, which rounds its inputs to 8 bits with one scale per token.
+enum class BitLinear : uint8_t {
+  kNo,
+  kTernary,  // the stored weights are ternary
+  kRounded   // every forward pass rounds the stored weights to ternary ones
+};
+
 float from_f16(uint16_t bits);
 /// From two bytes, little-endian.
 float f16_at(const uint8_t* bytes);
@@ -82,7 +92,12 @@ struct SourceTensor {
   uint64_t offset = 0;         // of the first byte in that file
   uint64_t n_elements = 0;
   bool across = false;  // rows are scattered: read many at once
+  BitLinear bit_linear = BitLinear::kNo;
+  uint64_t part_bytes = 0;  // of the tensors that it replaces, if any
 };
+
+/// Bytes that the tensor takes in its file.
+uint64_t stored_bytes(const SourceTensor& tensor);
 
 /// "(64, 2048)"
 std::string shape_text(const std::vector<int64_t>& shape);

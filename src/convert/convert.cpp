@@ -119,7 +119,10 @@ class Conversion {
   Conversion(const std::string& source, const ConvertOptions& options, ConvertReport* report)
       : options_(options),
         report_(report),
-        checkpoint_(open_checkpoint(source, reading_step(source, options), options.ignored_keys)),
+        checkpoint_(open_checkpoint(source, reading_step(source, options),
+                                    {.ignored = options.ignored_keys,
+                                     .allow_zeros = options.allow_zeros,
+                                     .i2_s_arm = options.i2_s_arm})),
         imported_(import_checkpoint(checkpoint_)),
         tokenizer_(load_tokenizer(imported_, checkpoint_, &dropped_tokens_)) {
     for (DerivedTensor& t : imported_.derived) {
@@ -140,6 +143,7 @@ class Conversion {
     report_->dropped_tokens = dropped_tokens_;
     report_->ignored_keys = options.ignored_keys;
     report_->source_bytes = plan_.source_bytes;
+    for (const InputFile& file : checkpoint_.files()) report_->source_file_bytes += file.size();
     const bool calibration = options.calibration || options.statistics;
     calibrates_ = calibration && loses_something();
     if (calibration && !calibrates_ && !split_) {

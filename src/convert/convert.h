@@ -26,6 +26,10 @@ struct ConvertOptions {
   std::vector<std::string> overrides;
   /// Keys of config.json or of a GGUF file to ignore.
   std::vector<std::string> ignored_keys;
+  /// Accepts files that end in matrices of zeros, which a download that was cut off leaves.
+  bool allow_zeros = false;
+  /// I2_S tensors of a GGUF file are in blocks of 64 weights, not 128.
+  bool i2_s_arm = false;
   bool compress = false;  // zstd for segments where it saves at least 5 %
   /// A text for the source model: later weights then compensate for rounding errors, according to
   /// the second moments of their inputs. The memory must outlive the conversion.

@@ -18,9 +18,6 @@ namespace moe {
 /// Encoding of weights in a U8 tensor.
 enum class Packing : uint8_t {
   kNone,
-  /// (rows / 4, cols): bits 2 i and 2 i + 1 of row r hold code + 1 of row r + i rows / 4. One
-  /// scale.
-  kTernaryRows,
   /// (..., cols / 32, 16): FP4 (E2M1), low nibble first. Scales (..., cols / 32): E8M0, U8.
   kMxfp4
 };
@@ -59,8 +56,7 @@ struct Source {
   bool required = false;  // a missing tensor is an error even if the slot is optional
   // U8 tensors: offset and strides count weights, in whole rows.
   Packing packing = Packing::kNone;
-  std::string scales = {};     // the tensor of scales
-  bool scale_divides = false;  // kTernaryRows: codes / scale instead of codes * scale
+  std::string scales = {};  // the tensor of scales
 };
 
 /// Precision of matrices whose short name matches; unset fields leave an earlier rule in force.

@@ -59,6 +59,16 @@ uint64_t PlannedMatrix::source_bytes(uint64_t n_weights) const {
   return moe::source_bytes(tensor->type, n_weights / weights_per_element(source.packing));
 }
 
+uint64_t PlannedMatrix::file_bytes() const {
+  const uint64_t n = n_weights(slot);
+  if (tensor->part_bytes == 0) {
+    const uint64_t scales = source.packing == Packing::kMxfp4 ? n / 32 : 0;
+    return source_bytes(n) + scales;
+  }
+  const double share = static_cast<double>(n) / static_cast<double>(tensor->n_elements);
+  return static_cast<uint64_t>(static_cast<double>(tensor->part_bytes) * share);
+}
+
 Plan make_plan(const Imported& imported, const Checkpoint& checkpoint, PrecisionPolicy* policy) {
   Plan plan;
   std::set<const SourceTensor*> used;
@@ -79,7 +89,7 @@ Plan make_plan(const Imported& imported, const Checkpoint& checkpoint, Precision
       if (matrix.source.packing != Packing::kNone) {
         used.insert(&find_scales(checkpoint, *matrix.tensor, matrix.source));
       }
-      matrix.precision = policy->choose(slot);
+      matrix.precision = policy->choose(slot, matrix.tensor->bit_linear);
       matrix.slot = std::move(slot);
       plan.source_bytes += matrix.source_bytes(n_weights(matrix.slot));
       segment.matrices.push_back(std::move(matrix));

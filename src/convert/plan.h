@@ -14,6 +14,8 @@ struct PlannedMatrix {
 
   /// Bytes of the checkpoint for `n_weights` weights in whole rows, without scales.
   uint64_t source_bytes(uint64_t n_weights) const;
+  /// Bytes of the checkpoint for all of its weights, with scales.
+  uint64_t file_bytes() const;
 };
 
 struct PlannedSegment {

@@ -49,7 +49,14 @@ std::string to_json(const MatrixReport& r) {
                      {"lossless", r.lossless},
                      {"relative_error", r.relative_error},
                      {"max_error", r.max_error},
-                     {"bytes", r.bytes}};
+                     {"bytes", r.bytes},
+                     {"source_type", r.source_type},
+                     {"source_bytes", r.source_bytes}};
+  if (r.zeros) members.emplace_back("zeros", true);
+  if (r.kept) {
+    members.emplace_back("kept_format", format_info(*r.kept).name);
+    members.emplace_back("kept_bytes", r.kept_bytes);
+  }
   if (r.weighted) {
     members.emplace_back("compensated", r.compensated);
     members.emplace_back("weighted_error", r.weighted_error);
@@ -65,6 +72,7 @@ std::string to_json(const ConvertReport& r) {
                      {"lossless_matrices", r.n_lossless},
                      {"weights", r.n_weights},
                      {"source_bytes", r.source_bytes},
+                     {"source_file_bytes", r.source_file_bytes},
                      {"weight_bytes", r.weight_bytes},
                      {"file_bytes", r.file_bytes},
                      {"largest_relative_error", r.largest_relative_error},

@@ -23,6 +23,12 @@ struct MatrixReport {
   double relative_error = 0;  // Frobenius norm of the difference / that of the matrix
   double max_error = 0;       // largest absolute difference
   uint64_t bytes = 0;         // tiles and scales
+  std::string source_type;    // in the checkpoint
+  uint64_t source_bytes = 0;  // there, with scales
+  bool zeros = false;         // every weight is 0
+  // With a requested format, if the default would keep the checkpoint's codes.
+  std::optional<FormatId> kept;  // in this format
+  uint64_t kept_bytes = 0;
   // With a calibration text.
   bool weighted = false;      // input statistics were used
   bool compensated = false;   // with second moments, not only mean squares
@@ -61,7 +67,8 @@ struct ConvertReport {
   uint64_t n_lossless = 0;
   uint64_t n_weights = 0;  // elements of all matrices
   uint64_t source_bytes = 0;
-  uint64_t weight_bytes = 0;  // all segments, in memory
+  uint64_t source_file_bytes = 0;  // of the files with the weights
+  uint64_t weight_bytes = 0;       // all segments, in memory
   uint64_t file_bytes = 0;
   double largest_relative_error = 0;
   std::string worst_matrix;  // empty if all are lossless

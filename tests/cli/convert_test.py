@@ -40,6 +40,34 @@ class Convert(Cli):
         os.remove(self.path("notes"))
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["a.moe", "b.moe"])
 
+    def test_a_download_that_was_cut_off(self):
+        shutil.copytree(CHECKPOINT, self.path("cut"))
+        path = self.path("cut/model.safetensors")
+        with open(path, "r+b") as f:
+            size = os.path.getsize(path)
+            f.truncate(size // 2)
+            f.truncate(size)
+        self.fails(1, "convert", self.path("cut"), self.path("a.moe"),
+                   contains=["model.safetensors: only zeros from byte", "tensors, first ", "--allow-zeros"])
+        self.assertEqual(os.listdir(self.folder.name), ["cut"])
+        done = self.ok("convert", self.path("cut"), self.path("a.moe"), "--allow-zeros")
+        self.assertIn("only zeros", done.stderr)
+        self.assertIn("is the download complete?", done.stderr)
+
+    def test_codes_that_are_rounded_again(self):
+        families = os.path.join(CHECKPOINT, "../../families")
+        awq = self.ok("convert", os.path.join(families, "awq"), self.path("a.moe"), "--weights", "int4").stderr
+        self.assertIn("moe: note: 6 matrices become int4, smaller (", awq)
+        self.assertIn("moe: warning: 8 matrices become int8_group, larger (", awq)
+        self.assertIn("kept as int4_min without --weights or --set", awq)
+        done = self.ok("convert", os.path.join(families, "bitnet_packed"), self.path("b.moe"), "--set", "*ffn*=int8")
+        self.assertIn("6 matrices become int8, larger (", done.stderr)
+        self.assertIn("(ternary codes), which are kept as ternary2", done.stderr)
+        self.assertIn("larger than the checkpoint (", done.stdout)
+        self.assertIn("6 matrices of ternary codes as int8 (", done.stdout)
+        plain = self.ok("convert", os.path.join(families, "awq"), self.path("a.moe"))
+        self.assertNotIn("become", plain.stderr)
+
     def test_layers_with_one_block(self):
         self.ok("convert", os.path.join(CHECKPOINT, "../blocks_alone"), self.path("m.moe"), "--weights", "f32")
         shown = self.ok("inspect", self.path("m.moe")).stdout
@@ -74,7 +102,7 @@ class Convert(Cli):
         os.makedirs(self.path("out"), exist_ok=True)
         with open(self.path("out/m.moe"), "wb") as f:
             f.write(OLD)
-        p = subprocess.Popen([MOE, "convert", source, self.path("out/m.moe")],
+        p = subprocess.Popen([MOE, "convert", source, self.path("out/m.moe"), "--allow-zeros"],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
         self.addCleanup(p.wait)
         self.addCleanup(p.kill)

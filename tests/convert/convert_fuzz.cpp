@@ -98,6 +98,7 @@ void convert(FuzzBytes& in) {
   Files files = checkpoints[in.below(checkpoints.size())];
   moe_convert_params p{};
   p.struct_size = sizeof p;
+  p.allow_zeros = 1;  // or most inputs would end there
   p.weights = kWeights[in.below(std::size(kWeights))];
   p.n_overrides = static_cast<int32_t>(in.below(std::size(kOverrides) + 1));
   p.overrides = kOverrides;

@@ -117,6 +117,29 @@ TEST_F(PackedTest, EightBitCodesInAFormatOfTheUsersChoice) {
   of("llm_int8", "int4", FormatId::kInt8, true);
 }
 
+TEST_F(PackedTest, CodesThatARequestRoundsAgainAreReported) {
+  const auto kept = [&](const char* family, const char* weights, const char* name) {
+    open(family);
+    weights_ = weights;
+    ConvertReport report;
+    const Status status = convert_patched("{}", &report);
+    EXPECT_TRUE(status.ok()) << status.text();
+    const MatrixReport& m = matrices_.at(name);
+    return m.kept;
+  };
+  const std::optional<FormatId> none;
+  EXPECT_EQ(kept("gptq_in_order", "auto", "layers.0.ffn.down"), none);
+  EXPECT_EQ(kept("gptq_in_order", "int4", "layers.0.ffn.down"), none);
+  EXPECT_EQ(kept("gptq_in_order", "int4_min", "layers.0.ffn.down"), FormatId::kInt4);
+  EXPECT_EQ(kept("awq", "int4", "layers.0.attention.q"), FormatId::kInt4Min);
+  EXPECT_EQ(kept("awq", "f32", "layers.0.ffn.up"), FormatId::kInt4Min);
+  EXPECT_EQ(kept("gptq_8", "int8", "layers.0.ffn.up"), FormatId::kInt8Group);
+  EXPECT_EQ(kept("bitnet_packed", "int8", "layers.0.ffn.up"), FormatId::kTernary2);
+  EXPECT_EQ(matrices_.at("layers.0.ffn.up").kept_bytes * 3 < matrices_.at("layers.0.ffn.up").bytes,
+            true);
+  EXPECT_EQ(kept("qwen2", "int4", "layers.0.ffn.up"), none);  // it has no codes
+}
+
 // A negative scale negates the codes, and a scale of 0 makes a row of zeros.
 TEST_F(PackedTest, ScalesOfRowsHaveAnySign) {
   open("w8a8");

@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 from conftest import ROOT
 
@@ -17,6 +19,18 @@ def test_convert(environment, tmp_path):
     with moe.Model(path, environment) as model:
         assert model.info.file_bytes == report["file_bytes"] == path.stat().st_size
         model.session().eval([1, 2])
+
+
+def test_zeros_at_the_end_of_a_file(tmp_path):
+    source = shutil.copytree(SOURCE, tmp_path / "cut")
+    weights = source / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:len(whole) // 2].ljust(len(whole), b"\0"))
+    with pytest.raises(moe.Error, match="only zeros from byte"):
+        moe.convert(source, tmp_path / "m.moe")
+    matrices = []
+    moe.convert(source, tmp_path / "m.moe", allow_zeros=True, on_matrix=matrices.append)
+    assert any(m.get("zeros") for m in matrices)
 
 
 def test_calibration(tmp_path):

@@ -131,7 +131,7 @@ partial = pathlib.Path(sys.argv[2] + ".partial")
 if "interrupt" not in {options!r}:
     interrupt_when(partial.exists)
 try:
-    moe.convert(sys.argv[1], sys.argv[2], weights="int8"{options})
+    moe.convert(sys.argv[1], sys.argv[2], weights="int8", allow_zeros=True{options})
 except KeyboardInterrupt:
     pass
 """, big_checkpoint, tmp_path / "big.moe")

@@ -18,7 +18,7 @@ Imported import_bitnet(const JsonNode& config, const Checkpoint& checkpoint) {
     layer.attention.sub_norm = true;
     layer.ffn.sub_norm = true;
   }
-  d.quantization(Quantization::kBitnet);
+  d.quantization(Quantization::kNone);
   return d.finish();
 }
 

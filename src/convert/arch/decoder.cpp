@@ -193,43 +193,16 @@ void Decoder::experts(const char* count_key, const char* other_count_key, int32_
   for (LayerConfig& layer : layers()) layer.ffn = ffn;
 }
 
-Quantization Decoder::quantization(Quantization accepted) {
-  if (!keys.has("quantization_config")) return Quantization::kNone;
+void Decoder::quantization(Quantization accepted) {
+  if (!keys.has("quantization_config")) return;
   const JsonNode node = keys.node("quantization_config");
   const JsonNode method = node.at("quant_method");
-  if (accepted == Quantization::kBitnet && method.value() == "bitnet") {
-    read_bitnet(node);
-    return accepted;
-  }
   if (accepted == Quantization::kMxfp4 && method.value() == "mxfp4") {
-    node.only({"quant_method", "modules_to_not_convert"});
-    return accepted;
+    return node.only({"quant_method", "modules_to_not_convert"});
   }
-  fail_value(
-      method,
-      "awq, bitsandbytes, compressed-tensors, fp8, gptq, modelopt and quark are; or convert an "
-      "unquantised checkpoint or a GGUF file of the model");
-}
-
-void Decoder::read_bitnet(const JsonNode& node) {
-  node.only({"quant_method", "linear_class", "quantization_mode", "modules_to_not_convert",
-             "use_rms_norm", "rms_norm_eps"});
-  const bool divides = node.choice("linear_class", 0, {"bitlinear", "autobitlinear"}) == 0;
-  const bool online = node.choice("quantization_mode", 0, {"offline", "online"}) == 1;
-  if (node.boolean("use_rms_norm", false)) {
-    fail_value(node.at("use_rms_norm"), "norms in front of every matrix have no counterpart");
-  }
-  if (node.has("modules_to_not_convert")) {
-    for (const JsonNode& name : node.at("modules_to_not_convert").elements()) {
-      (void)name.choice({"lm_head", "model.embed_tokens", "embed_tokens"});
-    }
-  }
-  PrecisionRule rule;
-  rule.match = "layers.*";
-  rule.activations = ActPrecision::kA8;
-  if (online) rule.weights = FormatId::kTernary2;
-  out_.precision.push_back(rule);
-  if (!online) table_.allow_packed_ternary(divides);
+  fail_value(method,
+             "awq, bitnet, bitsandbytes, compressed-tensors, fp8, gptq, modelopt and quark are; or "
+             "convert an unquantised checkpoint or a GGUF file of the model");
 }
 
 // Some files say of biases and windows what their architecture implies.

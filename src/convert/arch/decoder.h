@@ -21,8 +21,8 @@ std::span<const TensorName> moe_names();
 /// mlp.gate, and all experts in mlp.experts.{gate,up,down}_exps: the renamed GGUF tensors.
 std::span<const TensorName> stacked_moe_names();
 
-/// The checkpoint's declared quantisation.
-enum class Quantization : uint8_t { kNone, kBitnet, kMxfp4 };
+/// A quantisation that the importer reads itself.
+enum class Quantization : uint8_t { kNone, kMxfp4 };
 
 class Decoder {
  public:
@@ -68,9 +68,8 @@ class Decoder {
   /// Experts in every layer, with a softmax router; `k_key`: the experts per token.
   void experts(const char* count_key, const char* other_count_key, int32_t d_ff,
                RouterWeights weights, const char* k_key = "num_experts_per_tok");
-  /// Reads "quantization_config". Rejects everything except `accepted` (and none). For kBitnet sets
-  /// the precision rules and accepts packed matrices.
-  Quantization quantization(Quantization accepted);
+  /// Reads "quantization_config". Rejects everything except `accepted` (and none).
+  void quantization(Quantization accepted);
 
   /// Rejects keys that were not read; adds tokenizer and generation_config.json.
   Imported finish();
@@ -78,7 +77,6 @@ class Decoder {
  private:
   void read_sizes(float default_theta, float default_eps);
   void read_special_tokens();
-  void read_bitnet(const JsonNode& node);
   void check_unread();
 
   const Checkpoint& checkpoint_;

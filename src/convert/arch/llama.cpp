@@ -32,7 +32,7 @@ Imported import_llama(const JsonNode& config, const Checkpoint& checkpoint) {
   d.attention_bias("attention_bias", false);
   d.mlp_bias();
   if (d.keys.has("weight_bits")) add_one_bit(&d);
-  d.quantization(Quantization::kBitnet);
+  d.quantization(Quantization::kNone);
   return d.finish();
 }
 

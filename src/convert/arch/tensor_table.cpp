@@ -54,11 +54,6 @@ void TensorTable::add(std::span<const TensorName> names) {
   for (const TensorName& row : names) rows_[row.slot].push_back(row);
 }
 
-void TensorTable::allow_packed_ternary(bool scale_divides) {
-  packed_ternary_ = true;
-  scale_divides_ = scale_divides;
-}
-
 std::string TensorTable::tensor_name(const TensorName& row, const SlotGroup& group) const {
   std::string name = group.layer < 0 ? row.tensor : layer_prefix_ + row.tensor;
   replace(&name, "{l}", std::to_string(group.layer - first_layer_));
@@ -87,13 +82,6 @@ Source TensorTable::locate(const Checkpoint& checkpoint, int32_t n_experts, cons
     source.shape.push_back(16);
     source.scales = source.tensor;
     replace(&source.scales, "_blocks", "_scales");
-  }
-  const SourceTensor* tensor = checkpoint.find(source.tensor);
-  if (packed_ternary_ && tensor != nullptr && tensor->type == SourceType::kU8) {
-    source.packing = Packing::kTernaryRows;
-    source.scale_divides = scale_divides_;
-    source.scales = source.tensor + "_scale";
-    source.shape = {slot.rows / 4, slot.cols};
   }
   return source;
 }

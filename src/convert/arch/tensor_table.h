@@ -42,9 +42,6 @@ class TensorTable {
   void add(std::span<const TensorName> names);
   /// Replaces all rows of the slot.
   void take_only(const TensorName& row) { rows_[row.slot] = {row}; }
-  /// Layers' matrices of type U8 contain four ternary codes per byte, with a scale in the tensor
-  /// NAME_scale; `scale_divides`: the matrix is codes / scale.
-  void allow_packed_ternary(bool scale_divides);
 
   /// `n_experts`: of the slot's layer. MOE_ERR_INTERNAL if a required slot has no row.
   Source locate(const Checkpoint& checkpoint, int32_t n_experts, const SlotGroup& group,
@@ -56,8 +53,6 @@ class TensorTable {
   std::string layer_prefix_;
   int32_t first_layer_;
   std::unordered_map<std::string, std::vector<TensorName>> rows_;
-  bool packed_ternary_ = false;
-  bool scale_divides_ = false;
 };
 
 /// Makes `out` locate its slots by the table; its configuration is complete. `checkpoint` must

@@ -18,17 +18,26 @@ struct Arch {
   int renormalised;        // norm_topk_prob, which has no key; -1: not a key of the model
 };
 
-constexpr Arch kArchs[] = {
-    {"llama", "llama", "mixtral", true, -1}, {"qwen2", "qwen2", "", false, -1},
-    {"qwen3", "qwen3", "", false, -1},       {"qwen2moe", "qwen2_moe", "", false, 0},
-    {"qwen3moe", "qwen3_moe", "", false, 1}, {"olmoe", "olmoe", "", false, 0},
-    {"granite", "granite", "", true, -1},    {"granitemoe", "granitemoe", "", true, -1},
-    {"maple", "maple", "", false, 1},        {"gpt-oss", "gpt_oss", "", false, -1},
-    {"bitnet", "llama", "", false, -1},      {"bitnet-b1.58", "bitnet", "", false, -1},
-    {"phimoe", "phimoe", "", false, -1},     {"deepseek2", "deepseek_v2", "", false, -1},
-    {"olmo2", "olmo2", "", false, -1},       {"phi3", "phi3", "", false, -1},
-    {"gemma2", "gemma2", "", false, -1},     {"gemma3", "gemma3_text", "", false, -1},
-    {"glm4moe", "glm4_moe", "", false, -1}};
+constexpr Arch kArchs[] = {{"llama", "llama", "mixtral", true, -1},
+                           {"qwen2", "qwen2", "", false, -1},
+                           {"qwen3", "qwen3", "", false, -1},
+                           {"qwen2moe", "qwen2_moe", "", false, 0},
+                           {"qwen3moe", "qwen3_moe", "", false, 1},
+                           {"olmoe", "olmoe", "", false, 0},
+                           {"granite", "granite", "", true, -1},
+                           {"granitemoe", "granitemoe", "", true, -1},
+                           {"maple", "maple", "", false, 1},
+                           {"gpt-oss", "gpt_oss", "", false, -1},
+                           {"bitnet", "llama", "", false, -1},
+                           {"bitnet-b1.58", "bitnet", "", false, -1},
+                           {"bitnet-25", "bitnet", "", false, -1},
+                           {"phimoe", "phimoe", "", false, -1},
+                           {"deepseek2", "deepseek_v2", "", false, -1},
+                           {"olmo2", "olmo2", "", false, -1},
+                           {"phi3", "phi3", "", false, -1},
+                           {"gemma2", "gemma2", "", false, -1},
+                           {"gemma3", "gemma3_text", "", false, -1},
+                           {"glm4moe", "glm4_moe", "", false, -1}};
 
 // Keys after "ARCH." with one meaning in all architectures.
 struct Key {
@@ -79,7 +88,7 @@ class ConfigBuilder {
     if (is("gpt-oss")) read_gpt_oss();
     if (is("gemma2") || is("gemma3")) read_gemma();
     if (is("glm4moe")) read_glm4();
-    if (is("bitnet") || is("bitnet-b1.58")) read_bitnet();
+    if (std::string_view(arch_.name).starts_with("bitnet")) read_bitnet();
     read_windows();
     read_tokens();
     check_constants();
@@ -150,14 +159,9 @@ class ConfigBuilder {
     c["use_qk_norm"] = find("blk.0.attn_q_norm.weight") != nullptr;
   }
 
-  // llama.cpp's name is for 1bitLLM's models, bitnet.cpp's for BitNet b1.58 2B-4T. Both multiply
-  // ternary weights, however stored, with 8-bit activations per token.
+  // llama.cpp's name is for 1bitLLM's models, bitnet.cpp's two are for BitNet b1.58 2B-4T. All
+  // multiply ternary weights, however stored, with 8-bit activations per token.
   void read_bitnet() {
-    for (const auto& [name, tensor] : checkpoint_.tensors()) {
-      if (tensor.type != SourceType::kBlockMxfp4) continue;
-      fail(MOE_ERR_UNSUPPORTED, "tensor %.200s: type TL2 of bitnet.cpp is not supported",
-           name.c_str());
-    }
     if (is("bitnet")) {
       config_["weight_bits"] = 1;
       return;

@@ -1,7 +1,9 @@
 #include "src/convert/gguf/gguf_source.h"
 
 #include "formats/import/failure.h"
+#include "src/convert/packed/bitnet.h"
 #include "src/convert/packed/packed_checkpoint.h"
+#include "src/convert/zero_tail.h"
 
 namespace moe {
 namespace {
@@ -115,10 +117,11 @@ std::string gguf_tensor_name(const std::string& name, bool sandwich) {
 }
 
 Checkpoint open_checkpoint(const std::string& path, const std::function<void()>& step,
-                           const std::vector<std::string>& ignored) {
+                           const SourceOptions& options) {
   Checkpoint checkpoint(path);
-  for (const std::string& key : ignored) checkpoint.ignore_key(key);
+  for (const std::string& key : options.ignored) checkpoint.ignore_key(key);
   step();
+  if (!options.allow_zeros) check_zero_tails(checkpoint, step);
   if (checkpoint.metadata().is_null()) {
     checkpoint.rename(text_name);
     add_prefix(&checkpoint);
@@ -135,6 +138,8 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
                         checkpoint.find("blk.0.post_attention_norm.weight") != nullptr;
   checkpoint.rename(
       [sandwich](const std::string& name) { return gguf_tensor_name(name, sandwich); });
+  unpack_i2_s(&checkpoint, options.i2_s_arm);
+  unpack_checkpoint(&checkpoint);
   return checkpoint;
 }
 

@@ -8,12 +8,19 @@
 
 namespace moe {
 
+struct SourceOptions {
+  std::vector<std::string> ignored = {};  // keys
+  bool allow_zeros = false;               // at the end of a file (zero_tail.h)
+  bool i2_s_arm = false;                  // I2_S in blocks of 64 (packed/bitnet.h)
+};
+
 /// Opens a folder or a GGUF file; the latter with renamed tensors and generated config.json,
 /// tokenizer.json and so on. Throws MOE_ERR_UNSUPPORTED, naming an unknown architecture, key or
-/// tokenizer. step() is called from time to time and may throw to stop. `ignored`: keys to ignore.
+/// tokenizer, and what check_zero_tails() throws. step() is called from time to time and may throw
+/// to stop.
 Checkpoint open_checkpoint(
     const std::string& path, const std::function<void()>& step = [] {},
-    const std::vector<std::string>& ignored = {});
+    const SourceOptions& options = {});
 
 /// config.json of the file's metadata and tensors (which still have their GGUF names).
 Json gguf_config(const Checkpoint& checkpoint);

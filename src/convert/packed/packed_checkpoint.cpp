@@ -1,6 +1,7 @@
 #include "src/convert/packed/packed_checkpoint.h"
 
 #include "formats/import/failure.h"
+#include "src/convert/packed/bitnet.h"
 #include "src/convert/packed/bitsandbytes.h"
 #include "src/convert/packed/compressed_tensors.h"
 #include "src/convert/packed/fp8_checkpoint.h"
@@ -21,6 +22,7 @@ struct Method {
 };
 
 constexpr Method kMethods[] = {{"awq", unpack_awq},
+                               {"bitnet", unpack_bitnet},
                                {"bitsandbytes", unpack_bitsandbytes},
                                {"compressed-tensors", unpack_compressed_tensors},
                                {"fp8", unpack_fp8_method},

@@ -1,6 +1,7 @@
 #pragma once
-// Presents quantised `transformers` checkpoints (GPTQ, AWQ, compressed-tensors, bitsandbytes, FP8,
-// ModelOpt, Quark) like the original: each matrix is one tensor NAME.weight, read from its parts.
+// Presents quantised `transformers` checkpoints (GPTQ, AWQ, BitNet, compressed-tensors,
+// bitsandbytes, FP8, ModelOpt, Quark) like the original: each matrix is one tensor NAME.weight,
+// read from its parts.
 
 #include "formats/import/checkpoint.h"
 

@@ -45,6 +45,15 @@ bool is_shared_by_all(const Slot& slot) {
   }
 }
 
+// Of a linear layer that rounds its inputs, and maybe its weights, in every forward pass.
+PrecisionRule bit_linear_rule(BitLinear kind) {
+  PrecisionRule rule;
+  if (kind == BitLinear::kNo) return rule;
+  rule.activations = ActPrecision::kA8;
+  if (kind == BitLinear::kRounded) rule.weights = FormatId::kTernary2;
+  return rule;
+}
+
 }  // namespace
 
 FormatId PrecisionChoice::for_floats() const {
@@ -106,8 +115,11 @@ PrecisionRule parse_override(const std::string& text) {
   return rule;
 }
 
-PrecisionChoice PrecisionPolicy::choose(const Slot& slot) {
+PrecisionChoice PrecisionPolicy::choose(const Slot& slot, BitLinear kind) {
   PrecisionChoice choice;
+  if (slot.kind == SlotKind::kLinear && !as_source_) {
+    apply(bit_linear_rule(kind), &choice);
+  }
   const std::string name = slot.short_name();
   for (const PrecisionRule& rule : config_rules_) {
     if (matches(rule.match, name)) apply(rule, &choice);

@@ -51,7 +51,8 @@ class PrecisionPolicy {
     return policy;
   }
 
-  PrecisionChoice choose(const Slot& slot);
+  /// `kind`: of the tensor with the slot's weights.
+  PrecisionChoice choose(const Slot& slot, BitLinear kind = BitLinear::kNo);
   /// Throws MOE_ERR_ARGUMENT if an override matched no slot: a misspelt pattern.
   void check_all_used() const;
 

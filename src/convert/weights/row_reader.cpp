@@ -180,9 +180,7 @@ void check_source(const SourceTensor& tensor, const Source& source, int32_t rows
     fail(MOE_ERR_SHAPE, "tensor %.200s: expected %s, file has %s", tensor.name.c_str(),
          shape_text(expected).c_str(), shape_text(tensor.shape).c_str());
   }
-  const bool whole_codes = source.packing == Packing::kTernaryRows ? rows % 4 == 0
-                           : source.packing == Packing::kMxfp4     ? cols % 32 == 0
-                                                                   : true;
+  const bool whole_codes = source.packing != Packing::kMxfp4 || cols % 32 == 0;
   const int64_t row_stride = source.row_stride == 0 ? cols : source.row_stride;
   int64_t last_row = 0, last_col = 0, last = 0;
   const bool fits =

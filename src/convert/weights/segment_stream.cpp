@@ -36,6 +36,10 @@ MatrixReport first_report(const PlannedMatrix& m, const Storage& storage, const 
   r.group = storage.group;
   r.act = storage.act;
   r.bytes = stored_bytes(blob);
+  r.source_type = source_type_info(m.tensor->type).name;
+  r.source_bytes = m.file_bytes();
+  r.kept = storage.kept;
+  if (r.kept) r.kept_bytes = stored_bytes(blob_matrix(m.slot, storage_of_codes(*r.kept)));
   return r;
 }
 
@@ -114,6 +118,7 @@ void SegmentStream::put_tiles(const std::vector<size_t>& group) {
     report.lossless = packers[g]->error().lossless();
     report.relative_error = packers[g]->error().relative();
     report.max_error = packers[g]->error().largest;
+    report.zeros = packers[g]->error().squared_norm == 0;
     report.weighted = packers[g]->is_weighted();
     report.compensated = packers[g]->is_compensated();
     report.weighted_error = packers[g]->error().weighted();

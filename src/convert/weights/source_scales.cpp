@@ -41,6 +41,7 @@ std::optional<FormatId> format_of(PackedCodes codes) {
       return FormatId::kInt8;
     case PackedCodes::kOther:
     case PackedCodes::kOther8:
+    case PackedCodes::kTernary:
       return std::nullopt;
   }
   return std::nullopt;

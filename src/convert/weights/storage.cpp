@@ -86,6 +86,39 @@ void keep_codes(const PlannedMatrix& m, const Checkpoint& checkpoint,
   }
 }
 
+bool are_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint) {
+  const PackedRows* rows = checkpoint.packed(*m.tensor);
+  if (rows != nullptr) return rows->codes(checkpoint) == PackedCodes::kTernary;
+  switch (m.tensor->type) {
+    case SourceType::kTq1_0:
+    case SourceType::kTq2_0:
+    case SourceType::kQ2_0:
+    case SourceType::kQ2_0Group128:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The format that a matrix of codes would keep them in if nothing had been requested. Does not look
+// whether the scales fit: that would read the matrix once more.
+std::optional<FormatId> find_kept(const PlannedMatrix& m, const Checkpoint& checkpoint,
+                                  const Storage& stored) {
+  const bool linear = m.slot.kind == SlotKind::kLinear;
+  const bool requested = m.precision.weights || m.precision.int8_by_row;
+  if (!requested || stored.own_codes || format_info(stored.format).ternary()) return {};
+  if (!linear && m.slot.kind != SlotKind::kVocab) return {};
+  PlannedMatrix plain = m;
+  plain.precision = {};
+  if (are_ternary(plain, checkpoint)) {
+    return linear ? std::optional(FormatId::kTernary2) : std::nullopt;
+  }
+  std::optional<FormatId> own = format_of_codes(plain, checkpoint);
+  const SourceType type = m.tensor->type;
+  if (type == SourceType::kQ8_0 || type == SourceType::kQ5_0) own = FormatId::kInt8Group;
+  return own == stored.format ? std::nullopt : own;
+}
+
 ActPrecision activations_of(const PlannedMatrix& m, FormatId stored) {
   const ActPrecision act = m.precision.activations_for(stored);
   const WeightFormat& format = format_info(stored);
@@ -132,6 +165,18 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
     out.group = format_info(out.format).group;
   }
   out.act = activations_of(m, out.format);
+  out.kept = find_kept(m, checkpoint, out);
+  return out;
+}
+
+Storage storage_of_codes(FormatId format) {
+  const WeightFormat& info = format_info(format);
+  Storage out;
+  out.format = format;
+  out.group = info.group;
+  out.scale = info.ternary()    ? ScaleKind::kTensor
+              : info.group != 0 ? ScaleKind::kGroup
+                                : ScaleKind::kRow;
   return out;
 }
 

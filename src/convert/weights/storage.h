@@ -15,6 +15,8 @@ struct Storage {
   TernaryFit fit;          // ternary formats; scale_kind kNone: the weights are not ternary yet
   double absmean = 0;      // the scale for such weights: their absmean, or a better one
   bool own_codes = false;  // keeps the checkpoint's codes and scales (source_scales.h)
+  /// The format in which the default would keep codes that a request rounds again.
+  std::optional<FormatId> kept = {};
 };
 
 /// Reads the matrix once if the requested format is auto or ternary. A matrix whose weights are
@@ -25,6 +27,9 @@ struct Storage {
 /// `tick` is called regularly and may throw. Throws MOE_ERR_NON_FINITE naming tensor and element.
 Storage choose_storage(const PlannedMatrix& matrix, const Checkpoint& checkpoint,
                        const float* importance, const std::function<void()>& tick);
+
+/// How the default stores codes that it keeps in `format`.
+Storage storage_of_codes(FormatId format);
 
 /// True if input statistics can affect how it is stored.
 bool can_calibrate(const PlannedMatrix& matrix, const Storage& storage);

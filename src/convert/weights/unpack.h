@@ -20,20 +20,13 @@ class Unpacker {
   Unpacker(const Checkpoint& checkpoint, const SourceTensor& tensor, const Source& source,
            int32_t cols);
 
-  /// Row `row` of the tensor, with leading axes flattened. Throws MOE_ERR_CORRUPT for a ternary
-  /// code 3. A NaN scale gives NaN.
+  /// Row `row` of the tensor, with leading axes flattened. A NaN scale gives NaN.
   void read(int64_t row, float* out);
 
  private:
-  void read_ternary(int64_t row, float* out);
-  void read_mxfp4(int64_t row, float* out);
-
   const Checkpoint& checkpoint_;
   const SourceTensor& tensor_;
   const SourceTensor& scales_;
-  Packing packing_;
-  int32_t cols_;
-  float scale_ = 1;             // kTernaryRows
   std::vector<uint8_t> codes_;  // of one row
   std::vector<uint8_t> row_scales_;
 };

@@ -357,7 +357,8 @@ class ConvertParams(Sized):
                 ("n_ignored_keys", c.c_int32), ("reserved", c.c_int32),
                 ("calibration", c.c_char_p), ("n_calibration", c.c_size_t),
                 ("split_ffn", c.c_int32), ("split_by_clusters", c.c_int32),
-                ("statistics", c.c_char_p), ("save_statistics", c.c_char_p)]
+                ("statistics", c.c_char_p), ("save_statistics", c.c_char_p),
+                ("allow_zeros", c.c_int32), ("i2_s_arm", c.c_int32)]
 
 
 class SyntheticParams(Sized):

@@ -24,7 +24,8 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
             on_matrix: Callable[[Report], Any] | None = None,
             ignored_keys: Sequence[str] = (), calibration: str | bytes | None = None,
             statistics: Path | None = None, save_statistics: Path | None = None,
-            split_ffn: int = 0, split_by: str = "clusters") -> Report:
+            split_ffn: int = 0, split_by: str = "clusters", allow_zeros: bool = False,
+            i2_s_arm: bool = False) -> Report:
     """Converts a folder with config.json and safetensors, or a GGUF file. The destination never
     holds a partial file. Returns the report on the whole conversion.
 
@@ -46,6 +47,10 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
                width, with a router fitted to the calibration text. The file selects all of them and
                equals the dense model; Session.set_router("threshold:0.9") selects fewer.
     split_by:  the neurons of an expert: "clusters" (of similar weights) or "in-order".
+    allow_zeros: accept a file that ends in matrices of zeros. Without it that is an error, because
+               a download that stopped after its space was reserved leaves such a file.
+    i2_s_arm:  I2_S tensors of a GGUF file are in blocks of 64 weights, as bitnet.cpp writes them on
+               ARM since November 2025; it writes blocks of 128 elsewhere. The file does not say.
     An exception in progress or on_matrix, or Ctrl-C, ends the conversion and is raised here; the
     destination is then unchanged.
     """
@@ -74,7 +79,8 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
         statistics=None if statistics is None else path_bytes(statistics, "statistics"),
         save_statistics=(None if save_statistics is None
                          else path_bytes(save_statistics, "save_statistics")),
-        split_ffn=split_ffn, split_by_clusters=int(split_ffn > 0 and split_by == "clusters"))
+        split_ffn=split_ffn, split_by_clusters=int(split_ffn > 0 and split_by == "clusters"),
+        allow_zeros=int(allow_zeros), i2_s_arm=int(i2_s_arm))
     names = path_bytes(source, "source"), path_bytes(destination, "destination")
     long.run(lambda: call(library.moe_convert, *names, c.byref(params)))
     return reports[-1]
