@@ -331,6 +331,7 @@ TIED_TERNARY = ("--set", "embedding=f32", "--set", "layers.*=:f32")
 TERNARY = (*TIED_TERNARY, "--set", "head=f32")
 # Rounding K and V changes some activation codes by one, each of which moves its input by amax / 127.
 A8 = dict(convert=("--set", "embedding=f32"), tolerance=2e-2, tolerance_kv16=3e-3)
+A8_HEAD = dict(A8, convert=(*A8["convert"], "--set", "head=f32"))
 
 CASES = [
     Case("llama", "Llama", golden=True),
@@ -443,6 +444,15 @@ CASES = [
     Case("bitnet_packed", "BitNet", make=quantised.make_bitnet_packed("autobitlinear"), golden=True, **A8),
     Case("bitnet_packed_divided", "BitNet", make=quantised.make_bitnet_packed("bitlinear"), golden=True, **A8),
     Case("bitnet_online", "BitNet", make=quantised.make_bitnet_online, **A8),
+    Case("bitnet_mistral", "Mistral", dict(sliding_window=None), make=quantised.make_bitnet_family("bitlinear"), **A8_HEAD),
+    Case("bitnet_qwen2", "Qwen2", make=quantised.make_bitnet_family("autobitlinear", ["down_proj"]),
+         **dict(A8_HEAD, convert=(*A8_HEAD["convert"], "--set", "*ffn.down=f32"))),
+    Case("bitnet_phi3", "Phi3", make=quantised.make_bitnet_family("bitlinear"), **A8_HEAD),
+    Case("bitnet_mixtral", "Mixtral", LOCAL, seed=2, make=quantised.make_bitnet_family("bitlinear"), golden=True, **A8_HEAD),
+    Case("bitnet_qwen3_moe", "Qwen3Moe", dict(QWEN_MOE, head_dim=16, norm_topk_prob=True),
+         make=quantised.make_bitnet_family("autobitlinear"), **dict(A8_HEAD, tolerance=4e-2)),
+    Case("bitnet_qwen2_moe", "Qwen2Moe", dict(QWEN_MOE, shared_expert_intermediate_size=28),
+         make=quantised.make_bitnet_family("bitlinear", ["shared_expert_gate"]), **A8_HEAD),
     Case("bitnet_plain", "BitNet", dict(hidden_act="relu2")),
     Case("one_bit_llama", "BitNet", make=quantised.make_one_bit, golden=True, **A8),
     Case("bonsai", "Qwen3", make=quantised.make_bonsai, convert=TERNARY, lossless=True),

@@ -6,7 +6,7 @@ import os
 import torch
 import transformers as tr
 from safetensors.torch import load_file, save_file
-from transformers.integrations.bitnet import AutoBitLinear, BitLinear, pack_weights
+from transformers.integrations.bitnet import ActQuant, AutoBitLinear, BitLinear, pack_weights
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 import families
@@ -87,6 +87,88 @@ def make_bitnet_packed(linear_class):
         return families.forward(model)
 
     return make
+
+
+def ternary(w):
+    """Codes and absmean scale."""
+    gamma = w.detach().abs().mean()
+    return (w.detach() / gamma).round().clamp(-1, 1), gamma
+
+
+def quantise_experts_inputs(experts, scales):
+    """Experts as linear layers of BitNet: each rounds its inputs to 8 bits; `scales` of gate and up, and down, by expert."""
+    def forward(hidden, chosen, weights):
+        out = torch.zeros_like(hidden)
+        for e in range(experts.gate_up_proj.shape[0]):
+            token, rank = torch.where(chosen == e)
+            linear = torch.nn.functional.linear
+            x = ActQuant.apply(hidden[token])
+            gate, up = linear(x, experts.gate_up_proj[e]).chunk(2, dim=-1)
+            gate, up, down = gate * scales[e]["gate"], up * scales[e]["up"], scales[e]["down"]
+            y = linear(ActQuant.apply(experts.act_fn(gate) * up), experts.down_proj[e]) * down
+            out.index_add_(0, token, y * weights[token, rank, None])
+        return out
+
+    experts.forward = forward
+
+
+def make_bitnet_family(linear_class, keep=()):
+    """A family of transformers with packed linear layers. Experts, which transformers 5 keeps in one tensor, are packed one by one."""
+    def make(case, folder):
+        config = getattr(tr, case.family + "Config")(**{**families.SIZES, "intermediate_size": 40, **case.config})
+        model = families.randomise(tr.AutoModelForCausalLM.from_config(config), case.seed)
+        model.save_pretrained(folder)
+        path = os.path.join(folder, "model.safetensors")
+        tensors = {k: v.bfloat16() for k, v in load_file(path).items()}
+        auto = linear_class == "autobitlinear"
+
+        def put(name, w):
+            codes, gamma = ternary(w)
+            scale = (gamma if auto else 1 / gamma).bfloat16().view(1)
+            tensors[name + ".weight"] = pack_weights(codes.clone())
+            tensors[name + ".weight_scale"] = scale
+            return codes, scale.float()
+
+        def linear(name, old):
+            if name.endswith(tuple(keep)):
+                return old
+            codes, scale = put(name, old.weight)
+            size = (old.in_features, old.out_features, old.bias is not None)
+            new = AutoBitLinear(*size) if auto else BitLinear(*size, dtype=torch.float32)
+            new.weight = torch.nn.Parameter(codes) if auto else pack_weights(codes.clone())
+            new.weight_scale, new.bias = scale, old.bias
+            return new
+
+        replace_linears(model, linear)
+        for name, module in model.named_modules():
+            if isinstance(getattr(module, "gate_up_proj", None), torch.nn.Parameter):
+                pack_experts(name, module, tensors, put, auto)
+        save_file(tensors, path)
+        edit_config(folder, quantization_config=dict(quant_method="bitnet", linear_class=linear_class,
+                                                     quantization_mode="offline",
+                                                     modules_to_not_convert=["lm_head", *keep]))
+        return families.forward(model)
+
+    return make
+
+
+def pack_experts(name, experts, tensors, put, auto):
+    """Packs the matrices that save_pretrained wrote as NAME.E.PART.weight."""
+    layer = name.split(".mlp.")[0].split(".block_sparse_moe.")[0] + "."
+    up = next(k for k in tensors if k.startswith(layer) and k.endswith((".experts.0.up_proj.weight", ".experts.0.w3.weight")))
+    base = up.rsplit(".", 3)[0]
+    parts = dict(gate="w1", up="w3", down="w2") if up.endswith("w3.weight") else dict(
+        gate="gate_proj", up="up_proj", down="down_proj")
+    scales = []
+    with torch.no_grad():
+        for e in range(experts.gate_up_proj.shape[0]):
+            gate, up = experts.gate_up_proj[e].chunk(2)
+            done = {part: put(f"{base}.{e}.{parts[part]}", w)
+                    for part, w in (("gate", gate), ("up", up), ("down", experts.down_proj[e]))}
+            experts.gate_up_proj[e] = torch.cat([done["gate"][0], done["up"][0]])
+            experts.down_proj[e] = done["down"][0]
+            scales.append({part: scale if auto else 1 / scale for part, (_, scale) in done.items()})
+    quantise_experts_inputs(experts, scales)
 
 
 def first_names(folder, dtype):
