@@ -100,7 +100,7 @@ using Changes = std::map<std::vector<std::string>, Change>;
 void print_growth(const Report& report) {
   const auto source = report.total.value("source_file_bytes", uint64_t{0});
   const auto file = report.total.value("file_bytes", uint64_t{0});
-  if (file <= source) return;
+  if (file <= source + source / 100) return;  // about as large
   Changes changes;
   uint64_t weights = 0;
   for (const Json& m : report.matrices) {
@@ -187,10 +187,12 @@ void print_rounded_again(const Report& report) {
 
 // A download that was cut off may have left them, not only at the end of a file.
 void print_zeros(const Report& report) {
+  constexpr int64_t kFew = 4096;  // weights of a matrix that lies in one piece of a download
   size_t n = 0;
   std::string first;
   for (const Json& m : report.matrices) {
-    if (!m.value("zeros", false)) continue;
+    const int64_t n_weights = m.value("rows", int64_t{0}) * m.value("cols", int64_t{0});
+    if (!m.value("zeros", false) || n_weights < kFew) continue;
     if (++n == 1) first = m.value("matrix", "");
   }
   if (n == 0 || report.total.contains("split")) return;

@@ -50,9 +50,7 @@ class Convert(Cli):
         self.fails(1, "convert", self.path("cut"), self.path("a.moe"),
                    contains=["model.safetensors: only zeros from byte", "tensors, first ", "--allow-zeros"])
         self.assertEqual(os.listdir(self.folder.name), ["cut"])
-        done = self.ok("convert", self.path("cut"), self.path("a.moe"), "--allow-zeros")
-        self.assertIn("only zeros", done.stderr)
-        self.assertIn("is the download complete?", done.stderr)
+        self.ok("convert", self.path("cut"), self.path("a.moe"), "--allow-zeros")
 
     def test_codes_that_are_rounded_again(self):
         families = os.path.join(CHECKPOINT, "../../families")

@@ -74,7 +74,7 @@ def script(vocab, added):
 
 def write_safetensors(path, tensors):
     header, data = {}, b""
-    for name, t in tensors.items():
+    for name, t in reversed(tensors.items()):  # those of zeros first: at a file's end they mean that it was cut off
         raw = t.astype("<f2").tobytes()
         header[name] = {"dtype": "F16", "shape": list(t.shape), "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
