@@ -20,7 +20,7 @@ struct CacheOptions {
   bool json = false;
 };
 
-std::string time_text(int64_t seconds) {
+std::string day_and_time(int64_t seconds) {
   const auto time = static_cast<std::time_t>(seconds);
   std::tm local{};
   localtime_r(&time, &local);
@@ -41,7 +41,7 @@ void show(const CacheOptions& o, const std::vector<CachedModel>& models) {
   uint64_t all = 0;
   for (const CachedModel& m : models) {
     all += m.bytes;
-    std::cout << std::setw(10) << format_bytes(m.bytes) << "  " << time_text(m.used) << "  "
+    std::cout << std::setw(10) << format_bytes(m.bytes) << "  " << day_and_time(m.used) << "  "
               << (m.source.empty() ? m.key : one_line(m.source)) << "\n";
   }
   std::cout << cache_folder() << ": " << counted(models.size(), "model") << ", "

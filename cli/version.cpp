@@ -4,8 +4,8 @@
 
 #include "cli/common.h"
 
-#define MOE_TEXT(x) #x
-#define MOE_TEXT_OF(x) MOE_TEXT(x)
+#define MOE_SPELLED(x) #x
+#define MOE_SPELLED_OF(x) MOE_SPELLED(x)
 
 namespace moe_cli {
 namespace {
@@ -34,7 +34,7 @@ std::string isa_of_this_machine() {
 std::string version_text() {
   std::string text = std::string("moe ") + moe_version_string() + "\n";
 #ifdef MOE_COMMIT
-  text += "commit " MOE_TEXT_OF(MOE_COMMIT) "\n";
+  text += "commit " MOE_SPELLED_OF(MOE_COMMIT) "\n";
 #endif
   text += std::string("compiled by ") + kCompiler + "\ninstruction sets ";
   for (const char* c = moe_env_isas(); *c != '\0'; ++c)
