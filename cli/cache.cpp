@@ -1,6 +1,5 @@
 // moe cache: lists and removes the checkpoints that commands converted for themselves.
 
-#include <ctime>
 #include <filesystem>
 #include <iomanip>
 #include <iostream>
@@ -20,15 +19,6 @@ struct CacheOptions {
   bool json = false;
 };
 
-std::string day_and_time(int64_t seconds) {
-  const auto time = static_cast<std::time_t>(seconds);
-  std::tm local{};
-  localtime_r(&time, &local);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local);
-  return text;
-}
-
 bool is_chosen(const CacheOptions& o, const CachedModel& model) {
   if (o.sources.empty()) return true;
   for (const std::string& source : o.sources) {
@@ -41,7 +31,7 @@ void show(const CacheOptions& o, const std::vector<CachedModel>& models) {
   uint64_t all = 0;
   for (const CachedModel& m : models) {
     all += m.bytes;
-    std::cout << std::setw(10) << format_bytes(m.bytes) << "  " << day_and_time(m.used) << "  "
+    std::cout << std::setw(10) << format_bytes(m.bytes) << "  " << format_time(m.used) << "  "
               << (m.source.empty() ? m.key : one_line(m.source)) << "\n";
   }
   std::cout << cache_folder() << ": " << counted(models.size(), "model") << ", "

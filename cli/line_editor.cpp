@@ -71,10 +71,7 @@ class WatchSignals {
 class PastedText {
  public:
   void add(wchar_t c) {
-    const bool second = c == L'\n' && after_return_;  // of CRLF, one line end
-    after_return_ = c == L'\r';
-    if (second) return;
-    if (after_return_) c = L'\n';
+    if (c == L'\r') c = L'\n';
     const bool control = c < L' ' || (c >= 0x7F && c < 0xA0);
     if (!fits_ || (control && c != L'\n' && c != L'\t')) return;
     fits_ = text_.size() < kMostPromptBytes;
@@ -93,7 +90,6 @@ class PastedText {
  private:
   std::wstring text_;
   bool fits_ = true;
-  bool after_return_ = false;
 };
 
 class Editor : public LineEditor {
@@ -115,7 +111,6 @@ class Editor : public LineEditor {
                                                {"\\e[1;5C", "em-next-word"},
                                                {"\\e[1;5D", "ed-prev-word"}};
     for (const auto& [keys, what] : kKeys) el_set(editor_, EL_BIND, keys, what, nullptr);
-    el_set(editor_, EL_SETTY, "-d", "-icrnl", nullptr);  // a pasted CRLF is one line end
     el_source(editor_, nullptr);  // the user's ~/.editrc, which may replace all keys
     // In vi's insert mode, Esc must end that mode at once: it cannot begin a key.
     const char* keys = "";

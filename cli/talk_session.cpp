@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <iostream>
 
 #include "cli/chat_input.h"
@@ -124,24 +123,10 @@ void Talk::tell_full() const {
   style_.note(text);
 }
 
-namespace {
-
-// "2026-11-26 01:20", of this machine's clock.
-std::string time_text(std::time_t when) {
-  std::tm local{};
-  if (localtime_r(&when, &local) == nullptr) return "";
-  char text[64];
-  std::snprintf(text, sizeof text, "%04d-%02d-%02d %02d:%02d", local.tm_year + 1900,
-                local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min);
-  return text;
-}
-
-}  // namespace
-
 void Talk::tell_resumed(const ChatFile& file) const {
   struct stat status {};
   std::string text = file.path + " goes on: " + counted(file.messages.size(), "message");
-  if (stat(file.path.c_str(), &status) == 0) text += ", saved " + time_text(status.st_mtime);
+  if (stat(file.path.c_str(), &status) == 0) text += ", saved " + format_time(status.st_mtime);
   const auto n = static_cast<uint64_t>(moe_session_position(session_.get()));
   style_.note(text + ", " + (n == 0 ? "to be read again" : counted(n, "token")));
 }

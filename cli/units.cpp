@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <iterator>
 
 #include "cli/common.h"
@@ -58,6 +59,16 @@ std::string format_bytes(uint64_t bytes) {
 std::string counted(uint64_t n, const std::string& what, const std::string& plural) {
   const std::string many = plural.empty() ? what + "s" : plural;
   return std::to_string(n) + " " + (n == 1 ? what : many);
+}
+
+std::string format_time(int64_t time) {
+  const auto when = static_cast<std::time_t>(time);
+  std::tm local{};
+  if (localtime_r(&when, &local) == nullptr) return "";
+  char text[64];
+  std::snprintf(text, sizeof text, "%04d-%02d-%02d %02d:%02d", local.tm_year + 1900,
+                local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min);
+  return text;
 }
 
 std::string format_seconds(double seconds) {

@@ -190,7 +190,8 @@ class Chat(Cli):
             at.wait_for("> ")
             at.type("\x04")
             at.status()
-            return at.before + at.rest()
+            at.rest()
+            return at.all
 
         shown = at_terminal(TERM="xterm")
         self.assertIn("\x1b[2mab\x1b[0m", shown)  # thinking

@@ -62,7 +62,7 @@ class JsonKeys(Cli):
         self.agrees("perplexity", self.json("perplexity", MODEL, "-p", TEXT, "--stats"), sweep)
         self.agrees("embed", self.ok("embed", MODEL, "-p", TEXT).stdout,
                     self.ok("embed", MODEL, "-p", TEXT, "-p", TEXT, "--similarity").stdout)
-        self.agrees("chat", self.json("chat", MODEL, "-n", "2", "--draft", "2", text="Once\n"))
+        self.agrees("chat", self.json("chat", MODEL, "-n", "2", "--draft", "2", "--shift", text="Once\n"))
         self.ok("trace", MODEL, "-p", TEXT, "-n", "4", "-o", self.path("t.csv"))
         self.agrees("trace", self.json("trace", self.path("t.csv"), "--budgets"))
 

@@ -164,10 +164,6 @@ class LineEditing(Cli):
             self.assertEqual(screen.lines()[-1], at_end)
             self.assertEqual(sum(line.startswith("> ") for line in screen.lines()), 1)
 
-    def test_pasted_crlf(self):
-        at = self.chat("--render")
-        self.send(at, f"{PASTE}one\r\ntwo{PASTED}\r", "one\ntwo")
-
     def test_history_begins_with_a_resumed_conversation(self):
         self.ok("chat", MODEL, "--template", "chatml", "-n", "2", "--session", self.path("talk"), text="Once upon\n")
         at = self.chat("--session", self.path("talk"), "-n", "2")
