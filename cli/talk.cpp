@@ -21,7 +21,8 @@ std::string template_text(const ChatOptions& o, const moe_model* model) {
   if (o.chat_template.name.empty()) {
     if (moe_model_chat_template(model) != nullptr) return "";
     ChatStyle().note(
-        "this model has no chat template: 'plain' passes your lines and its replies as they are (--template gives another)");
+        "this model has no chat template: 'plain' passes your lines and its replies as they are "
+        "(--template gives another)");
     return "plain";
   }
   return read_template(o.chat_template.name);
