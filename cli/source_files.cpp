@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kReadBytes = size_t{4} << 20;
+constexpr size_t kHashedBytes = size_t{4} << 20;
 
 bool is_read_by_the_converter(const fs::path& file) {
   static const char* const kEndings[] = {".json",  ".safetensors", ".model",
@@ -142,7 +142,7 @@ std::string content_hash(const std::vector<SourceFile>& files, const std::string
   uint64_t all = 0, done = 0;
   for (const SourceFile& file : files) all += file.bytes;
   Progress progress(true);
-  std::string part(kReadBytes, '\0');
+  std::string part(kHashedBytes, '\0');
   for (const SourceFile& file : files) {
     add(fs::path(file.path).filename());
     add(std::to_string(file.bytes));

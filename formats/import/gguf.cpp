@@ -189,6 +189,9 @@ bool is_ternary_model(const Json& metadata) {
 
 constexpr uint32_t kI8S = 37, kTl1 = 38;  // of bitnet.cpp
 
+constexpr const char* kOtherTernaryFiles =
+    "; take a file of the model in TQ1_0 or TQ2_0, or convert its safetensors checkpoint";
+
 [[noreturn]] void fail_ternary_type(const std::string& path, const std::string& tensor,
                                     const char* type, bool known) {
   fail(MOE_ERR_UNSUPPORTED,
@@ -269,9 +272,10 @@ void check_places(const std::vector<const SourceTensor*>& order, uint64_t data_b
     // Files have no gaps, so excess bytes indicate another type.
     const uint64_t next = i + 1 < order.size() ? order[i + 1]->offset : data_bytes;
     if (next > rounded_up(end, alignment)) {
-      fail(MOE_ERR_FORMAT, "%s: tensor %.100s: %s takes %llu bytes, the file has %llu for it",
+      const bool ternary = t->type == SourceType::kI2S;
+      fail(MOE_ERR_FORMAT, "%s: tensor %.100s: %s takes %llu bytes, the file has %llu for it%s",
            path.c_str(), t->name.c_str(), info.name, static_cast<ull>(bytes),
-           static_cast<ull>(next - t->offset));
+           static_cast<ull>(next - t->offset), ternary ? kOtherTernaryFiles : "");
     }
   }
 }

@@ -370,12 +370,13 @@ static void test_templates(void) {
   CHECK(moe_model_chat_template(NULL) == NULL);
   CHECK(strcmp(moe_chat_template_names(), "chatml,llama3,mistral,plain") == 0);
 
-  const char* const bad[] = {"{% include 'x' %}", "{{ 'a", "{% for %}", "{{ a | shuffle }}"};
+  const char* const bad[] = {"{{ 'a", "{% for %}", "{% include 'x' %}", "{{ a | shuffle }}"};
+  const char* const named[] = {NULL, NULL, "include", "shuffle"}; /* when it is reached */
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
     const moe_chat_params p = {.struct_size = sizeof p, .chat_template = bad[i]};
     const moe_status status = moe_chat_create(session, &p, &chat, &error);
-    CHECK(status == MOE_ERR_FORMAT || status == MOE_ERR_UNSUPPORTED ||
-          (status == MOE_OK && strstr(bad[i], "shuffle") != NULL));
+    CHECK(named[i] != NULL ? status == MOE_OK
+                           : status == MOE_ERR_FORMAT || status == MOE_ERR_UNSUPPORTED);
     if (status != MOE_OK) {
       CHECK(strstr(error.text, "line 1") != NULL && strstr(error.text, "--template") != NULL);
       continue;
@@ -383,7 +384,7 @@ static void test_templates(void) {
     say(chat, "user", "x"); /* found when it is run */
     size_t n = 0;
     CHECK(moe_chat_render(chat, true, NULL, 0, &n, &error) == MOE_ERR_UNSUPPORTED);
-    CHECK(strstr(error.text, "shuffle") != NULL && strstr(error.text, "--template") != NULL);
+    CHECK(strstr(error.text, named[i]) != NULL && strstr(error.text, "--template") != NULL);
     CHECK(moe_chat_message_count(chat) == 1);
     moe_chat_free(chat);
     chat = NULL;

@@ -48,17 +48,17 @@ void check_special_ids(Checkpoint* checkpoint) {
                              key.starts_with(kPrefix) && key.ends_with(kSuffix);
     if (!names_token) continue;
     if (!id.is_number_integer()) {
-      fail(MOE_ERR_FORMAT,
-           "%s: key %s: expected a token's id, found %.60s; moe convert --ignore-key %s",
-           checkpoint->path().c_str(), key.c_str(), id.dump().c_str(), key.c_str());
+      fail(
+          MOE_ERR_FORMAT,
+          "%s: key %s: expected a token's id, found %.60s; without it: moe convert --ignore-key %s",
+          checkpoint->path().c_str(), key.c_str(), id.dump().c_str(), key.c_str());
     }
     const bool none = is_none(id);
     const bool negative = !id.is_number_unsigned() && id.get<int64_t>() < 0;
     if (!none && !negative && id.get<uint64_t>() < n) continue;
     if (!none && is_read(key)) {
       fail(MOE_ERR_FORMAT,
-           "%.200s: key %s: there is no token %.24s, the vocabulary has %llu; if the model does "
-           "without: "
+           "%.200s: key %s: there is no token %.24s, the vocabulary has %llu; without it: "
            "moe convert --ignore-key %s",
            checkpoint->path().c_str(), key.c_str(), id.dump().c_str(),
            static_cast<unsigned long long>(n), key.c_str());
