@@ -228,7 +228,7 @@ void add_embed(CLI::App& app) {
   c->add_option("-o,--output,--out", o->out, "Write a NumPy file instead of JSON on stdout")
       ->check(not_empty())
       ->check(no_stdout())
-      ->option_text("FILE.npy");
+      ->option_text("FILE");
   add_encoder_options(*c, o->model);
   c->callback([o] { run_embed(*o); });
 }

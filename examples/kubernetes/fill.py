@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = 32 << 20
 DISK = 100e6  # bytes/s of a slow disk
 # The lines of the memory account that every session adds; the others belong to the model.
-SESSION = {"KV cache", "position tables", "activations", "scratch", "device scratch", "sampling", "session"}
+SESSION = {"KV cache", "position tables", "activations", "scratch", "sampling", "session"}
 
 
 def inspect(arguments):
@@ -31,7 +31,7 @@ def inspect(arguments):
 
 def needed(info, sessions):
     """Bytes of the model and its sessions; with a cap, the cap."""
-    more = (sessions - 1) * sum(info["memory"][line] for line in SESSION)
+    more = (sessions - 1) * sum(size for line, size in info["memory"].items() if line in SESSION)
     if "plan" not in info:
         return sum(info["memory"].values()) + more
     plan = info["plan"]

@@ -253,8 +253,8 @@ class Chat(Cli):
         self.assertIn("not today", r.stderr)
         self.assertIn("--template", r.stderr)
         with open(self.path("t.jinja"), "w") as f:
-            f.write("\n{% block x %}{% endblock %}")
-        self.fails(1, "chat", model, "--template", self.path("t.jinja"), contains=["line 2", "block", "--template"])
+            f.write("\n{% block x %}{% endfor %}")
+        self.fails(1, "chat", model, "--template", self.path("t.jinja"), contains=["line 2", "endfor", "--template"])
         with open(self.path("t.jinja"), "w") as f:
             f.write("{% for i in range(9999) %}{% for j in range(99) %}{% for k in range(99) %}{% endfor %}{% endfor %}{% endfor %}")
         r = run("chat", model, "--template", self.path("t.jinja"), text="Hello\n")

@@ -89,6 +89,7 @@ class Cli(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
+        os.environ["XDG_CACHE_HOME"] = self.path("cache")  # of checkpoints that are run directly
 
     def path(self, name):
         return os.path.join(self.folder.name, name)

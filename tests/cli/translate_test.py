@@ -44,7 +44,7 @@ class Translate(Cli):
             for stop in ("step", "bound"):
                 j = json.loads(self.ok(
                     "translate", model, "--tokens", ",".join(map(str, case["source"])), "--json",
-                    "--nbest", "5", "--stop", stop, "--min-tokens", "0", "--kv", "f32",
+                    "--nbest", "5", "--search-end", stop, "--min-tokens", "0", "--kv", "f32",
                     "--max-tokens", str(golden["max_tokens"])).stdout)
                 self.assertEqual([t["tokens"] for t in j["translations"]], case[stop])
         lines = self.ok("translate", model, "-p", "a dog", "--nbest", "3").stdout.splitlines()
@@ -54,7 +54,7 @@ class Translate(Cli):
 
     def test_a_search_that_cannot_be_is_named(self):
         model = self.model()
-        for option, value in (("--beam", "0"), ("--beam", "65"), ("--nbest", "6"), ("--stop", "soon")):
+        for option, value in (("--beam", "0"), ("--beam", "65"), ("--nbest", "6"), ("--search-end", "soon")):
             self.fails(2, "translate", model, "-p", "a", option, value, contains=[option])
         self.fails(2, "translate", model, "-p", "a", "--length-penalty", "nan",
                    contains=["--length-penalty"])

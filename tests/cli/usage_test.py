@@ -216,7 +216,7 @@ class Usage(Cli):
         for page in (*glob.glob(os.path.join(ROOT, "docs/*.md")), os.path.join(ROOT, "README.md")):
             with open(page, encoding="utf-8") as f:
                 text += f.read()
-        documented = set(re.findall(r"--[a-z][a-z-]*", text))
+        documented = set(re.findall(r"--[a-z][a-z0-9-]*", text))
         commands = self.ok("--help").stdout.split("Commands:\n")[1].split("\n\n")[0]
         for command in re.findall(r"^  (\w+) ", commands, re.M):
             options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", self.ok(command, "--help").stdout, re.M))
@@ -234,7 +234,7 @@ class Usage(Cli):
             last = text.rstrip("\n").split("\n")[-1]
             self.assertRegex(last, rf"^Example: .*\bmoe {command}\b", command)
             for option in re.findall(r" (--?[a-z][\w-]*)", last.split(f"moe {command}", 1)[1].split("|")[0].split("&&")[0]):
-                self.assertRegex(text, rf"(^  |, ){option}\b", command)
+                self.assertRegex(text, rf"(?m)(^  |, ){option}\b", command)
 
     def test_one_name_means_one_thing(self):
         # -o and --output name a file to write, --stop a text to stop at, wherever they are.

@@ -26,7 +26,7 @@ def test_zeros_at_the_end_of_a_file(tmp_path):
     weights = source / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:len(whole) // 2].ljust(len(whole), b"\0"))
-    with pytest.raises(moe.Error, match="only zeros from byte"):
+    with pytest.raises(moe.MoeError, match="only zeros from byte"):
         moe.convert(source, tmp_path / "m.moe")
     matrices = []
     moe.convert(source, tmp_path / "m.moe", allow_zeros=True, on_matrix=matrices.append)

@@ -49,8 +49,9 @@ def show_choices(watcher: Watcher, struct: Any) -> None:
     own = (_view(struct.counts, (n,)), _view(struct.experts, (n, slots)),
            _view(struct.weights, (n, slots)))
     copies = tuple(array.copy() for array in own)
+    counts, experts, weights = copies
     watcher(RoutingChoices(
-        struct.layer, struct.position, *copies, _read_only(struct.hidden, (n, struct.d)),
+        struct.layer, struct.position, counts, experts, weights, _read_only(struct.hidden, (n, struct.d)),
         _read_only(struct.scores, (n, struct.n_experts)) if struct.scores else None))
     for array, copy in zip(own, copies):
         if (copy.shape, copy.dtype) != (array.shape, array.dtype):
