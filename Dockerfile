@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The command moe in an image of its own: docker build -t moe . && docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/models" moe inspect model.moe
 FROM debian:bookworm-slim AS build
 COPY . /src

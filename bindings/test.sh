@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Tests a binding against a build that is installed into a temporary folder.
 # Usage: bindings/test.sh rust|go|node BUILD_DIR     (CARGO: a cargo other than the one in PATH)
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/bandwidth.h"
 
 #include <sys/socket.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe batch: many texts, several of them at once.
 
 #include <algorithm>

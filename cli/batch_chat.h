@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Conversations of moe batch, which are answered one at a time by the library's chat.
 

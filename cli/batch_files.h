@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Input and output of moe batch: lines of requests, and lines of results.
 

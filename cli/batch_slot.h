@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A place of moe batch: a session and the text that it generates.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe bench: tokens per second of a model, or of a named shape with random weights.
 
 #include "cli/bench.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Output of moe bench.
 
 #include <sys/resource.h>

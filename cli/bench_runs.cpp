@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Measurements of moe bench: prompts, decoding, and memory bandwidth.
 
 #include <algorithm>

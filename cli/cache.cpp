@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe cache: lists and removes the checkpoints that commands converted for themselves.
 
 #include <filesystem>

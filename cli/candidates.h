@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The best candidates of a row of logits, and tokens in JSON.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe chat: a conversation, line by line.
 
 #include "cli/help.h"

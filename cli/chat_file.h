@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Conversation files: a line of JSON with the messages, then the saved session.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/chat_input.h"
 
 #include <unistd.h>

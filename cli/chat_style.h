@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // How a terminal shows whose text is whose in moe chat: the prompt, thinking, notes of the program.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The template of a conversation and its options, of chat and batch.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks of the values of options (help.h).
 
 #include <algorithm>

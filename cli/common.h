@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Shared by all subcommands: owned handles, errors, options, terminal behaviour. Results go to
 // stdout, everything else to stderr. Uses only the C API.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe completion: a shell's completion of this command, generated from its options.
 
 #include <iostream>

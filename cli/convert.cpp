@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe convert: converts a checkpoint to a model file.
 
 #include "cli/convert.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What moe convert prints about a finished conversion.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/disk_meter.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe embed: one vector per line of a text, or how similar the lines are.
 
 #include <algorithm>

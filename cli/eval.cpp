@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe eval: logits of the token after the given ones.
 
 #include <cmath>

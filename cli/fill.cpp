@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe fill: a masked language model's predictions for masks.
 
 #include <cmath>

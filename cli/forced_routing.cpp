@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/forced_routing.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Routes a model like a recorded trace: the output is meaningless, but the sequence of experts is
 // real.

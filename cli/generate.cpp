@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe generate: continue a text.
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Formats --help, and suggests corrections for misspelt names.
 

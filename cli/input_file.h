@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A file or a pipe that is read to its end. Ctrl-C and SIGTERM end the wait for a pipe.
 

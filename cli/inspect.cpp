@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe inspect: describes a model file from its metadata.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Lines typed at a terminal, with editing and a history (libedit).
 

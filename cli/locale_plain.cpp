@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The locale "C" of libstdc++ brings every facet, for narrow and wide characters and for both kinds
 // of string: money, time, messages, collation, 0.4 MB that nothing here uses. This one has what the
 // streams of the command need to write, and to read texts: without std::num_get, reading a number

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe man: the manual page, generated from --help.
 
 #include <iostream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/memory.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Checkpoints that were converted because a command was given one in place of a model file. They
 // are kept in $XDG_CACHE_HOME/moe (~/.cache/moe), each as KEY.moe beside KEY.json, which says what

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The options of commands that open a model (common.h).
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Replaces convert.cpp, synthetic.cpp and the cache of conversions in a command without
 // libmoe_convert.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The command without libedit.
 
 #include "cli/line_editor.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe perplexity: how well a model predicts a text.
 
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Reads memory at the machine's maximum rate: the reference for `moe bench` and kernels_bench.
 

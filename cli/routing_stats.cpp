@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/routing_stats.h"
 
 #include <algorithm>

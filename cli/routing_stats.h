@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // What --stats tells about the experts that were used, and about the activations inside.
 

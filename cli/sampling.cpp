@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/sampling.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe score: the log-likelihood of each line of a text.
 
 #include <algorithm>

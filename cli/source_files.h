@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The files of a checkpoint that a conversion reads, and a hash of their content.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // String streams that throw std::bad_alloc when memory runs out; others end early, without a word.
 

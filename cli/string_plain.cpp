@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The C library has these functions up to six times, for different instruction sets: 0.1 MB in a
 // static program, where they compare names. No text is searched or copied with them. The names with
 // underscores are those by which the library itself calls them. For static programs.

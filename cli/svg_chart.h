@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Charts as SVG for a page, styled by its classes: s0 to s3 for curves, l0 to l4 for levels.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // moe perplexity --sweep: one text under many routings.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/synthetic.h"
 
 #include <sys/statvfs.h>

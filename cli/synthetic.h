@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Synthetic models of moe bench: in memory, or as a file that is read under a memory cap.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/talk.h"
 
 #include <unistd.h>

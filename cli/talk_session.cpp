@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The session of a conversation: its context and its file.
 
 #include <sys/stat.h>

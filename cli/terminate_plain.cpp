@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What std::terminate prints before it ends the program names the type of an exception that nobody
 // caught. Demangling that name takes 50 kB; without, it is printed mangled. For static programs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/text_input.h"
 
 #include <unistd.h>

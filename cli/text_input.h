@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The source of a command's text: -p TEXT, -f FILE, or stdin (-f -, or a pipe without either).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe tokenize: the ids of a text, or the text of ids.
 
 #include <iostream>

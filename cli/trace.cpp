@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe trace: records the experts that a text uses, and replays them with expert caches.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/trace_file.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Traces of routing: which experts each layer chose for each token, as CSV (docs/traces.md).
 

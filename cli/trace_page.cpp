@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/trace_page.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe translate: translates each line with an encoder-decoder.
 
 #include <algorithm>

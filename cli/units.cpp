@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/units.h"
 
 #include <cctype>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/used_experts.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Experts used while decoding, and the resulting bytes of weights read.
 

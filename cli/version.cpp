@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What moe --version prints: what to name in a report of a fault.
 
 #include "cli/version.h"

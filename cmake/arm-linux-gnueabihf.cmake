@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Cross-compiles for 32-bit ARM with Debian's g++-arm-linux-gnueabihf.
 set(CMAKE_SYSTEM_PROCESSOR armv7l)
 set(MOE_CROSS arm-linux-gnueabihf)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # libmoe and libmoe_cuda share C++ types. What names the build is the text of these headers.
 set(shared_headers kernels/device.h kernels/sample.h kernels/kinds.h kernels/router/router.h kernels/router/list.h
     kernels/cuda/module.h quant/format.h quant/list.h src/base/status.h src/base/allocator.h src/base/log.h

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Other people's libraries, as targets moe_dep_*. All come from Debian packages.
 if(MOE_STATIC)
   set(CMAKE_FIND_LIBRARY_SUFFIXES .a)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # What turns a fault in memory into an end rather than somebody else's program. Sanitizers watch
 # memory themselves, and bring functions that these flags know nothing of.
 include(CheckCXXCompilerFlag)

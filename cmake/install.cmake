@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # cmake --install: libraries, header, the command with its man page and completion, pkg-config files and a CMake package.
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/moe)
 set(MOE_ZSH_FOLDER ${CMAKE_INSTALL_DATAROOTDIR}/zsh/site-functions CACHE STRING "Where zsh finds completions")

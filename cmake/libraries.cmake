@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The libraries, put together from the objects of the folders.
 get_property(core GLOBAL PROPERTY MOE_CORE_OBJECTS)
 get_property(convert GLOBAL PROPERTY MOE_CONVERT_OBJECTS)

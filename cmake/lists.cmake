@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # A list of the code has a line per thing, MACRO(Name, "file"), and is read wherever something is made for
 # each of them.
 

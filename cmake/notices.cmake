@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The licence with those of the libraries whose code is linked in, as Debian ships them.
 #   notices(file [OPTIONAL] packages...)
 # A licence that is not there is an error, or with OPTIONAL, as on a system without Debian's packages, named in the file.

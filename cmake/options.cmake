@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # What can be chosen; CMakePresets.json holds the usual choices. As a part of another project
 # (add_subdirectory) moe is its libraries, moe::moe and moe::moe_convert, and nothing else.
 option(MOE_TEXT "Tokenizers from Hugging Face files (PCRE2, utf8proc); OFF: token ids and bytes" ON)

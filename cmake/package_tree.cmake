@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Run by cpack before it packs the folders of the packages: what Debian asks of each.
 include(${CMAKE_CURRENT_LIST_DIR}/notices.cmake)
 # The date of SOURCE_DATE_EPOCH, where that is set.

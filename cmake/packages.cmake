@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # cpack: packages for Debian, from the preset "package": the libraries, what programs are built with, the
 # command, and the CUDA module.
 set(CPACK_GENERATOR DEB)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Cross-compiles for 64-bit RISC-V with Debian's g++-riscv64-linux-gnu.
 set(CMAKE_SYSTEM_PROCESSOR riscv64)
 set(MOE_CROSS riscv64-linux-gnu)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # How a folder says what it builds.
 set(MOE_WARNINGS -Wconversion -Wsign-conversion)
 set(MOE_GENERATED_DIR ${PROJECT_BINARY_DIR}/generated)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A conversation: each argument is a message of the user, to which the model replies.
  *
  *   cc -std=c99 examples/chat.c $(pkg-config --cflags --libs moe) -o chat

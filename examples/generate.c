@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The shortest useful program: continues a text.
  *
  *   cc -std=c99 examples/generate.c $(pkg-config --cflags --libs moe) -o generate

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Continues a text from Python, through the C API with ctypes alone.
 
     python3 examples/generate.py build/release/lib/libmoe.so examples/models/stories.moe "Once upon a time"

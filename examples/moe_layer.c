@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* One MoE layer as a kernel for another runtime: the weights are already in memory, and each token
  * goes to two of eight experts, whose matrices are packed to 2 bits per weight.
  *

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # From a fresh clone to text: builds moe and generates a story with the model of this repository.
 #   bash examples/quickstart.sh [PROMPT]
 set -euo pipefail

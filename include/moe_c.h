@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* moe_c.h - Mixture-of-Experts language models with ternary, int8 or 4-bit weights on machines with
  * little memory.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Activation functions on lanes (kernels/math.h), shared by every instruction set and CUDA. To add
 // one, write a function here and a line in MOE_ACTIVATIONS.

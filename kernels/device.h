@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The interface between the forward pass and the hardware: one abstract Device with coarse
 // operations, used by a single forward pass (src/run).

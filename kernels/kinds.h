@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The kinds of layer parts. Plain C headers only: the files of kernels/cpu/isa include this and
 // must not include the C++ library.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The project's elementary functions: the same source for every ISA, CUDA and scalar code, so that
 // results do not depend on the C library, the compiler or the vector width. Compile with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Lanes for kernels/math.h from the compiler's generic vectors: four floats, available on every
 // target. For host code not compiled for one instruction set.

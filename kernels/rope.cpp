@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/rope.h"
 
 #include "kernels/math.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Rotary position embedding: the table of cosines and sines that attention reads.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Sampling a token from a row of logits that remains on the device: what the device reports to the
 // host, and the arithmetic that both share.

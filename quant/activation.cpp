@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "quant/activation.h"
 
 #include "quant/rounding.h"

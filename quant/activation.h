@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Definition of int8 activations (The Era of 1-bit LLMs: Training Tips, Code and FAQ, figures 3 and
 // 4). Kernels quantise with act_scale() and produce the same codes. Plain C headers only.

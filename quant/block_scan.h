@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Searches for an invalid bit pattern at memory speed.
 

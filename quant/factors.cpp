@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "quant/factors.h"
 
 #include <algorithm>

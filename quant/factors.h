@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Numbers as a shared f16 times small whole factors: the scales, or the minimums, of a segment of
 // int4_k (six bits) and of int6_k (signed bytes).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "quant/floats.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // f32, bf16, f16: plain values in tiles; i32: integers of tables in the same layout.
 

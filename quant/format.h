@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A weight format: a name, a block geometry and a definition. See quant/README.md.
 

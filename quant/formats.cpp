@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "quant/formats.h"
 
 #include "src/base/checked.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Table of the weight formats in list.h, and common operations: sizes, scales, definition,
 // validation.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "quant/four_bit.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The four-bit formats: a code selects one of 16 values, and 32 inputs of a row share a scale
 // stored in the tile next to their codes: weight = scale * value + minimum. Layout:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Quantises floats to four bits: tries scales and minimums around those of the largest weights and
 // uses the best.
 

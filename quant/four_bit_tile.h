@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Writes tiles of the four-bit formats: for four_bit.cpp and four_bit_quantise.cpp.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Tile layout of formats with scales in the tile (quant/README.md): segments of 64-byte blocks with
 // the scales of some groups, then the codes of these groups. Plain C headers only: the files of

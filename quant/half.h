@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // float, half and bfloat16 bits: the definition that every kernel matches bit for bit.
 // Plain C headers only, and forced inline: the files of kernels/cpu/isa include this.

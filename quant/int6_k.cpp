@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "quant/int6_k.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // int6_k: codes of six bits, -32..31; 16 inputs of a row share a scale, a factor of one byte times
 // an f16 that 256 inputs share.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Tile layout of int6_k (quant/README.md). Plain C headers only: the files of kernels/cpu/isa
 // include this.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "quant/int8.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // int8: one signed byte per weight, -127..127.
 

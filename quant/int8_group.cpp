@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "quant/int8_group.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // int8_group: one signed byte per weight, -127..127; 32 inputs of a row share a scale stored in the
 // tile next to their codes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every weight format, one per line: its name in code, and the file with NameFormat
 // (quant/weight_format.h). Included wherever something is generated for each, hence no include
 // guard; CMake generates quant/all.h, which includes the files, from it.

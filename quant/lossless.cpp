@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "quant/lossless.h"
 
 #include "quant/half.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Detects matrices that are already ternary: every weight is 0 or +-one magnitude, per tensor, per
 // row or per group of inputs. Storing codes and magnitudes is then lossless.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "quant/quantise.h"
 
 #include <algorithm>

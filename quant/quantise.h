@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Quantises floats: BitNet's absmean ternary, streamed for matrices too large for memory, and
 // absmax int8 rows.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "quant/ternary2.h"
 
 #include <cstring>

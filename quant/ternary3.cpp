@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "quant/ternary3.h"
 
 #include <algorithm>

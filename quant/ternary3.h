@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // ternary3: -1, 0 and 1, five codes per byte.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Tile layout of ternary3 (quant/README.md): five codes per byte, base 3. Inputs are in segments of
 // 256, which are 13 blocks of 20; the last four places of a segment are padding, so that 256

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Description of a weight format. Each format's file defines a struct NameFormat:
 //

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Unpacks the libraries that moe links, for another architecture, into a folder of the build tree: for
 # the presets aarch64, armhf and riscv64. Changes nothing outside it: no foreign architecture is added,
 # nothing is installed. Debian 12 has no riscv64: there zstd is built from Debian's source package.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Formats the C and C++ sources with clang-format; --check changes nothing and fails on a difference.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Installs the Debian packages that a build needs, unless they are there already.
 # Usage: install-deps.sh build|test|package|all   (each of the others includes build; all, everything)
 set -euo pipefail

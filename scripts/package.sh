@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Builds the Debian packages. Of the files in OUT_DIR it replaces only packages of these names.
 # Usage: package.sh [BUILD_DIR [OUT_DIR]], by default build/package and its packages/
 set -euo pipefail

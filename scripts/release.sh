@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Makes a release in dist/ of the tag that is checked out: Debian packages, the Python wheel, the source, and
 # their SHA-256 sums, built from nothing. Refuses a tree that is not that tag's. --cuda: also the package moe-cuda,
 # by nvcc; --aarch64: also the wheel for 64-bit ARM. Usage: release.sh [--cuda] [--aarch64]

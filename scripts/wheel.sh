@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Builds a Python wheel for any Linux whose C library is as new as this machine's, or newer. It needs no other
 # library there than those of the compiler. Its tools come from PyPI, in the versions of wheel-tools.txt. An
 # earlier wheel of ours in OUT_DIR, for the same machine, is replaced. --aarch64: for 64-bit ARM, by Debian's

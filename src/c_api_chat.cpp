@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Conversations.
 
 #include <time.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The converter and synthetic models. Part of libmoe_convert: catches all exceptions.
 
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Hidden states and encoders.
 
 #include "src/c_api.h"

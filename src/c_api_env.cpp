@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Version, statuses and the environment.
 
 #include "kernels/cpu/select.h"

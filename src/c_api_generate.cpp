@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sampling and generation.
 
 #include "src/c_generate.h"

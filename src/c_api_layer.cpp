@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One MoE layer on its own.
 
 #include "formats/moe/names.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Opening models and describing their contents.
 
 #include "formats/moe/reader.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Saved sessions in a build without them (MOE_SAVE=OFF): programs link and get an error.
 
 #include "src/c_api.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Encoder-decoders in a build without them (MOE_TRANSLATE=OFF): programs link and get an error.
 
 #include "src/c_api.h"

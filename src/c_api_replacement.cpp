@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files that replace others.
 
 #include "src/base/replacement.h"

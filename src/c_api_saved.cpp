@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Saved sessions and copies of them.
 
 #include "formats/moe/reader.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sessions: evaluation, perplexity, routing.
 
 #include "src/c_api.h"

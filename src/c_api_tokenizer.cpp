@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Encoding and decoding text.
 
 #include "formats/moe/schema.h"

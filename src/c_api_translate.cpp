@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Encoder-decoders.
 
 #include "src/c_api.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Converts moe_generate_params to the core's options, for the C functions that generate.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Conventions of the C functions: statuses, parameter structs that grow.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/code_folder.h"
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/open_device.h"
 
 #include <dlfcn.h>

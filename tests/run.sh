@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Builds and tests everything. Missing Debian packages are installed first.
 #   tests/run.sh         release with gcc, asan (address + undefined behaviour) with clang; not the CUDA emulator
 #   tests/run.sh --all   and the emulator under asan, kernels by clang, tsan, fuzzers, aarch64, armhf and riscv64 under

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package moe runs Mixture-of-Experts language models with ternary, int8 or four-bit weights: it
 // wraps libmoe's C API through cgo. README.md is the introduction, moe_c.h the reference manual.
 //

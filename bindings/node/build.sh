@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Compiles build/moe.node against the libmoe that pkg-config finds and the headers of the node in the PATH.
 # CXX, CXXFLAGS and NODE_INCLUDE (the folder with node_api.h) may be set.
 set -eu

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // moe_c.h documents every value under its C name (maxTokens is max_tokens).
 
 /** A text or token ids. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 'use strict';
 // libmoe for Node. index.d.ts is the manual; src/functions.h lists the functions of `native`.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Finds libmoe: in MOE_LIB_DIR where that is set, otherwise through pkg-config's moe.pc.
 
 use std::env;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Runs a model as a device without an operating system does: from flash, in a fixed array of
  * memory, on one thread, with token ids. CMakeLists.txt links it with a static libmoe; from libc it
  * needs only the memory functions and printf.

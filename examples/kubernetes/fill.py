@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Fills in job.yaml and deployment.yaml: the memory from `moe inspect`, the rest from the options.
 
     python3 fill.py MODEL [--sessions N] [--context N] [--memory SIZE] ... | kubectl apply -f -

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Tests without a cluster: the filled-in files conform to Kubernetes' schema, the memory request is
 sufficient for the command, and killed workers are continued.
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Continues the prompts of files that appear in QUEUE/in, in any number of processes on any number of
 # machines that share the folder. `moe batch` refuses a result file that another process is writing (it
 # takes a lock, which NFS supports from version 4 on), and continues one that is unfinished. A file that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* One MoE layer whose experts are distributed over the ranks of an MPI job: each rank holds some
  * experts and contributes some of the tokens. MPI_Alltoallv sends rows to the ranks that hold their
  * experts, and back. The result has the same bits as in one process with all experts.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Links experts.c with a build of the library and runs it on 1, 2, 3 and 4 ranks of this machine: every row
 # must have the bits that one process computes, for several routers and weight formats.
 # Usage: examples/mpi/test.sh BUILD_DIR       (Debian: apt install libopenmpi-dev openmpi-bin)

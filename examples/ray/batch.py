@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Continues the prompts of a JSONL file on the workers of a Ray cluster, as `moe batch` does on one machine.
 
     pip install "ray[data,serve]" moe-*.whl

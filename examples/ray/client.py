@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A client of serve.py that retries refused requests and continues answers that broke off.
 
     python3 client.py URL PROMPT

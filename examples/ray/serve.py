@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Replicas of a model with Ray Serve, which stream the text that they generate.
 
     pip install "ray[data,serve]" moe-*.whl

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Tests batch.py and serve.py on this machine: every result must have the text that one process
 generates, with one worker and with two, after an interruption, and when a replica is killed.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compare the trainer's own functions with golden cases: losses with gradients, the gate with a
 learnt temperature, BASE's assignment, costs.
 

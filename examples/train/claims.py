@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The papers' tables that the rows reproduce: their rows, and the orderings that the papers claim."""
 
 from __future__ import annotations

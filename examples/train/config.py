@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The research layout's config.json: defaults, deep merge per layer, precision by role.
 
 A configuration is the plain dictionary of config.json, without classes around it, so that the model

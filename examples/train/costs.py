@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The cost of an MoE layer, and sizes with which two kinds of layers cost the same.
 
 A product (1, a) (a, b) is b (2 a - 1) operations. As in the papers, router, activation, the product

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Text to windows of token ids: the tokenizer, the training stream, the held-out windows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rows that are encoders: they are pre-trained to fill masks in the text of texts/ and then fine-tuned for
 three tasks (texts/tasks.py), each from the pre-trained weights.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Held-out text and its perplexity under an exported checkpoint.
 
     python evaluate.py CHECKPOINT --text ../models/stories.heldout.txt --json ../models/stories.json

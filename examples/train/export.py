@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Write and read the research layout: config.json, model.safetensors, tokenizer.json.
 
 Matrices whose precision is ternary are written as exactly {-s, 0, +s}, where s is the absmean scale of

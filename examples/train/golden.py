@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Write the tiny models and their logits that the C++ tests compare with.
 
     python golden.py ../../tests/data/pytorch

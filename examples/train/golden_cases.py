@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tiny models of tests/data/pytorch: one per router kind, layer kind and precision.
 
 A case is (name, config patching BASE, roles with a bias, dtype of the file). Sizes are deliberately odd.

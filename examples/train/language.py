@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Decoder rows: they are trained on the text of texts/, and measured by held-out perplexity.
 
 The runtime's perplexity must agree with PyTorch's within 0.05 %, with int8 activations within 0.1 %. All

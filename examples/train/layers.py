@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Norms, linear layers with a precision, attention, and the plain feed-forward layer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The training of a router besides the task's loss: balance losses and BASE's assignment.
 
 One form serves all balance losses: L = N sum_i f_i P_i, with P_i the mean over tokens of

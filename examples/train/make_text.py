@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes the eight kinds of text of texts/ to a file, for training or held out.
 
     python make_text.py FILE --size CHARACTERS [--held-out]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Language models described entirely by a configuration (see config.py): decoders, encoders, and
 encoder-decoders."""
 

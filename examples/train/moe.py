@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Mixture-of-Experts layers: SMoE, fine-grained, MH-MoE, X-MoE stacks, shared experts.
 
 Sources: MH-MoE (Huang et al. 2024), eq. 1 to 4; X-MoE (Chi et al. 2022), eq. 2 and section 4.1;

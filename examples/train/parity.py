@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The cost of a row, and the expert width with which it costs as much as another row.
 
     python parity.py [ROW ...]                          parameters and operations per token (default: all rows)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The settings that all rows of a run share, and the tolerances between runtime and PyTorch."""
 
 from __future__ import annotations

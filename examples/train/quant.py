@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Quantisers with straight-through gradients: the runtime's formats in PyTorch.
 
 Sources: "The Era of 1-bit LLMs: Training Tips, Code and FAQ", figures 3 and 4 (absmean ternary

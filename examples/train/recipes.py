@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The settings of a training run, the papers' settings by name, and the learning rate.
 
 The papers' settings are those of their text or, if it does not give them, of their public training

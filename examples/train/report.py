@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """RESULTS.md: the figures of the rows, table by table, and which of the claimed orderings were seen."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rotary position embedding: half-split and interleaved, partial, with the common scalings.
 
 Sources: RoFormer (Su et al. 2021), eq. 34; YaRN (Peng et al. 2023), section 3; LongRoPE (Ding et

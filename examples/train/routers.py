@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Routers: the experts of a token and their weights. Always in float32.
 
 Every router maps its input rows (R, d) to a Route; in MH-MoE layers R counts sub-tokens.

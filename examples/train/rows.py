@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The rows of the papers' tables: one small file each, read without PyTorch.
 
 rows/NAME.json contains the differences between a system and the row that it names as `base`:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tests of the rows that need no PyTorch: `python3 rows_test.py`, or together with the others with pytest."""
 
 from __future__ import annotations

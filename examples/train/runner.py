@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """All steps of one row: train, export, `moe convert`, run, compare with PyTorch.
 
     python runner.py ROW [--seed S] [--steps N] [--out FOLDER] [--moe PROGRAM]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The trainer's interface to the runtime: the program `moe`, and the Python package for outputs that the
 program does not print.
 

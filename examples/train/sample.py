@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Samples text from an exported checkpoint.
 
 python sample.py CHECKPOINT -p "Once upon a time, there was a little bear" [--temp 0.7]

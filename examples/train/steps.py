@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Common to all training runs: initial weights, optimiser steps, frozen routing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The papers' tables in miniature: every row is trained on the same text, exported, run and compared.
 
     python tables.py [--quick | --smoke] [--rows PATTERN ... --results FILE] [--hours H] [--jobs J] [--out FOLDER] [--moe PROGRAM]

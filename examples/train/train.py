@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Train the story model that the repository ships (or another, given a config).
 
     python train.py --out out [--resume] [--recipe xmoe | x-moe | mh-moe]

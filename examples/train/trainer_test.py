@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tests of the trainer: `python -m pytest examples/train`."""
 
 from __future__ import annotations

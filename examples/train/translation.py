@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rows that translate: encoder-decoders, trained on the pairs of texts/translation.py.
 
 Held-out sentences are translated by `moe translate` with a beam of 5. The runtime's logits for the true

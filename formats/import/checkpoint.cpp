@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/import/checkpoint.h"
 
 #include <algorithm>

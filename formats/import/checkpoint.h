@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Tensors and documents of a checkpoint: a folder with model.safetensors, the shards listed in
 // model.safetensors.index.json or other .safetensors files, or a GGUF file.

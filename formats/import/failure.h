@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Error reporting inside libmoe_convert: it throws a Failure, which its API functions convert to a
 // Status.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/import/file.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // One GGUF file (version 2 or 3, little-endian): key-value pairs, tensor descriptions, then the
 // bytes of all tensors. Specification: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Decoders of the readable GGUF block types. Layouts: ggml's (ggml-common.h). Each function reads
 // one block; every multiplication and addition is rounded to float32 as in ggml's reference, so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Blocks of 256 values with 8 or 16 sub-blocks, whose scales are integers times a float16.
 
 #include "formats/import/gguf_blocks.h"

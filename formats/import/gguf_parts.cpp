@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/import/gguf_parts.h"
 
 #include "formats/import/failure.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // GGUF files that llama-gguf-split wrote: one model in several files, "NAME-00001-of-00003.gguf".
 

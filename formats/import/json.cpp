@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/import/json.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Untrusted JSON: parsing with limits, and typed access whose errors name the key path.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A JSON value tree. Its destructor does not allocate, so it works when memory is exhausted: a
 // destructor cannot report errors.

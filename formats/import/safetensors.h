@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // One safetensors file: u64 header length, JSON header, then the bytes of all tensors.
 

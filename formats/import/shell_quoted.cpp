@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/import/shell_quoted.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/import/source_tensor.h"
 
 #include <bit>

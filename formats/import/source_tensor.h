@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A tensor as stored in a checkpoint, and the conversion of its elements.
 

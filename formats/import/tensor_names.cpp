@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/import/tensor_names.h"
 
 #include <algorithm>

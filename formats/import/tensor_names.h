@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Names that tensors have when a model was saved inside a wrapper.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/import/weight_files.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Which files of a checkpoint's folder hold its weights.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // XXH64, inlined in each includer.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/moe/file_source.h"
 
 #include <fcntl.h>

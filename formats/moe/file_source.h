@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The bytes of a model file: from a path, memory, or the caller's functions.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/moe/header.h"
 
 #include <cinttypes>

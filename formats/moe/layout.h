@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Placement of matrices in a segment. The writer computes it from a list of matrices; the reader
 // recomputes and compares it.

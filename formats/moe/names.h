@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Names in a model file: parts, roles, scales, activations, codecs. Files contain names, never enum
 // values.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // An open model file: verified metadata, and segments that are read and checked on demand.
 

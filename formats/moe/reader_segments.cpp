@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Converts metadata to layouts and segments.
 #include <cinttypes>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The generated classes of moe.fbs. Include them through this file, so that FlatBuffers' asserts
 // never abort: opening a file verifies what they would check.

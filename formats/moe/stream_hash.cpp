@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/moe/stream_hash.h"
 
 #include "formats/moe/checksum.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Writes a model file as a stream: segments first, metadata last. Part of libmoe_convert.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/moe/zstd_frame.h"
 
 #define ZSTD_STATIC_LINKING_ONLY

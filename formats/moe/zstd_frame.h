@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Decompresses one untrusted zstd frame to memory of known size.
 

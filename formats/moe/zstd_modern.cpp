@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A static libzstd may contain decoders for formats before version 0.8: 100 kB that no model file
 // needs, since segments begin with the current magic number. These definitions stop the linker from
 // including them. They are never called, and weak: if the archive's own are linked anyway, those

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/moe/zstd_segment.h"
 
 #include <zstd.h>

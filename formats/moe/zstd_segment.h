@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Compresses a segment in a sink with zstd, in bounded memory. Part of libmoe_convert.
 

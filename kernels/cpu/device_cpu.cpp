@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cpu/device_cpu.h"
 
 #include <cstdio>

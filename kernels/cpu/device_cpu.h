@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The CPU device: implements kernels/device.h with one table of kernels and one thread pool.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The CpuDevice class and the shared parts of its implementation (linear, attention, moe).
 

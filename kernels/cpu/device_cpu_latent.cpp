@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention on the latent of keys and values (DeepSeek-V2, Liu et al. 2024, section 2.1): the
 // up-projections are applied to queries and to attention outputs instead of to every key and value.
 

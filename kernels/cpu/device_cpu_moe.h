@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The steps of one MoE layer on the CPU; see MoeOp.
 

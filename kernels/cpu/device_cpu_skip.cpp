@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Under a memory cap: skips experts that are not in memory and would contribute little.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A session's scratch memory on the CPU: one allocation, laid out from a StreamShape.
 

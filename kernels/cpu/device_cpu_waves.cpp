@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which experts of an MoE layer are computed together, and when.
 
 #include <algorithm>

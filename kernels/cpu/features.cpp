@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cpu/features.h"
 
 #include <cstdint>

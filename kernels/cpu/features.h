@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Features of this CPU and its operating system. Queried at each call: no state.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cpu/linear_input.h"
 
 #include "src/base/checked.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Memory of a LinearInput: rows of one input, quantised once for all matrices that read it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The functions of one instruction set as a table. kernels/cpu/isa/<isa>.cpp compile them from the
 // same source (kernels/cpu/generic), so results are bit-identical. Plain C headers only.

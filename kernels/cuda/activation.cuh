@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Activation functions with the clamps of SwiGLU variants, as in
 // kernels/cpu/generic/activation.inc.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Soft-capped logits, one thread per element.
 
 #include "kernels/activation.h"

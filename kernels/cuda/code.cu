@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether the GPU can run this module's kernels. All files are compiled for the same architectures.
 
 #include "kernels/cuda/ops.h"

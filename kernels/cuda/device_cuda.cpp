@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cuda/device_cuda.h"
 
 #include <algorithm>

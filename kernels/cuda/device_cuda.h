@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The CUDA device: every operation of kernels/device.h on one GPU.
 //

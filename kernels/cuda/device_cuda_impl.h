@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The parts of the CUDA device. Private to kernels/cuda.
 

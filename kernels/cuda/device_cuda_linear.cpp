@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Operations without routing: embedding, norm, matrix products, attention.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The feed-forward part of a layer: routing, experts, ordered sum, shared expert.
 //
 // If every expert of the layer is on the GPU nothing waits: kernels read the selected experts from

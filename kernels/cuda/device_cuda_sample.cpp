@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows of logits that remain on the GPU, and reports on them to the host.
 
 #include "kernels/cuda/device_cuda_impl.h"

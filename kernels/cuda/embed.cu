@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows of the embedding table, gathered from its tiles; one thread per element.
 
 #include "kernels/cuda/matmul/element.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cuda/gpu_context.h"
 
 namespace moe::cuda {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The GPU's context, made current only while the device works: a program that uses CUDA itself
 // finds the one that it left. Through the driver, because cudaSetDevice() cannot restore a thread

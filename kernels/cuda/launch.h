@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Launching kernels, and CUDA errors as statuses.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // GPU memory with a limit. Caches freed blocks for reuse with the same size, because cudaMalloc and
 // cudaFree wait for the whole GPU.

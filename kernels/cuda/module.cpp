@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cuda/module.h"
 
 #include "kernels/cuda/device_cuda.h"

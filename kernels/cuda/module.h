@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The interface of libmoe_cuda.so, which libmoe opens at run time. Both must come from one build
 // because they share C++ types: nothing is used before the build names match.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // State of one Device::moe call. Private to kernels/cuda.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Networks on rows: gate, up, activation, norm, down.
 
 #include "kernels/cuda/moe_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reports of a layer to the host: statistics, and the routing itself.
 
 #include "kernels/cuda/moe_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Norms of one row by one warp, in the CPU's order: 16 stripes, then the fixed tree.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The operations of the CUDA device, each in a file with its kernels and launch function. All
 // pointers are device memory. Nothing here waits: sizes known only to the device (the number of

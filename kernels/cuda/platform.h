@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The subset of CUDA that kernels may use: they are compiled by nvcc for a GPU, and by the host
 // compiler against tests/gpu/emulator, which runs the threads of a block in turn. Only this file

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Norm and quantisation of rows of activations in one pass over them.
 //
 // A block has one row, or several short ones, in shared memory. One warp of the row sums it in the

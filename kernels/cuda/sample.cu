@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reports on rows of logits from which the host samples tokens (kernels/sample.h).
 //
 // Three passes, a span of tokens per block: the largest logit; weights by span and by class of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The CUDA device: code for the host, and kernels. tests/gpu builds the same files for its emulator.
 set(cuda_host_sources
   experts/cpu_experts.cpp

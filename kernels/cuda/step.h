@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Steps: upload of host data for kernels, and CUDA graphs of repeated decode steps.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A session's state on the GPU: a CUDA stream, scratch memory for a StreamShape, and recorded
 // steps.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // BASE layers (Lewis et al. 2021) at inference: greedy, without the balanced assignment used in
 // training.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The number of tokens that an expert serves. Compiled for host and device.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Shared by routers: order, softmax, weight rules. Compiled for host and device; float32
 // throughout.

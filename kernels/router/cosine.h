@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The cosine router of X-MoE (Chi et al. 2022, Eq. 7 and 8): scores on a low-dimensional sphere.
 

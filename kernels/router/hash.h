@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Hash layers (Roller et al. 2021): the token id determines the expert.
 

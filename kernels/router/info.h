@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Metadata of a router. Each router's file defines a struct NameRouter:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every router, one per line: its name in code, and the file with NameRouter
 // (kernels/router/info.h). Included wherever something is generated for each, hence no include
 // guard; CMake generates kernels/router/all.h, which includes the files, from it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Routes many tokens on the host: each token separately, then capacity over a session's tokens.
 

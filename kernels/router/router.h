@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Routers as data. Each kind is one file (kernels/router/<name>.h) and one line in list.h.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Sigmoid top-k (DeepSeek-V3 and related models).
 

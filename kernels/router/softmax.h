@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Top-k of a softmax: Switch (k = 1), SMoE, Mixtral, OLMoE, Qwen, Granite, gpt-oss, DeepSeek-V2,
 // ERNIE 4.5.

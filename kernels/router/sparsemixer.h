@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // SparseMixer at inference (PhiMoE): top-2, each weight a softmax over the experts near the best.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/router/table.h"
 
 namespace moe {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/router/text.h"
 
 #include "kernels/router/table.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Parses routers: a layer's parameter, and a run-time override.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The threshold router of XMoE (Yang et al. 2024, section 3.2): selects experts until their
 // probabilities reach t.

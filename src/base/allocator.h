@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Every allocation of the core goes through an Allocator and may fail.
 

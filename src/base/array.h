@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Array<T>: a growable array whose growth can fail. Box<T>: one owned object.
 

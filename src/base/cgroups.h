@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The control groups of this process: cgroup v2, and v1 controllers.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Arithmetic on untrusted sizes: every function returns false and leaves `out` unchanged on
 // overflow.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Formats text with a decimal point, independent of the program's locale.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // MOE_INLINE: no copy that the linker could share between files compiled for different CPUs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/base/machine_memory.h"
 
 #include <algorithm>

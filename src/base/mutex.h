@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // pthread mutex and condition variable (std::mutex can throw).
 

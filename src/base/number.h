@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Parses numbers independent of the locale. By hand, since std::from_chars for double is a function
 // of libstdc++, which libmoe does not link.

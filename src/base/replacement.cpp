@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/base/replacement.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Replaces a file once its new content is complete, for whoever writes one under a name that may
 // be in use.

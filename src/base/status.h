@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Status and Result: how the core reports errors. No exceptions, no allocation.
 

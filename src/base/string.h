@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Text in the core: String (owned bytes, zero-terminated) and helpers for std::string_view.
 

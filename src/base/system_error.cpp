@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/base/system_error.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/base/usable_cpus.h"
 
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/config_write.h"
 
 #include "kernels/router/table.h"

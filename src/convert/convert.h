@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Converts a checkpoint to a model file: the interface of libmoe_convert. Never throws.
 

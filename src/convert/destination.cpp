@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/destination.h"
 
 #include <sys/stat.h>

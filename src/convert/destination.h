@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A conversion overwrites neither its input nor its own output.
 

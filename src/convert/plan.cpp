@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/plan.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Plan of a conversion: every slot of the model with its tensor and precision. Making it finds
 // missing, extra and misshapen tensors before anything is written.

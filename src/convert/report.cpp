@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/report.h"
 
 #include "formats/import/json_value.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/sampling_advice.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // What a checkpoint says about sampling: generation_config.json, or a GGUF file's general.sampling.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/sentence_transformers.h"
 
 #include <algorithm>

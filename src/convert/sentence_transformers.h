@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // What a folder of `sentence-transformers` says about vectors of texts: modules.json, the pooling,
 // prompts and the number of tokens.

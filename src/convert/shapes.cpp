@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/shapes.h"
 
 #include <string_view>

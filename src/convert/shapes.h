@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Named shapes of published models, for measurements without a download. examples/shapes.md is the
 // table; each shape is a function in shapes.cpp and a line in kShapes.

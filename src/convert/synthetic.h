@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Models of named shapes with random weights, for measurements and tests without a download.
 

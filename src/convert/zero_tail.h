@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Recognises files whose end was never downloaded: the space was reserved, so the size is right,
 // and all bytes behind some place are zero.

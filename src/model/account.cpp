@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/model/account.h"
 
 #include "kernels/router/table.h"

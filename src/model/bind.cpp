@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/model/bind.h"
 
 #include "src/model/tensor_rows.h"

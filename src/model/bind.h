@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Binds the matrices of a blob to the fields that the forward pass reads (tensor_rows.h).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/model/blob.h"
 
 #include "quant/formats.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Checks a file's tensors against its configuration: presence, shape, format. Metadata only.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/model/config.h"
 
 #include "kernels/rope.h"

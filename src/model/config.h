@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The computation that a model file specifies. Plain data, named as in formats/README.md. Nothing
 // here names an architecture: every difference between models is a field.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/model/config_read.h"
 
 #include "formats/moe/parse.h"

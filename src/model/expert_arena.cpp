@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/model/expert_arena.h"
 
 #include "src/base/checked.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/model/expert_cache.h"
 
 #include <time.h>

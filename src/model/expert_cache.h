@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Cache of offloaded experts: which are in memory, which are read next, which are evicted. See
 // src/model/README.md.

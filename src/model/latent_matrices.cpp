@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/model/latent_matrices.h"
 
 #include <algorithm>

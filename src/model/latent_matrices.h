@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Matrices for attention on the cached latent (struct LatentHeads), derived from those of the file:
 // per head the transposed key projection and the value projection, in f16.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A loaded model: configuration, typed weights, the location of each expert. Immutable after
 // open(): shared by any number of sessions on any threads.

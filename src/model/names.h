@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Names of configuration values: the same in model files, the research layout and the command line.
 // Router names are in kernels/router.

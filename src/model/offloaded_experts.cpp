@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/model/offloaded_experts.h"
 
 #include "src/model/bind.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Offloaded experts of one layer; one cache serves all layers.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/model/resident_experts.h"
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Resident experts of one layer: each is read on first use and remains in memory.
 

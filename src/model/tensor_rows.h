@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Every tensor that a model can have, one row each: part and role, kind, shape, name in the
 // research layout, and the field that it fills. A new tensor is a row here (and, if new, a word in

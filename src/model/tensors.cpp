@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/model/tensors.h"
 
 #include "kernels/router/table.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The tensors that a configuration requires, and their shapes: for checking files and for writing
 // them. The list is in tensor_rows.h.

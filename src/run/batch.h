@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The rows of one forward pass, shared by the files that compute its layers and its outputs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/run/beam.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Beam search over any model that gives log-probabilities of the next token. Manages and ranks
 // hypotheses; the caller evaluates the model.

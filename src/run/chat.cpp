@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/run/chat.h"
 
 #include "src/run/session_state.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A conversation in a session: messages, the template that renders them as text, replies.
 

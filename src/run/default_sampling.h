@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // How a conversation is sampled where nobody says otherwise: the one place of that policy.
 

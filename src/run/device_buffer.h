@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // One allocation of device memory, split into 64-byte aligned parts.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Logits after a session's last token that remain on the device, and sampling from them.
 
 #include "src/run/logits.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/run/draft.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Guesses of the next tokens from earlier text: prompt lookup decoding (Saxena, 2023).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Hidden states of a text and outputs of an encoder's head.
 
 #include <algorithm>

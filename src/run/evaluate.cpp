@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Advancing sessions: one alone, chunk by chunk, or several together.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/run/forward.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The forward pass over Device, for rows of one or several sessions.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/run/generate.h"
 
 #include <time.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The generation loop: sample, report, evaluate, until a stop condition.
 

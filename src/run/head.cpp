@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/run/head.h"
 
 #include "src/run/logits.h"

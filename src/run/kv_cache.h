@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Keys and values of one session, all layers. Windowed layers store the whole context too, because
 // a rewind may return to any position.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A single MoE layer as a kernel for other runtimes: takes weights from memory and maps (n,
 // d_model) to (n, d_model). No residual, no norm before it.

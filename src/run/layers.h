@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The layers of the forward pass: attention, cross attention and FFN blocks on the residual stream.
 

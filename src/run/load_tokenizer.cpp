@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/run/load_tokenizer.h"
 
 #include "src/text/full_text.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/run/logits.h"
 
 #include "kernels/math_four.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The outputs of the forward pass: logits, log-probabilities and hidden states.
 

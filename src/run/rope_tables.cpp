@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/run/rope_tables.h"
 
 #include "kernels/rope.h"

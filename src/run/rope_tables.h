@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Cosines and sines of one session, one table for each distinct RoPE configuration of the model.
 

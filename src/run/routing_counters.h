@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Statistics of one session, all layers: of the tokens that are part of its text, not of passes
 // that were cancelled, failed, or only computed something again. A dense layer has its activations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Samples the next token from logits. Deterministic: own exp and log, exact sums of weights
 // (kernels/sample.h), and draws that depend only on (seed, draw number).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Saving and forking sessions: text, keys and values as bytes.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A session: a text's KV cache and position, and the state to advance it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // State of a session. Private to src/run.
 

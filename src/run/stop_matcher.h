@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Finds stop strings in a text received in pieces, and withholds what may become one.
 

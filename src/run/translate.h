@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Encoder-decoders: reads a source once and generates texts by beam search.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/parts.h"
 
 namespace moe {

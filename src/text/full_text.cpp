@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/full_text.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Parts of a Hugging Face tokenizer beyond the kind "bytes": patterns, normalizer, merges. Compiled
 // from full_text.cpp or, with MOE_TEXT=OFF, from bytes_only.cpp, which rejects it.

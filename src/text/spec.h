@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Specification of a tokenizer: views of caller-owned memory, as stored in the model file.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/stream_decoder.h"
 
 #include "src/text/characters/utf8.h"

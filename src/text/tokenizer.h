@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Converts text to token ids and back, with the ids of Hugging Face's `tokenizers`.
 

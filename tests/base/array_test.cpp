@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/base/array.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/base/checked.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Memory sizes read from /proc and cgroups, in trees of files that the test writes.
 
 #include "src/base/machine_memory.h"

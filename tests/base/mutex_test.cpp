@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/base/mutex.h"
 
 #include <gtest/gtest.h>

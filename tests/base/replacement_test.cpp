@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files that replace others: the old one or the new one, whole, at any time.
 
 #include "src/base/replacement.h"

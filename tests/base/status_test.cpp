@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/base/status.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/base/string.h"
 
 #include <gtest/gtest.h>

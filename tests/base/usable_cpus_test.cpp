@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The number of CPUs, from control groups in trees of files that the test writes.
 
 #include "src/base/usable_cpus.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attention(): queries against the keys and values of one KV head.
 #include <cmath>
 #include <vector>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares `moe batch` with `moe bench --sessions`, which computes as much without sampling, text, JSON and files.
 
     python3 tests/bench/batch.py build/release/bin/moe              # the commands of several builds take turns

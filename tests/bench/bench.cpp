@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Speed of the CPU kernels and of the machine's rooflines. Run it through roofline.py, or by hand:
 //   kernels_bench --benchmark_filter='avx512vnni.*/memory|^read' --benchmark_repetitions=15
 //                 --benchmark_enable_random_interleaving=true

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Shared by the benchmarks: the memory level that a kernel's data lies in, and the functions that
 // register benchmarks.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Speed of `moe convert` on one core: bytes of the checkpoint per second of processor time, by format.
 
     python3 tests/bench/convert.py build/release/bin/moe FOLDER     # which needs 1.3 GB

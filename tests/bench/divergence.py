@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares the logits of models on a text. For each model: its perplexity, the mean KL divergence of its
 predictions from the first model's in nats, and how often the most likely token is the first model's.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Decoding with guesses from earlier text (moe chat --draft): speed beside decoding without, in alternating runs,
 and that the replies are the same. MODEL has been trained to chat.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Fuzzes targets for a given CPU time each, in slices, and prints a table. An interrupted run continues.
 
     cmake --preset fuzz && cmake --build --preset fuzz

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // linear(): every format, several shapes, one token and many.
 #include <cmath>
 #include <cstdlib>

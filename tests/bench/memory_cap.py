@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Peak resident memory (VmHWM) of commands under memory caps, from the least to the whole model.
 
     python3 tests/bench/memory_cap.py build/release/bin/moe                              # a synthetic model of 1.2 GB

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Decode from disk under memory caps, as a share of the bound 1 / max(bytes read / disk speed, compute time), both
 # measured in the same run. Experts are read only when they are needed (--lazy). Run it on an idle machine.
 #   [SHAPES="NAME ..."] tests/bench/offload.sh MOE TRACE.csv FOLDER

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """What prefetching predicted experts of the next layer could gain: a trace, replayed on a model of a cache, a disk and a CPU.
 
     python3 tests/bench/prefetch_model.py TRACE.csv                       # a routing trace: docs/traces.md

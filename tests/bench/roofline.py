@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Runs kernels_bench and prints each kernel's speed as a share of the machine's rooflines.
 
 Usage: roofline.py [--bench build/release/bin/kernels_bench] [--isa NAME,...] [--filter REGEX]

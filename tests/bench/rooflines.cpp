@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The rooflines of the kernels: how fast this machine reads memory, and how fast it multiplies
 // int8.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The operations on a token's activations between the matrix products.
 #include <cstdlib>
 #include <memory>

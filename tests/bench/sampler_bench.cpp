@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sampling one token from a large vocabulary.
 #include <random>
 #include <vector>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """What a server needs to know of a model: the cost of scoring a prompt, and of a prompt evaluated in slices beside others.
 
     export PYTHONPATH=bindings/python/src MOE_LIBRARY=build/release/lib/libmoe.so

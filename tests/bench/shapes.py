@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Runs moe bench on several shapes in turn and prints a table of medians, each with its bound.
 
 Usage: shapes.py [--moe build/release/bin/moe] [--rounds 3] [--json FILE] [-- BENCH OPTIONS]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Decode under a memory cap from a slow medium, with plain and with zstd segments: is the smaller file slower or faster?
 
     PYTHONPATH=bindings/python/src MOE_LIBRARY=build/release/lib/libmoe.so python3 tests/bench/slow_reader.py build/release/bin/moe FOLDER

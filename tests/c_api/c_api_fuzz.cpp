@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Calls every function of the C API on open handles with arguments from the input, which is a list
 // of calls. Each call must return a status.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The C API used from C99, as a program that embeds the library uses it: whole life cycles, wrong
  * arguments, failing allocations, callbacks, several sessions.
  * Usage: c_api_test MODEL */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Steps of a conversation through the C API, for a test of one model. */
 #pragma once
 #include "check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Conversations through the C API. The model of tests/data/chat/script replies to everything with a
  * thought, "ab", and the answer "Yes.", because each of its tokens decides the next one.
  * Usage: chat_test CHECKPOINT_FOLDER OUTPUT_FILE */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Checks that are counted, and an allocator that fails on request. */
 #ifndef MOE_TESTS_C_API_CHECK_H
 #define MOE_TESTS_C_API_CHECK_H

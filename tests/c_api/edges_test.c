@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Misuse: numbers outside an enum, a token count larger than the array, objects of the parent in a
  * forked child; files that replace others. */
 #define _DEFAULT_SOURCE

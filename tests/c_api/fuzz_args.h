@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Arguments of C functions from a fuzzer's input: valid ones, and invalid ones of every kind that a
 // library can detect. Arrays have exactly the size that the call states.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Messages have a decimal point even in a locale with a decimal comma.
  * Usage: locale_test MODEL, with LOCPATH and LC_ALL naming a locale with a comma */
 #include <locale.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Makes a locale whose decimal point is a comma and runs the test in it.
 # Usage: locale_test.sh PROGRAM MODEL FOLDER; exits with 77, which skips the test, if no locale can be made
 set -eu

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """moe batch: results in the order of the lines, bad lines reported in place, resumption after a kill."""
 
 import fcntl

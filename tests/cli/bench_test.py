@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """moe bench: its results, its method, arguments it refuses, Ctrl-C."""
 
 import json

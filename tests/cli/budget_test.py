@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Memory budgets: --memory, the memory of the machine, files read past the page cache.
 
 Usage: budget_test.py MOE MODEL CHECKPOINT CHAT LIBFAKE_MACHINE

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checkpoints that are given to a command in place of a model file, and moe cache.
 
 Usage: see support.py

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """moe chat: templates, commands, a terminal, Ctrl-C."""
 
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Completion in bash, zsh and fish, and the manual page: they name what --help names, and nothing else."""
 
 import os

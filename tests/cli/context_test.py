@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Context size: a session has as many positions as the text needs, at most the model's context."""
 
 import json

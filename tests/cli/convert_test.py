@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """moe convert: its results, and the files that an interrupted conversion leaves."""
 
 import json

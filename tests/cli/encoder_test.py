@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """moe fill and moe embed, and the messages for a model of the other kind."""
 
 import json

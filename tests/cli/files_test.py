@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Files that commands replace, pipes that they write to, sizes that files declare, and signals meanwhile."""
 
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """moe convert with checkpoints whose files are not as published, and the commands that its errors offer."""
 
 import json

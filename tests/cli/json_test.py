@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """docs/json.md names the keys that --json prints, and no others."""
 
 import json

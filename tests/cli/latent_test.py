@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """--kv latent: its results, its memory, and the models that refuse it."""
 
 import json

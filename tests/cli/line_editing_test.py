@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Lines of moe chat at a terminal: editing, history, pasted text, signals."""
 
 import fcntl

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Any allocation of the command may fail: the command then ends with a message, never with a signal.
 
 Usage: memory_test.py MOE MODEL CHECKPOINT CHAT LIBFAILING_MALLOC [--all]   (--all: every allocation, minutes)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """moe perplexity: --stats (also of moe generate) and --sweep."""
 
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """moe score: lines of a text, token ids, and input it refuses."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shared by the tests of the command. Each test file is run as
 NAME_test.py MOE_BINARY MODEL CHECKPOINT_FOLDER CHAT_CHECKPOINT_FOLDER, in a temporary folder.
 """

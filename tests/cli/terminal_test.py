@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Control characters are escaped on a terminal; pipes and files get the bytes unchanged."""
 
 import json

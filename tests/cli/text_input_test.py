@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Every command takes text in the same ways: -p TEXT, -f FILE, -f - for stdin, and as an argument."""
 
 import json

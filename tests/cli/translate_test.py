@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """moe translate: one output line per input line, and the messages for models of other kinds."""
 
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Help, wrong usage and exit codes of the command."""
 
 import glob

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """examples/kubernetes/worker.sh: files that cannot be processed are set aside, the others are processed."""
 
 import fcntl

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Calibration: running a text through the source model, the inputs of its matrices, and their use
 // in quantising.
 #include "src/convert/calibration/calibrate.h"

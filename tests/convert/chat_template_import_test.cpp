@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The files that a checkpoint's chat template is read from, and its copy in the model file.
 
 #include <gtest/gtest.h>

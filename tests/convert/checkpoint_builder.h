@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Writes small checkpoints for tests, valid and invalid ones.
 

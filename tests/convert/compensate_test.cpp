@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Second moments, their factors, and rounding with error compensation, compared with their
 // definitions.
 #include "src/convert/weights/compensate.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads any JSON as the config.json of a checkpoint.
 
 #include "formats/import/failure.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Conversions with failing allocations, including those of the libraries underneath: every third
 // one alone, and every 13th together with all later ones. MOE_EVERY_ALLOCATION=1 convert_alloc_test
 // tries all of them, which takes minutes.

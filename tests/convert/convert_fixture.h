@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Converts the tiny checkpoint, as each test changes it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A whole conversion of a folder with a shard index, two shards, config.json and tokenizer.json,
 // some of them changed. The input is the choice of a checkpoint, options, then changes until it
 // ends. In every case the source is unchanged, no temporary file is left, and a finished file can

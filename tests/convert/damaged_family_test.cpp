@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checkpoints of tests/data/families with one error each: the message names it, and nothing is
 // written.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files of statistics that are of another model, damaged or none: refused before anything is
 // written.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the importers of single families read from config.json, and what they refuse; their logits
 // are in families_test.cpp.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // XLM-R, BERT and ModernBERT with their heads, saved by `transformers`, converted and run: the
 // outputs must be those of `transformers` (tests/data/encoders, written by
 // tests/parity/encoders.py).

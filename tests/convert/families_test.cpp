@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checkpoints saved by `transformers`, converted and run: the logits must be those of
 // `transformers` (tests/data/families, written by tests/parity/run.py, which tries many more).
 

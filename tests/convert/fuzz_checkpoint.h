@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Checkpoints of two shards with an index, and the changes that a fuzzer's input makes to their
 // files.

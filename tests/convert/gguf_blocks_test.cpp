@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every block type of GGUF, compared with the values that the `gguf` package decodes from the same
 // bytes (tests/parity/gguf_blocks.py).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Builds GGUF files for tests, valid and invalid ones.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is wrong in a GGUF file is said in its own words; parts of a split model.
 
 #include <gtest/gtest.h>

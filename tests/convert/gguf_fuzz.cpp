@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads any bytes as a GGUF file: values of its tensors, then its configuration and tokenizer.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // GGUF files of ternary models as bitnet.cpp writes them.
 
 #include <gtest/gtest.h>

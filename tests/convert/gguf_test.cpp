@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/import/gguf.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tokenizers in GGUF files.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Logits computed by PyTorch, stored in the folder of the checkpoint.
 

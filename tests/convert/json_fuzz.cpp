@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Parses any bytes as JSON and reads the result with every getter.
 
 #include "formats/import/failure.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Maple's published layout at 1/32 of its width: 18,651 tensors in 9 shards.
 // tests/parity/maple_size.py writes such a checkpoint of any size.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checkpoints of quant_method "bitnet" in families that transformers applies it to.
 
 #include "tests/convert/packed_checkpoint.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checkpoints of bitsandbytes: LLM.int8, NF4 and FP4.
 
 #include "tests/convert/packed_checkpoint.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Checkpoints of packed weights, modified by tests of their conversion.
 

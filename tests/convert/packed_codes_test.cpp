@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checkpoints of GPTQ, AWQ and compressed-tensors with integer codes: the formats they are stored
 // in, and files that contradict their configuration. families_test.cpp tests their logits.
 

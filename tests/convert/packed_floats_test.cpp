@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checkpoints in FP8 and FP4, of compressed-tensors, ModelOpt and Quark.
 
 #include <cmath>

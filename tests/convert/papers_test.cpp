@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Encoders and encoder-decoders in the formats of torchscale and XMoE, converted and run: outputs
 // must be those of torchscale, or for XMoE those of a PyTorch model written for this test
 // (tests/data/papers, written by tests/parity/papers.py).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checkpoints written by PyTorch, through converter, file, model and session: the logits must be
 // PyTorch's (tests/data/pytorch, written by examples/train/golden.py).
 //

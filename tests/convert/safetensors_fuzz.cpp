@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads any bytes as the header of a safetensors file; the only exception is Failure.
 
 #include "formats/import/failure.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "formats/import/safetensors.h"
 
 #include <gtest/gtest.h>

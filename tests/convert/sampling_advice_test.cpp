@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How the checkpoint's authors sample: from generation_config.json and GGUF keys to the model file.
 
 #include "src/convert/sampling_advice.h"

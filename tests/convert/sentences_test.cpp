@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Folders of sentence-transformers, and BERT's tokenizer as vocab.txt. The right vectors are those
 // of the package (tests/data/encoders/sentences, written by tests/parity/encoders.py).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Dense FFNs split into experts: the outputs with all and with few experts, and arguments that are
 // refused.
 #include <gtest/gtest.h>

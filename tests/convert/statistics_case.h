@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Conversions that save and use the statistics of a text, of a model with experts.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads any bytes as saved statistics of three inputs; the only exception is Failure.
 
 #include "formats/import/failure.h"

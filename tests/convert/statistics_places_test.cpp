@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where statistics may be read and written: never over the model or the checkpoint.
 #include "tests/convert/statistics_case.h"
 

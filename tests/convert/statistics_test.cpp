@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Statistics of a calibration in a file, and conversions with them.
 #include <cmath>
 

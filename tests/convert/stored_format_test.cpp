@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a matrix is stored as: by default, by the caller's format and by rules.
 
 #include <gtest/gtest.h>

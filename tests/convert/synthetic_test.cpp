@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/synthetic.h"
 
 #include <gtest/gtest.h>

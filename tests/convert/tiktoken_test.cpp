@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // tiktoken.model, with ids of the package `tiktoken` (tests/parity/kimi_tiktoken.py).
 
 #include <gtest/gtest.h>

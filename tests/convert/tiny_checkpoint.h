@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A complete small checkpoint in the research layout, made from its configuration.
 

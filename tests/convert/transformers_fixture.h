@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Reads a config.json of a `transformers` checkpoint without tensors.
 

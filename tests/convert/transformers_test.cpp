@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The importers of `transformers` checkpoints: what they read from the files beside the weights,
 // and what they refuse.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // BART, mBART and Marian saved by `transformers`, converted and run: the logits of given texts and
 // the results of a beam search must be those of `transformers` (tests/data/translation, written by
 // tests/parity/translation.py).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files of weights under other names, missing and damaged ones.
 
 #include "formats/import/weight_files.h"

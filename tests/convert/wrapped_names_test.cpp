@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checkpoints that were saved from a wrapped model.
 
 #include "formats/import/tensor_names.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // XMoE's checkpoints: the configurations that are accepted, and splitting a matrix that holds q, k
 // and v.
 

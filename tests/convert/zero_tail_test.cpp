@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files that end in zeros: a download that was cut off after its space was reserved, or zeros that
 // are meant.
 

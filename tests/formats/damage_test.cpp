@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Damaged files of every kind: each is refused with the right status, and none crashes.
 
 #include <gtest/gtest.h>

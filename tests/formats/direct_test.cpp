@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads that bypass the page cache, and the buffered reads that replace them where they are not
 // possible. This program's own pread replaces the C library's.
 

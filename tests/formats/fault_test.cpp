@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads and writes that are short, interrupted or fail. This program's own pread, pwrite and fsync
 // replace the C library's.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The placement of matrices in a blob.
 
 #include "formats/moe/layout.h"

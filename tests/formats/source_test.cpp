@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Paths, memory and callbacks as sources; sinks.
 
 #include <fcntl.h>

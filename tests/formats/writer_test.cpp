@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files from the writer, read by the reader.
 
 #include "formats/moe/writer.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Untrusted frames.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Encoders: each case is made into a model in memory, which a session runs.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Golden cases: the inputs and expected outputs are JSON; the library's own functions compute the
 // outputs.

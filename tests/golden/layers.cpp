@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whole layers, computed by Device::moe.
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs every golden case of a folder: MOE_VECTORS_DIR, or the argument.
 
 #include <cmath>

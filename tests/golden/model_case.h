@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Cases that are made into a model in memory, which a session runs.
 

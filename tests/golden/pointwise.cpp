@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Norms, activations, softmax.
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Quantisers, and the two quantised linear layers, computed by Device::linear.
 
 #include <cmath>

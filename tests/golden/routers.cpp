@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Routers and capacity. Cosine routers run in Device::moe, which computes their scores.
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Encoder-decoders and beam search.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attend(): cached keys and values have the CPU's bits; outputs are within a derived bound of
 // double precision.
 

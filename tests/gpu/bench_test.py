@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The benchmarks and the profiled step of tests/gpu/bench, on the emulator.
 
 Usage: bench_test.py FOLDER_OF_PROGRAMS MODEL FAKE_CUBLAS_LT

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Checks the matrix products as nvcc compiles them, without a GPU: no kernel may spill or use a stack, and
 # if cuobjdump is found, the kernels for codes must use IMMA and the others FFMA or IDP.
 # Usage: tests/gpu/check_sass.sh [architecture...]; exits with 77 if there is no nvcc.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The command moe on the emulated CUDA device.
 
 Usage: cli_test.py BUILD_DIR MODEL MODULE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Compares kernels/cuda/matmul/cublas_lt_api.h with cuBLASLt's own header, if it is installed.
 
 #include "kernels/cuda/matmul/cublas_lt_api.h"

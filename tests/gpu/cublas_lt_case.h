@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // cuBLASLt for tests: a fake library on the emulator, the real one on a GPU.
 

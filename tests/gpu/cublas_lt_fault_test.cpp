@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // cuBLASLt is missing, fails or gets no memory: our own kernels compute the product.
 
 #include "tests/gpu/cublas_lt_case.h"

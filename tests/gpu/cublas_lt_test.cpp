@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products computed by cuBLASLt have the same bits as those of the other kernel families.
 
 #include <cmath>

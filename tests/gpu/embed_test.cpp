@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // embed_rows() and cosine_scores() with tables in every format, and cap_rows().
 
 #include <cmath>

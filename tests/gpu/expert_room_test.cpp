@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The memory for experts on the GPU: waiting, cancellation and eviction.
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Experts that do not all fit in GPU memory.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A fake libcublasLt for int8 products. It interprets its arguments as the library's documentation
 // says, and refuses what the documentation says is not supported. It multiplies in a launch of the
 // emulator, in stream order. Enum values are defined again here, not taken from kernels/cuda, so

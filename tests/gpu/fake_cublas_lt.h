@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // State and controls of the fake libcublasLt, which its function fake_cublas_lt() returns. Tests
 // open the fake as the module opens the real library.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tests of the fake cuBLASLt.
 
 #include "tests/gpu/cublas_lt_case.h"

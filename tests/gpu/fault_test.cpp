@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Failures of a GPU, on the emulator.
 
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The matrix products of kernels/cuda have the bits of their definition.
 
 #include <cmath>

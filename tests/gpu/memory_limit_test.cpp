@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whole models under a limit of GPU memory.
 
 #include "kernels/cuda/memory.h"

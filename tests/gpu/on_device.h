@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Arrays on the device for tests of kernels/cuda, and comparison of bits.
 

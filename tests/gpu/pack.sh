@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Builds the CUDA module, its tests and its benchmarks into DIR, together with the libraries they need, so
 # that the folder can be copied to a machine with a GPU: DIR/run.sh there runs everything.
 #   tests/gpu/pack.sh DIR [ARCHITECTURES]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // group_pairs(), combine(), merge_rows() and count_routing().
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // prepare_rows() compared with the CPU's norms and the definition of int8 activations.
 
 #include "kernels/cpu/select.h"

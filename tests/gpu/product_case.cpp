@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tests/gpu/product_case.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Matrices, activations and their products by definition, for the tests of the matrix products on a
 // GPU.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Numbers that a test adds to its results: how close a GPU comes is worth knowing when it passes,
 // too.

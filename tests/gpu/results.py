@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The results of tests/gpu/run.sh, from the logs of its steps: one JSON file, and a summary on stdout.
 
 Usage: results.py LOGS OUT CUDA_VERSION_OF_THE_DRIVER

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // route_tokens() compared with the routers on the host, including capacity and errors.
 
 #include "kernels/cuda/ops.h"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Tests, measures and profiles the CUDA device on a GPU, within a given time.
 #   tests/gpu/run.sh [--build DIR] [--out FILE] [--seconds N]
 # --build DIR: a folder made by tests/gpu/pack.sh, on this machine or another; by default the one this

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """tests/gpu/run.sh with scripts in place of the programs that need a GPU."""
 
 import json

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // sample_rows() compared with its definition, and tokens sampled from its results compared with
 // tokens sampled from whole rows.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tokens sampled from logits that stay on the GPU are the same as from logits copied to the host.
 
 #include <fstream>

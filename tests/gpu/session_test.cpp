@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whole models on the CUDA device compared with the CPU.
 
 #include <cmath>

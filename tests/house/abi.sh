@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Compares the ABI of libmoe.so and libmoe_convert.so with the committed dumps (x86-64, gcc, release).
 # Usage: abi.sh check|renew [BUILD_DIR]
 set -euo pipefail

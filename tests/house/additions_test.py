@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Adds the router, the weight format and the instruction set shown in CONTRIBUTING.md to a copy of the tree, each with one
 file and one line, builds the copy, and runs the tests that iterate over the lists. Usage: additions_test.py ROOT
 [--emulator: the CUDA kernels too]"""

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares the Rust crate and the Go and Node packages with include/moe_c.h, without a compiler: declarations
 agree, and everything in the header is used or listed below with a reason. Usage: bindings_test.py ROOT
 

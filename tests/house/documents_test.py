@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """What documents.py and lint_links.py must report, and what they must accept. Usage: documents_test.py"""
 
 import pathlib

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compiles each file of the library's, the converter's and the command's unity builds alone, which finds missing includes.
 Usage: each_file.py BUILD"""
 

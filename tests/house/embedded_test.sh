@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Checks size and symbols of the libmoe of the preset embedded. Usage: embedded_test.sh size|symbols BUILD_DIR
 set -euo pipefail
 here=$(dirname "$0")

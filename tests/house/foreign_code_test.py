@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """No library in the current directory is loaded. Usage: foreign_code_test.py BUILD_DIR MODEL HOSTILE
 
 HOSTILE is a library that ends the process that loads it. Copies of it are put in the current directory

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Programs and libraries are hardened. Usage: hardening_test.py FILE...
 
 Every program and library is position-independent, has full RELRO, has no memory that is both writable

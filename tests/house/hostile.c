@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A library that ends every process that loads it. */
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Installs a build into a temporary folder and builds a C99 program against it, once with pkg-config and
 # once with find_package(moe). Usage: install_test.sh BUILD_DIR
 set -euo pipefail

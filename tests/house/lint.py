@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shared by the lints: the files of the repository, and their text without comments and strings."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The library never ends the process and never prints. Usage: lint_calls.py ROOT"""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """A file includes only from its own folder and from those that ROWS allows. Usage: lint_includes.py ROOT"""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Links of the documents lead to a file of the repository and, after a #, to one of its headings.
 Usage: lint_links.py ROOT"""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Messages name no file of the source tree: an installation does not have it.
 Usage: lint_messages.py ROOT"""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The loader searches for no library in the current directory. Usage: lint_runpath.py FOLDER...
 
 Every element of a RUNPATH or RPATH is absolute or begins with $ORIGIN (an empty one would mean the

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The symbols that a library exports and needs. Usage: lint_symbols.py core|convert LIBRARY | isa BUILD_DIR
 
 core:    exports moe_* only, and needs no function that throws, allocates without the library's

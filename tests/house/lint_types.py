@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """No two headers of the library define a type of the same name in the same namespace: the linker would merge their
 inline functions. Usage: lint_types.py ROOT"""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Files contain no paths of one machine, unfinished work or merge conflicts. Usage: lint_words.py ROOT"""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """tests/bench/peers/memory_limit.py: its cleanup, what it refuses, and what it prints; scratch folders take the place of /sys."""
 
 import os

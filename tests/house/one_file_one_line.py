@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Adds an importer with one file and one line, as CONTRIBUTING.md says, to a scratch copy. Usage:
 one_file_one_line.py ROOT BUILD"""
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Library, converter and command as a packager builds them, without a preset: every build type, by gcc and by clang. Each
 # builds without a warning, and its command gives the text of another build's. The release preset has gcc's
 # RelWithDebInfo, and the clang preset clang's. Usage: plain_test.sh ROOT OTHER_COMMAND [TYPE-COMPILER...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The declarations of include/moe_c.h, for tests that compare the bindings with them."""
 
 import re

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The progress that examples/quickstart.sh shows, with a script instead of cmake. Usage: quickstart_test.py ROOT"""
 
 import os

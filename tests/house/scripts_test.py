@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The files that the packaging scripts delete, and those that package_tree.cmake writes. Nothing is built: scripts replace
 the build tools. Usage: scripts_test.py CMAKE"""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """A stripped library has at most MAX_BYTES. Usage: size_test.py LIBRARY MAX_BYTES"""
 
 import os

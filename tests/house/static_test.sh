@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # The command of the preset static is small enough, needs no shared library, and passes those tests of the command that
 # run models, for which another build's command converts them. Usage: static_test.sh ROOT BUILD_DIR OTHER_COMMAND
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # moe as a subdirectory of another project, or fetched by it, with static libraries; and the installed static libraries,
 # linked with pkg-config --static and with find_package(moe). Usage: subproject_test.sh ROOT
 set -euo pipefail

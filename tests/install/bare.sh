@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Installs and uses the contents of a folder of packages on a minimal Debian 12: the Debian packages, a program
 # built with libmoe0-dev, and moe-cuda and the wheel, if they are there. Needs root, debootstrap and a network.
 # Usage: bare.sh PACKAGES [TREE [docker]]; TREE is a tree of debootstrap, which is made if it does not exist, and

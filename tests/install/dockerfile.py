@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Carries out the steps of the Dockerfile without Docker: each stage in a copy of a minimal Debian 12, RUN
 with chroot. Then runs the entry point as its user. Needs root and a network; see bare.sh.
 Usage: dockerfile.py BARE_TREE SCRATCH_FOLDER ARGUMENT..."""

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Contents and dependencies of the Debian packages in a folder; unpacked, they work. Usage:
 packages_test.py FOLDER"""
 

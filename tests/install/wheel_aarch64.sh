@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Uses the libraries of a wheel for 64-bit ARM under qemu-user: examples/generate.c generates the same text as with
 # BUILD_DIR on this machine, in C and in Debian's Python, and the converter can be loaded.
 # Usage: wheel_aarch64.sh WHEEL BUILD_DIR

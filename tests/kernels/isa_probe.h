@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gives a test access to the primitives of one Isa, which are private to its file. The includer,
 // which is compiled with the flags of that instruction set, defines MOE_PROBE_FILE, the file to
 // include, and MOE_PROBE_NAME. The file's kernel table is empty here and has another name.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Inputs and results of the primitives of an Isa. Includes C headers only.
 #include <stdint.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The primitives of every instruction set have the bits of the scalar ones; the scalar ones are
 // compared with plain arithmetic.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tests/kernels/linear_problem.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A matrix product to test: weights of any format with known codes, inputs, and the result by
 // definition.

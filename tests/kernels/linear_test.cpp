@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // linear() of every instruction set gives the bits of the definition.
 #include <gtest/gtest.h>
 

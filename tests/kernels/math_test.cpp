@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/math.h"
 
 #include <gtest/gtest.h>

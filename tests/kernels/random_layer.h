@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // MoE layers with random weights in every format, for tests that compare runs.
 

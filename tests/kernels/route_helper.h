@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Routes rows of scores; plain vectors instead of the library's pointers.
 

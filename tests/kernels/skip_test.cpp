@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Skipping experts that are not resident and have a small probability: RouterConfig::resident.
 
 #include <gtest/gtest.h>

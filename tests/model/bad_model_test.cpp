@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Well-formed files whose content is not a valid model.
 
 #include <gtest/gtest.h>

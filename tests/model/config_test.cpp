@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A configuration written to a file and read again is the same in every field.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The inputs of the model file fuzzer: the metadata and the bytes of the segments. The parts that a
 // random change would only break (header, checksums) are computed.

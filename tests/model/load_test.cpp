@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Loading weights: when and from where they are read, failures, and memory use.
 
 #include <gtest/gtest.h>

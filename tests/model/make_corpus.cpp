@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Writes the seed corpus of model_fuzz: small models of several kinds. Usage: make_model_corpus
 // FOLDER
 

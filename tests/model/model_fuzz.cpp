@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Opens, prepares and reads the model file that fuzz_file() makes of the input.
 
 #include <atomic>

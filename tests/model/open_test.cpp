@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Models of every kind, written and opened again.
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares conversations with `transformers`: the ids of several turns with apply_chat_template(), and the greedy
 replies of the same weights (our keys and values are rounded to float16, so a near tie may be decided differently).
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Small templates for chat_templates.py: constructs of Jinja, each alone. m is a message's text."""
 
 M = "{% set m = messages[0].content %}"

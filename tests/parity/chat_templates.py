@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares chat templates with jinja2, configured as `transformers` configures it.
 
     chat_templates.py --render_chats build/release/tests/render_chats            compare

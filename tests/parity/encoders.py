@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compares random encoders with every head, saved by `transformers`, with `moe`: XLM-R, BERT, ModernBERT; and
 vectors of texts from a folder of `sentence-transformers`, or from one that is given.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Small random checkpoints of public families and their variations, saved by `transformers`.
 
 A case is one folder as a user would download it. Its reference computes the logits: the model of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes tests/data/gguf_blocks.safetensors: blocks of every GGUF type, and their values as the `gguf` package decodes them.
 
     pip install -r tests/parity/requirements.txt

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Checkpoints as GGUF files, written by llama.cpp's own converter (--llama-cpp names its source folder)."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The errors that int8 and int8_group add to that of llama.cpp's quantiser, as a table for docs/checkpoints.md.
 
     pip install -r tests/parity/requirements.txt

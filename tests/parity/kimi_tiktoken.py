@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes tests/data/text/kimi.json: a small vocabulary as tiktoken.model has it, and the ids that the package
 `tiktoken` gives with Kimi's pattern."""
 

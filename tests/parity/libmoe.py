@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The calls of libmoe that the parity tests need, through ctypes."""
 
 import ctypes as c

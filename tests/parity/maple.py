@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Maple in PyTorch, written from its description, since transformers does not have this model.
 
 A pre-norm decoder. Attention has a norm on each head of q and k. Sliding-window layers rotate the first half

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Maple's published layout at any width and depth: 9 shards, 18,651 tensors at full depth, bfloat16.
 
     python tests/parity/maple_size.py /tmp/maple --divide 8            # 1/8 of the width, all layers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Checkpoints quantised by GPTQ, AWQ, compressed-tensors, bitsandbytes or ModelOpt (codes and scales), and FP8."""
 
 import copy

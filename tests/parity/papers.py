@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compares encoders and encoder-decoders of torchscale and XMoE with `moe`.
 
     pip install --no-deps torchscale                        # in addition to tests/parity/requirements.txt

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares the patterns of tokenizers with the package `tokenizers`, whose patterns are Oniguruma's.
 
     patterns.py --match_patterns build/release/tests/match_patterns    compare

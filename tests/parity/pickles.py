@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Checkpoints pickled as by training scripts, converted to safetensors by the command that `moe convert` prints."""
 
 import os

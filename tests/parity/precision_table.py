@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The cost of formats for a trained model, role by role: perplexity on a text, and how often the most likely
 token stays the same, without and with calibration. Prints a table for docs/precision.md.
 

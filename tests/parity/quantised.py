@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Checkpoints whose weights are already quantised: BitNet, Bonsai's groups, MXFP4."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Converts random checkpoints of every family with `moe convert` and compares them with PyTorch.
 
     pip install -r tests/parity/requirements.txt

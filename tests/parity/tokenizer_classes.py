@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Sweeps tokenizer classes, keys of tokenizer_config.json and files, against `transformers` 5.
 
     tokenizer_classes.py --tokenize_lines build/release/tests/tokenize_lines [--cases 3000] [--seed 1] [--show]

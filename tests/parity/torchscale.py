@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Decoders of torchscale in PyTorch, written from its description, since the package needs fairscale.
 
 A pre-norm LayerNorm decoder with learned positions (row 2 is that of the first token), biases everywhere, and

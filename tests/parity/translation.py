@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compares random BART, mBART and Marian checkpoints, saved by `transformers`, with `moe`.
 
     python tests/parity/translation.py                       # build/release must be built

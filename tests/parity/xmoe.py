@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """XMoE (Yang et al. 2024) in PyTorch, written to compute what its two training codes compute.
 
 Pre-norm LayerNorm decoders; every expert_interval-th layer has experts instead of its FFN. A threshold router

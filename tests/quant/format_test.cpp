@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every format of the list: packing, layout, padding, detection of invalid bytes.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The four-bit formats: their layout, values stored without loss, and the quantiser's error.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "quant/half.h"
 
 #include <gtest/gtest.h>

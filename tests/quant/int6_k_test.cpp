@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // int6_k: its layout, values stored without loss, and the quantiser's error.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // int8_group: its layout, values stored without loss, and the quantiser's error.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Matrices of quant/formats.h: sizes, scales, checks.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Results have the same bits for every chunk size, batch, thread count and instruction set.
 
 #include "tests/run/tiny_run.h"

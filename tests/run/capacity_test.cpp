@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sessions whose routers have a capacity: a call must be one chunk, so the chunk grows unless the
 // caller chose it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Models under a memory cap, read from a file whose reads call a function and can fail.
 

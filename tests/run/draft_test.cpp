@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Guesses change the speed of generation, never its results.
 
 #include "src/run/draft.h"

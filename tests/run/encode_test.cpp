@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Encoding: hidden states, pooling, outputs of heads, and arguments that are refused.
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Model files from a fuzzer's input: a tiny model of some kind, changes of its configuration that
 // keep it valid, then changed numbers anywhere in the file, with updated checksums.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A device that calls a hook before each operation of another device: to cancel, fail, count, or
 // inspect a layer's inputs.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sessions that cache latents instead of keys and values (KvType::kLatent): their results, their
 // memory, and models that refuse them. saved_test.cpp saves and forks them; families_test.cpp has
 // checkpoints.

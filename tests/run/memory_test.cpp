@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Budgets, accounts, and running out of memory.
 
 #include "src/run/memory.h"

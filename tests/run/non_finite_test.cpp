@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Finite weights so large that logits overflow: an error wherever a caller would get the logits.
 
 #include <cstring>

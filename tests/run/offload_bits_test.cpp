@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Results have the same bits under every memory cap, with any number of reader threads and in any
 // order of reads.
 

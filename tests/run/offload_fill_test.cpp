@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Filling the expert cache while nothing else is read.
 
 #include <atomic>

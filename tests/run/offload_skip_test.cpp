@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // "resident=P" under a memory cap: the experts that are skipped, and those that are not.
 
 #include "tests/run/capped_model.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Models under a memory cap: refusals, allocations and reads; reads that fail or block; sessions
 // that compete for memory.
 

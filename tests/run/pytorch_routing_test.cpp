@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The session counts the experts that PyTorch computed (tests/data/pytorch), and the positive
 // activations of dense layers.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Routing statistics count every token of the session's text once.
 
 #include "tests/run/tiny_run.h"

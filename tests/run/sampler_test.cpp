@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/run/sampler.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Loads damaged saved sessions: each is refused, or the session can continue. The first byte of the
 // input selects the type of the cache and the fields that are repaired before loading; the rest is
 // the file.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sessions on damaged model files, through the C API: a model that opens must evaluate, sample,
 // generate and route within its limits, or return an error. The input is a model (fuzz_model.h),
 // the way to open it, then steps until it ends.

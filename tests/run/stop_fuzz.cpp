@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Stop strings and thinking tags in a text that arrives in arbitrary pieces: the results must be
 // those of their definitions on the whole text. The first byte selects one of the two.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/run/stop_matcher.h"
 
 #include <gtest/gtest.h>

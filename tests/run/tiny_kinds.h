@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Tiny random models for every router, layer kind and weight format.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Threads, a device and one model for tests, and helpers to run it.
 

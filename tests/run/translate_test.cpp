@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Encoder-decoders: a search with caches gives the same results as one without.
 
 #include "src/run/translate.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // AMX on CPUs that have AVX-512 but no AMX: with MOE_TEST_AMX=1 the library finds AMX, and its tile
 // instructions, which raise SIGILL, are executed here (Intel's manual, volume 2, "AMX"). Loads and
 // stores see what memory holds at that moment, and AddressSanitizer checks them.

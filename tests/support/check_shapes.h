@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Shape checks for tests that assemble operations from data: a Device checks nothing.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A CPU device for every supported instruction set and several numbers of threads.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // An allocator that counts live allocations and can fail any one of them, to test every
 // out-of-memory path.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // malloc and related functions that can fail at any call, from any caller: a library linked before
 // the C library, or preloaded. If preloaded, the environment selects the call: FAILING_MALLOC=17

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A library to preload before the C library, which fakes the machine's size: /proc/meminfo is the
 // file FAKE_MEMINFO, and disks have FAKE_FREE_BYTES free.
 

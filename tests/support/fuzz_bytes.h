@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Numbers and texts from the front of a fuzzer's input: zero and empty once it is used up.
 

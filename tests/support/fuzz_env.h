@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The environment of fuzz targets: one thread on the CPU, and bounded memory.
 

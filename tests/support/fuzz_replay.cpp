@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Without libFuzzer: runs a fuzz target once on every file in the given folders and files.
 
 #include <cstdint>

@@ -1,1 +1,2 @@
+// SPDX-License-Identifier: MIT
 // For the tests' precompiled header; see tests/CMakeLists.txt.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // One MoE layer from plain data for tests: owns the memory of a MoeOp, and runs it on a device.
 

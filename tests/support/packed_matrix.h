@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A matrix packed from plain rows to tiles, with its memory.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Splits a model file into parts, so that tests can assemble wrong files with valid checksums.
 

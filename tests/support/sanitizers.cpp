@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Options of the sanitizers' run time: too large an allocation returns null, like malloc.
 
 extern "C" {

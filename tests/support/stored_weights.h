@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Random weights, what the quantisers make of them, and by how much that differs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A tree of files that stand for those of /proc and /sys.
 

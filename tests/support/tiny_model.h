@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Small random models in memory, written by the writer: any router, layer kind and weight format.
 

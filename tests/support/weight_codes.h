@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Codes and scales of any weight format in quant/list.h, for tests over the list.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Damaged and hostile tokenizers give clear errors.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Reads cases of rendered conversations, which tests/parity/chat_templates.py writes.
 

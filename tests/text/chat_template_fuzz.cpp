@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The input is a template, a zero byte and the text of a user. A template that parses must end
 // within its limits. Its output is UTF-8, in which every byte from the user is marked.
 

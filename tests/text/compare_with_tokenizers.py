@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compares this library's tokenizer with the package `tokenizers` on random text in many scripts.
 
     python3 tests/text/compare_with_tokenizers.py TOKENIZE_LINES [--lines 3000] [--seed 1] [--only NAME]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Compares with stored results of the package `tokenizers` (compare_with_tokenizers.py --golden).
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Finds all matches of patterns, for tests/parity/patterns.py.
 // Usage: match_patterns CASES.json   ([{"pattern": TEXT, "text": TEXT}, ...]) prints [[MATCH, ...]
 // or an error's text, ...]

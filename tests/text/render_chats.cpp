@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Renders the cases of a file and prints a JSON array of texts, for tests/parity/chat_templates.py.
 // Usage: render_chats CASES.json   ([{"template": TEXT, "messages": [...], ...}, ...])
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/chat/thinking.h"
 
 #include <gtest/gtest.h>

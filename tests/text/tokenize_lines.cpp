@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // tokenize_lines TOKENIZER LINES.json: prints the ids and texts of each line as JSON, for
 // compare_with_tokenizers.py; with a third argument, the speed of encoding the first line in MB/s.
 // TOKENIZER is a tokenizer.json, or a folder with one and the files beside it, whose warnings then

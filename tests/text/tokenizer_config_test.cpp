@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // tokenizer_config.json and the other files beside tokenizer.json, with ids and warnings. The ids
 // are those of `transformers` 5.24, except where a comment says why they are not.
 #include "src/convert/tokenizer/tokenizer_config.h"

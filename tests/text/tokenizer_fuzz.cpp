@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The first byte gives the kind of the rest:
 //   F  a FlatBuffer with a tokenizer, verified and loaded as from a model file
 //   J  a tokenizer.json, converted, written, loaded

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Tokenizers for tests, made as by the converter and the library: JSON, FlatBuffer, tables.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // node examples/generate.js MODEL PROMPT [TOKENS]
 'use strict';
 const moe = require('..');

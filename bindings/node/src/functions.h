@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The functions that index.js calls, one for each name in moe.cpp. Each reads its arguments from
 // JavaScript and throws a Fault if one is wrong.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Generation and chat.
 
 #include "owner.h"

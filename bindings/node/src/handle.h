@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Reference-counted pointers of the library. The JavaScript object, each child and each call in
 // progress hold a reference, so that a parent is freed after its children in whatever order they

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Conversion between JavaScript and C++ values. Errors are Faults, which become Errors with a code.
 

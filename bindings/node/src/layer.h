@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The weights of one MoE layer, from JavaScript.
 

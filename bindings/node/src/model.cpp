@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Models and their tokenizers.
 
 #include "owner.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // libmoe for Node. index.js makes classes of these functions; index.d.ts documents them.
 
 #include <new>

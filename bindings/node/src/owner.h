@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Handles of what the library creates, and the parameters that several functions read.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sessions: evaluation, scores and embeddings, and the end of a call.
 
 #include "owner.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A library call on a worker thread, as a promise. Pieces of text reach JavaScript's thread through
 // a thread-safe function; the promise is settled after the last of them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Preloaded before libmoe. The first moe_session_eval simulates a call that begins just after a
 // cancel and misses it: it ends at the second cancel. A later call must receive no cancel.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Preloaded before libmoe: a library whose minor version is the next one.
 
 #include <moe_c.h>

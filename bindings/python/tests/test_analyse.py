@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The measures of moe.analyse against direct implementations of their definitions."""
 
 import html.parser

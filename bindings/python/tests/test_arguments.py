@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Arguments that Python must refuse, because C would cut them short or wrap them."""
 
 import moe

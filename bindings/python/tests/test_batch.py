@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Model.batch() gives what generate() gives for each prompt."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The special tokens at the start of a sequence: those that the model file defines, added once."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Chats. The model of tests/data/chat/script always generates the thinking text "ab" and the answer "Yes."."""
 
 import datetime

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Completions in the format of OpenAI's API, and streams for asyncio. The model of tests/data/chat/script always
 generates the thinking text "ab" and the answer "Yes."."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Generations that signals, callbacks, forks and errors end or interrupt. Each runs in a process of its
 own, so that one that does not end fails."""
 

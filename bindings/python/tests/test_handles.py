@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Handles cannot be copied, and can be closed in any order."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The ctypes declarations against include/moe_c.h, as a C compiler sees it."""
 
 import ctypes as c

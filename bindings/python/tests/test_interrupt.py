@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Ctrl-C and exceptions during long calls. Each case runs in its own process and is interrupted
 inside a call that would take minutes."""
 

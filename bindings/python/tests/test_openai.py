@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Completions of texts and embeddings in the format of OpenAI's API, and Model.generate()."""
 
 import asyncio

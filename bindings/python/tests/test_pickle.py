@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Models from file objects, and sessions that are pickled."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Routing observed and changed through a callback."""
 
 import moe

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! cargo run --example generate MODEL PROMPT [TOKENS]
 
 use moe::{Env, EnvOptions, GenerateOptions, Model, ModelOptions, SessionOptions};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Closures that the library calls. A panic cannot pass through C: it is stored, the call is stopped,
 //! and the panic resumes when the call has returned.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A conversation over a session.
 
 use crate::env::made;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The environment: threads, device and log that models share.
 
 use crate::error::{call, Error, Result, Status};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Statuses of the library, and the error that carries one.
 
 use crate::sys;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Sampling, and parameters and results of generation.
 
 use crate::callback::Guarded;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A single MoE layer: (n, d_model) to (n, d_model).
 
 use crate::env::{made, Env, EnvHandle};

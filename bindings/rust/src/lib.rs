@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Mixture-of-Experts language models with ternary, int8 or four-bit weights: a safe wrapper over
 //! libmoe's C API. README.md is the introduction, `moe_c.h` the reference manual.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A model file: its contents and its memory.
 
 use crate::env::{made, Env, EnvHandle};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Routing decisions and expert cache statistics.
 
 use crate::callback::Guarded;

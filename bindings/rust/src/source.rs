@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Where models and saved sessions are read from.
 
 use crate::error::{Error, Result, Status};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The C API as `moe_c.h` declares it, name by name; the header is its manual.
 //! `tests/house/bindings_test.py` compares the two.
 #![allow(non_camel_case_types, dead_code)]

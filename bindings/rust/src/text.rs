@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Strings, arrays and structs across the C boundary.
 
 use crate::error::{call, Error, Result, Status};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Ownership, threads, errors, and sources of models.
 
 mod common;

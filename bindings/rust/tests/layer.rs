@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! One MoE layer against its definition.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The stories model of this repository generates the same text as the command.
 
 mod common;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Small English stories, generated from integers: `story(seed, index)` is always the same text.
 
 A story has a hero, a place, a wish, an obstacle with its cause, a helper and an ending. The pair of

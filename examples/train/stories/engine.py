@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The template language of the story generator.
 
 A template is a string in which `[a|b|c]` picks one of its parts (parts may nest), and `{key}` is an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Plots at home and between friends: a wish, an obstacle with its cause, an ending."""
 
 COOKING = (

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Plots outdoors: a wish, an obstacle with its cause, an ending."""
 
 LOST_THING = (

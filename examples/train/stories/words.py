@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Words of the stories. The entries of a row belong together, such as a place and where things hide
 in it, or a dish, what is missing for it and who has that, so that the text is coherent."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The text of the tables: a mixture of stories, four artificial languages, sums, records and tables.
 
 `document(seed, index)` is the same text on every machine. The kinds differ in script, words, grammar

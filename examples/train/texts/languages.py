@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Four artificial languages, each with its own words, endings, word order and facts.
 
 Languages are numbered. Nouns, verbs and adjectives are made of the language's own syllables; every noun

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Texts that are not language: sums, sequences, records and tables, with their own facts."""
 
 from __future__ import annotations

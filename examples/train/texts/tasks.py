@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tasks for a model that was pre-trained on the text of the tables: the fault of a sentence, the tags of
 its words, and the position of an answer in a table. Examples are generated from integers alone.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sentences in one of three artificial languages, and their translations to a fourth.
 
 The rules: a word has one translation, but a noun's class may change, with which its adjective agrees; a

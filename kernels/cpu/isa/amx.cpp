@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Matrix products with many rows on AMX. Sums are exact, so the results equal those of every other
 // instruction set.
 #include "kernels/cpu/isa/amx.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Matrix products with many rows on AMX tiles; with few rows AVX-512's. Both functions are for the
 // table in kernels/cpu/isa/avx512vnni.cpp, and share a layout of activation codes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tables of AVX2, which adds pairs of products in 16 bits, and of AVX-VNNI, which differs only in
 // products of codes.
 #include "kernels/cpu/isa/avx2.h"

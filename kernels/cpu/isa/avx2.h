@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // AVX2 with FMA and F16C: sixteen lanes are two registers. For files of this folder compiled with
 // these instructions.

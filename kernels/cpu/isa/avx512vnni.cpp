@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tables of AVX-512 and of AMX, which differs only in products with many rows.
 #include "kernels/cpu/isa/avx512vnni.h"
 

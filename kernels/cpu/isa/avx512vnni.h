@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // AVX-512 with F, BW, VL, VNNI and VBMI: sixteen lanes are one register. For files of this folder
 // compiled with these instructions.

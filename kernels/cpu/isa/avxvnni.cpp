@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // AVX2 with AVX-VNNI, which adds four products to 32 bits exactly. Only products of codes differ
 // from AVX2.
 #include "kernels/cpu/isa/avxvnni.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every instruction set, one per line, preferred ones first: its name (NAME.cpp in this folder
 // defines kernels_NAME), its processors, the function that detects it, the function that requests
 // it from the system, the set that must be built too (whose file contains both tables), and

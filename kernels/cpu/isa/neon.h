@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Armv8.2 with the dot product instructions: sixteen lanes are four registers. For files of this
 // folder compiled with these instructions.

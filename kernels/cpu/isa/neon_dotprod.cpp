@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tables of Armv8.2 with the dot product instructions, and of the matrix instructions, which differ
 // only in products of codes.
 #include "kernels/cpu/isa/neon.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // For four tokens uses the instructions that multiply 2 x 8 by 8 x 2 bytes: twice the products per
 // instruction. Everything else as in neon_dotprod.
 #include "kernels/cpu/isa/neon_i8mm.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Products of codes with the matrix instructions, for the table in
 // kernels/cpu/isa/neon_dotprod.cpp, whose layout of activation codes it shares.

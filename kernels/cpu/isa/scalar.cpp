@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Plain C++: always built, runs everywhere, the reference for the others.
 #include "kernels/cpu/table.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention of one layer: prepares rows, then runs the kernel for their shape.
 
 #include "kernels/cuda/attention/attention.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Operations of a block of attention_split.cu on its keys: scores, weights, values.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention for any head_dim and any mixture of rows: a block per query. The reference for the
 // faster kernels, and the fallback for other shapes.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention of prompts: a block has 128 queries (rows, and the query heads that share a KV head)
 // and processes their keys 64 at a time with m16n8k16 products of halves and float sums.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // QK norm, clip, RoPE, and rounding of keys and values into the cache, bit-identical to the CPU. A
 // block per row; a warp per head.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // QK norm, clip, RoPE and rounding to the cache of one head by a warp, bit-identical to the CPU.
 

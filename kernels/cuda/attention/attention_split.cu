@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention of single queries over long caches: the keys of a query are split into parts, a block
 // per part and KV head, and the partial results are merged in order.
 //

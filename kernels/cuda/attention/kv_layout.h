@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Layout of keys and values in the cache of a CUDA device (struct KvLayer).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cuda/experts/cpu_experts.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cuda/experts/expert_copies.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Uploads experts to the GPU: pinned memory and a dedicated stream.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The host's view of a layer's routing, and the order in which experts are computed.
 

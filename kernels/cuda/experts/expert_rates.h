@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Decides if a missing expert is faster to upload or to compute on the CPU.
 

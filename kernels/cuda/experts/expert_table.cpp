@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cuda/experts/expert_table.h"
 
 #include "kernels/cuda/device_cuda_impl.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The experts of one layer as device tables, indexed by kernels.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Layers whose experts are not all on the GPU.
 //
 // The routing is read back once. Experts on the GPU are computed while the missing ones are

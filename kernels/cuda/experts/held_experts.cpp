@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cuda/experts/held_experts.h"
 
 #include <algorithm>

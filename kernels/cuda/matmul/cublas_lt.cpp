@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cuda/matmul/cublas_lt.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Dense matrix products of many rows with cuBLASLt: unpacks weights to scratch, int8 x int8 ->
 // int32 in the library, then applies scales.

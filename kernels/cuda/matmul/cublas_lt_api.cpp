@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cuda/matmul/cublas_lt_api.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The part of cuBLASLt that is used, loaded at run time: the library is half a gigabyte, and the
 // module must load without it. Names, values and layouts are those of <cublasLt.h> in CUDA 12 and

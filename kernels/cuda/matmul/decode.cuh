@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Generic weight decoding per thread: four rows by four inputs of a tile. `quarter` selects rows 4
 // * quarter .. + 3.

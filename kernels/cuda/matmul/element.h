@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Single elements of a matrix in any format (quant/README.md); for tables, not for matrix products.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Selects the kernels of a matrix product.
 
 #include "kernels/cuda/matmul/element.h"

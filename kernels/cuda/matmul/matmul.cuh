@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Shared by the kernels of matrix products: arguments, the rows and matrix of a block, and the
 // final operations before storing a sum.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Matrix products with a choice of kernels, for tests and benchmarks.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Matrix products for every format and every kind of scale and activation, for few rows. A thread
 // sums a segment, 32 consecutive inputs (16 if these share a scale), of four rows of a tile; the
 // sums of these segments are then added in ascending order. Integers are exact; for floats this

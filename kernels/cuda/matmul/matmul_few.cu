@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Matrix products of ternary2 and int8 with few rows: limited by weight bandwidth. If there are too
 // few tiles to occupy the GPU, warps of a block share the inputs of a pair of tiles (split K);
 // their integer sums are added in shared memory, so the result does not depend on the split.

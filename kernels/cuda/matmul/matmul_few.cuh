@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Shared by the kernels of matrix products with few rows: weights in flight, and launching.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Matrix products of formats with scales in the tile with few rows: limited by weight bandwidth.
 // The warps of a block share the inputs of a pair of tiles. In a round each warp sums a step, and
 // then one warp per row of activations adds the scaled sums of the groups in ascending order, 32 at

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Matrix products with float activations for many rows (mainly routers): a block computes 64 rows
 // of weights for 64 rows of activations. Sums are bit-identical to matmul_any.cu: chains of fused
 // multiply-adds over segments of 32 inputs, added in ascending order.

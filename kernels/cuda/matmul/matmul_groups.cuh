@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Weights with scales in the tile (quant/group_layout.h) as operands of mma.m16n8k32. Its 32 inputs
 // are one group, or two: sums of a group are exact, and are scaled before those of the next group

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Preparation and completion of library products: plain weight rows before, scales, bias and sum
 // after.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Matrix products of ternary2 and int8 with many rows.
 
 #include "kernels/cuda/matmul/matmul_many.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Matrix products with many rows. A block computes 128 rows of weights (64 of gate and 64 of up)
 // for 64 or 128 rows of activations. Activations go through shared memory, three steps deep;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Matrix products of formats with scales in the tile with many rows.
 
 #include "kernels/cuda/matmul/matmul_many.cuh"

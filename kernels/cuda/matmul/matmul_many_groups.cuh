@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Sums of matrix products with many rows and weights with scales in the tile. A block decodes the
 // scales of a step once, into shared memory, while it computes the step before.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Tiles of weights as operands of mma.m16n8k32, directly from their storage.
 //

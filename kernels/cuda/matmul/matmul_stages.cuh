@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Activations of matrix products with many rows in shared memory, three steps deep.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Interface of matmul.cu to an external library for dense matrix products (GEMM), and when cuBLASLt
 // is used (kernels/cuda/README.md).

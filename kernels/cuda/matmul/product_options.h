@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // When cuBLASLt is used, and with how much memory.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The weighted sum of a token's expert outputs, in ascending order of experts for any location of
 // their pairs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Cosines of projected tokens and expert embeddings: a block per token, a thread per expert, in the
 // CPU's order: products ascending, lengths in 16 stripes and the fixed tree.
 

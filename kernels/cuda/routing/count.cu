@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Statistics of routing. Integers: the order of addition does not matter.
 
 #include "kernels/cuda/ops.h"

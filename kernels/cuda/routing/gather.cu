@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gathers rows.
 
 #include "kernels/cuda/ops.h"

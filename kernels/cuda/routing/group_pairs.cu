@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sorts the active pairs of a layer (pair_groups.h). A single chunk, as in a decode step, takes one
 // launch.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The last step of a feed-forward layer: the shared expert, the scale and the residual.
 
 #include "kernels/cuda/ops.h"

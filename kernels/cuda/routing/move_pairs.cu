@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reorders the pairs of a layer by another order of experts.
 
 #include "kernels/cuda/ops.h"

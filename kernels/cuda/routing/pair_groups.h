@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Sorts the active pairs of a layer by expert, then by token, without atomics: the work of a block.
 //

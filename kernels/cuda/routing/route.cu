@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Routers on the device: the code of kernels/router, run by a warp per token or, if a token has
 // more experts than a warp's registers hold, by one thread per token. Then capacity.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A warp as the team that routes one token (kernels/router/common.h): lane l has the experts l, l +
 // 32, ... of at most 32 kPer. Bit-identical to one thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // BART (Lewis et al. 2020), mBART (Liu et al. 2020) and Marian (Junczys-Dowmunt et al. 2018) in
 // `transformers`: encoder-decoders with one embedding for source, text and output.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // BERT (Devlin et al. 2018) with the checkpoint's head: also MiniLM, BGE, E5, GTE and others of its
 // kind. Its second text type, which marks the second of two texts, is not stored.
 

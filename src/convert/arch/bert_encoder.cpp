@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/arch/bert_encoder.h"
 
 #include "formats/import/failure.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Common parts of BERT, RoBERTa and XLM-R: config.json keys, tensor names, and the heads of
 // `transformers`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // BitNet b1.58 2B-4T (Ma et al. 2025): dense, ternary, with a norm before both output projections.
 // Packed, or as weights that every forward pass rounds.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The keys of a `transformers` config.json. Keys that were read are recorded: at the end, a key
 // that was not read must be known to be harmless, because it may change what the model computes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/arch/copies.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Common parts of `transformers` decoders: the config.json keys that all of them have, and the
 // tensor names that most use. An architecture starts from this and adds its own.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // DeepSeek-V2 and V3 (Liu et al. 2024) and Kimi-K2: keys and values of all heads are projected from
 // one latent (kv_lora_rank), queries from another (q_lora_rank) or from the model, and the keys'
 // positions from a rotary part shared by all heads. In each head of a model file the rotated

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ERNIE 4.5 (Baidu 2025): experts are selected by the softmax plus a bias that does not affect
 // weights, with shared experts; neighbouring pairs are rotated.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Common parts of fairseq's Transformers: BART, and the models of torchscale and XMoE, which build
 // on it. A model is an encoder, a decoder or both.

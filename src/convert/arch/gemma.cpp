@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gemma 2 (Gemma team 2024) and Gemma 3 (2025), of models that see images the text part: norms
 // around each block, whose stored weights are 1 less than their factors. Gemma 2: every second
 // layer has a window, and scores and logits are soft-capped. Gemma 3: most layers have a window and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // GLM-4.5 and its successors, and dots.llm1 (Huo et al. 2025): experts are selected by the sigmoid
 // of their score plus a bias that does not affect weights, as in DeepSeek-V3 (2024, section 2.1.2),
 // with shared experts.

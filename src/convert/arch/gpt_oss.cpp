@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // gpt-oss: all experts in one tensor per layer, as BF16 or MXFP4; sinks; windows in every other
 // layer.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // IBM Granite: dense and mixture-of-experts models (with a shared expert in granitemoeshared).
 
 #include "src/convert/arch/decoder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every importable architecture, one per line: arch/NAME.cpp defines moe::arch::NAME::importers()
 // (importer.h). C++ includes this with MOE_ARCHITECTURE defined, CMake reads the lines. The order
 // is that of error messages.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Llama and Mistral: dense decoders. Also ternary checkpoints declared as Llama.
 
 #include "src/convert/arch/decoder.h"

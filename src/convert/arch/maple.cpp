@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Maple: a mixture of experts whose linear weights are ternary with one scale per row, published as
 // BF16. Sliding-window layers rotate half of each head; the others have no positions.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Mixtral (Jiang et al. 2024), and PhiMoE and MiniMax-M2, which share its tensor names.
 
 #include "formats/import/failure.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ModernBERT (Warner et al. 2024, arXiv:2412.13663) with the checkpoint's head: norms before each
 // block, gated FFNs, rotary positions, and attention that sees the whole text in every third layer
 // only. Texts are never padded here.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // OLMo 1 (Groeneveld et al. 2024): dense, with LayerNorms without weights; larger models clip
 // queries, keys and values.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // OLMo 2 (OLMo team 2024): dense, with norms of each block's output instead of its input.
 
 #include "src/convert/arch/decoder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // OLMo 3 (OLMo team 2025): OLMo 2 with a window in three of four layers, whose rotary positions are
 // not scaled. FlexOlmo (Shi et al. 2025): OLMo 2 with experts.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // OLMoE (Muennighoff et al. 2024).
 
 #include "src/convert/arch/decoder.h"

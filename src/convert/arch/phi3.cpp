@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Phi-3 and Phi-4 (Abdin et al. 2024): Llama with q, k and v in one tensor, and gate and up in one.
 
 #include "src/convert/arch/decoder.h"

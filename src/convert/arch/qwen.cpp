@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Qwen2, Qwen3 and their mixtures of experts.
 
 #include "formats/import/failure.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The research layout: written by a PyTorch script (formats/README.md). Tensor names are the slots'
 // own names.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/arch/research_layer.h"
 
 #include "formats/import/failure.h"

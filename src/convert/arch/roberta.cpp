@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // XLM-R (Conneau et al. 2020) and RoBERTa: encoders with the checkpoint's head.
 
 #include "src/convert/arch/bert_encoder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rotary positions in `transformers` files, in both forms.
 
 #include <algorithm>

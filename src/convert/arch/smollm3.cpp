@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // SmolLM3 (Hugging Face 2025): Llama without positions in every fourth layer.
 
 #include "formats/import/failure.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/arch/tensor_table.h"
 
 #include "formats/import/failure.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Location of a model's matrices in a checkpoint, as data: one row per name.
 

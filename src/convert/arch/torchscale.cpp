@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // torchscale (Ma et al. 2022): encoders, decoders and both, with X-MoE's cosine router, top-1 and
 // top-2 gates, and MH-MoE's branch. config.json contains the keys of its EncoderConfig,
 // DecoderConfig or EncoderDecoderConfig. Not imported: the capacity at evaluation (set it at run

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // XMoE (Yang et al. 2024), from its Megatron-DeepSpeed and fairseq trees: every n-th layer has
 // small experts with a threshold, top-k, BASE or hash router. config.json contains the arguments of
 // the training run. Those that affect the computation are read or must have the supported value;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Statistics of the inputs of a model's matrices: from a text that the source model reads, or from
 // a file that an earlier conversion saved.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/calibration/calibration_text.h"
 
 #include "formats/import/failure.h"

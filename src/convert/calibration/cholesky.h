@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The Cholesky factor of a symmetric positive definite matrix.
 

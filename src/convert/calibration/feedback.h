@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Error feedback: later weights compensate for the rounding error of earlier ones (Frantar et al.
 // 2022, GPTQ; Chee et al. 2023, QuIP, section 3).

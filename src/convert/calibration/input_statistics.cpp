@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/calibration/input_statistics.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Statistics of the inputs of a model's matrices: the mean square of each input, which weights the
 // error of its column, and if memory permits the second moments.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Names of the inputs of a model's matrices. Several matrices may share one input.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/calibration/saved_statistics.h"
 
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The file of a calibration's statistics: safetensors. For every input (keys.h) of n channels:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Sums of x x^T over inputs x, which give the output error of a weight change. Inputs in different
 // blocks count as uncorrelated: memory and time then grow linearly with the number of inputs.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/calibration/source_model.h"
 
 #include <algorithm>

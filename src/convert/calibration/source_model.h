@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A checkpoint's model in floats on the CPU, which reads a text while its inputs are observed.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Names and sizes in a file of statistics (saved_statistics.h).
 

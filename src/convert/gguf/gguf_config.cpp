@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Converts the key-value pairs of a GGUF file to the model's config.json.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/gguf/gguf_source.h"
 
 #include <algorithm>

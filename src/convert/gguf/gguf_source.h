@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A GGUF file as a `transformers` checkpoint: with its tensor names and documents, so that the
 // importers of src/convert/arch can read both.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Ids of special tokens in a GGUF file that name no token.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The tokens at which a model from a GGUF file stops.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Converts the tokenizer of a GGUF file to a tokenizer.json.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Errors about the documents and tensor names that were made from a GGUF file, in the file's own
 // words.
 

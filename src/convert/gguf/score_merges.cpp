@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/gguf/score_merges.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // BitNet's ternary weights: quant_method "bitnet" of `transformers`, and I2_S of bitnet.cpp.
 

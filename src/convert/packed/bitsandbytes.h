@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Checkpoints that bitsandbytes quantised to eight bits (llm_int8.h) or four (NF4, FP4). A four-bit
 // matrix consists of its codes row by row, two per byte, a table of 16 floats, and one factor per

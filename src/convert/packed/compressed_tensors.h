@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Checkpoints of the package compressed-tensors, which llm-compressor writes. Each group of its
 // configuration has a format.

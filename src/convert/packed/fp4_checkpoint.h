@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Matrices of FP4 (E2M1) codes, two in a byte. NVFP4: 16 inputs share a scale in FP8 (E4M3), and
 // the matrix has one more. MXFP4: 32 inputs share a power of two.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/packed/fp8_checkpoint.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Matrices of FP8 (E4M3) codes with their scales in another tensor: DeepSeek-V3's blocks of 128 by
 // 128, one scale per output, per expert or in total, MXFP8's powers of two. The experts of a layer

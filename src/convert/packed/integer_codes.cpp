@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/packed/integer_codes.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Matrices of integer codes, 4 or 8 bits, with scales and zero points (packed_matrix.h): GPTQ, AWQ
 // and compressed-tensors.

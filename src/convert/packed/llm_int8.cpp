@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/packed/llm_int8.h"
 
 #include <algorithm>

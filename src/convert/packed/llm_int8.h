@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Matrices that bitsandbytes quantised to eight bits (LLM.int8): NAME.weight holds I8 codes, and
 // NAME.SCB the largest magnitude of each row, whose code is 127 or -127. The columns that the paper

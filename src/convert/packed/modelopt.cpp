@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/packed/modelopt.h"
 
 #include "src/convert/arch/config_keys.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Checkpoints of NVIDIA's Model Optimizer: FP8 and NVFP4.
 

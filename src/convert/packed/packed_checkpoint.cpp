@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/packed/packed_checkpoint.h"
 
 #include "formats/import/failure.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Presents quantised `transformers` checkpoints (GPTQ, AWQ, BitNet, compressed-tensors,
 // bitsandbytes, FP8, ModelOpt, Quark) like the original: each matrix is one tensor NAME.weight,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/packed/packed_matrix.h"
 
 #include <algorithm>

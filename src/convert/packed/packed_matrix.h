@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A matrix whose weights are codes of 4 or 8 bits in one tensor, with scales and zero points in
 // others: weight = scale * (code - zero).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Checkpoints of AMD's Quark: FP8 and MXFP4.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/packed/ternary_rows.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Rows of matrices stored as ternary codes, with one scale for a matrix.
 

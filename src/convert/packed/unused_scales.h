@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Tensors of quantised checkpoints with scales of activations and the cache. The runtime computes
 // such scales itself.

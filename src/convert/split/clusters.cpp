@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/split/clusters.h"
 
 #include <algorithm>

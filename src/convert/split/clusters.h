@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Groups the inner neurons of an FFN into groups of equal size.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/split/fit_routers.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Fits routers that predict from an FFN's input which groups of neurons will be active.
 

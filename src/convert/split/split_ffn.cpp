@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/split/split_ffn.h"
 
 #include <algorithm>

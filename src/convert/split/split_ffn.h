@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Makes a dense model sparse: each FFN's inner neurons are divided among experts, and a threshold
 // router selects them. With all experts it computes the dense model.

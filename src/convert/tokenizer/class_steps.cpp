@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/tokenizer/class_steps.h"
 
 #include <algorithm>

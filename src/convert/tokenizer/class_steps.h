@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Steps of tokenizer.json against those of a class of `transformers` 5.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/tokenizer/excess_tokens.h"
 
 #include <algorithm>

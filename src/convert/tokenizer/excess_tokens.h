@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Tokens of a tokenizer.json that the model has no embedding for.
 

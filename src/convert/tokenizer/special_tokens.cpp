@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/tokenizer/special_tokens.h"
 
 #include <algorithm>

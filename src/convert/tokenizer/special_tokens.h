@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The added and special tokens that tokenizer_config.json and the files beside it give to a
 // tokenizer.json, as `transformers` reads them.

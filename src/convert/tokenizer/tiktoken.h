@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Reads tiktoken.model, the vocabulary of a tokenizer of the package `tiktoken`: lines of a token's
 // bytes in base64 and its rank, which is its id.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Tokenizer classes of `transformers` 5: which one belongs to a checkpoint, and what it does with a
 // tokenizer.json. docs/checkpoints.md says what of it counts here.

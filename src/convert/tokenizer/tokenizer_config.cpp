@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/tokenizer/tokenizer_config.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // What the files beside tokenizer.json change in it. docs/checkpoints.md says what counts.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/tokenizer/tokenizer_json.h"
 
 #include <algorithm>

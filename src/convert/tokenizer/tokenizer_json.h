@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Reads the tokenizer of a Hugging Face checkpoint: tokenizer.json as written by the package
 // `tokenizers` (version 1.0), with special tokens from tokenizer_config.json or

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Warnings about keys of tokenizer_config.json that are not obeyed.
 

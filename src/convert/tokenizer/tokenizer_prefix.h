@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The space before a text: what tokenizer.json does, and changing it as add_prefix_space says.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Normalisers, pre-tokenizers and decoders of a tokenizer.json as lists of steps.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // BERT's tokenizer in its oldest form: vocab.txt, a token per line, without tokenizer.json.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Rounds weights so that those to the right compensate for each error (calibration/feedback.h): 16
 // rows at a time, for every integer format.

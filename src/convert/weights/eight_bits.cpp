@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/weights/eight_bits.h"
 
 #include <algorithm>

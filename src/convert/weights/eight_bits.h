@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Selects int8 with a scale per row or per 32 inputs (int8_group).
 

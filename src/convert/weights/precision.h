@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The stored format of each matrix and the quantisation of its inputs: rules of config.json, then
 // the caller's.

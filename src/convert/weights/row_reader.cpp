@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/weights/row_reader.h"
 
 #include <algorithm>

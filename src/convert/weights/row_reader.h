@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Reads the rows of one matrix of a checkpoint as floats, from any layout.
 

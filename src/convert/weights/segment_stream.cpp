@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/weights/segment_stream.h"
 
 #include <memory>

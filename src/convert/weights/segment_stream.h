@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // One segment of the model file, streamed from the checkpoint.
 

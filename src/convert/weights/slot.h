@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Everything that a model of a given configuration stores, in file order: the list that importers
 // locate in a checkpoint and the converter processes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/weights/source_scales.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Matrices that the checkpoint stores as codes of four, six or eight bits, with a scale per group
 // of inputs or per row. A format with the same values keeps codes and scales.

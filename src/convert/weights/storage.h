@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Decides how a matrix is stored, from the requested format and a first pass over its values.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/convert/weights/tile_packer.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The second pass over a matrix: packs 16 rows at a time into a tile, with scales and error.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Decodes weights stored as codes in U8 tensors to float rows.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Scales that minimise the squared error weighted by the inputs' mean squares, `importance`.
 

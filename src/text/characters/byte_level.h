@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // GPT-2's alphabet: every byte as a printable character.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A static libpcre2 would pull in its JIT compiler, 240 kB, although no pattern uses it. These
 // definitions stop the linker. They are weak: if the archive's own are linked anyway, those take
 // precedence. Only for static programs that do not use PCRE2 otherwise.

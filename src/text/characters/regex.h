@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Regular expressions (PCRE2) with bounded time and memory.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/characters/regex_class.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Translates character classes and properties of Oniguruma to PCRE2.
 

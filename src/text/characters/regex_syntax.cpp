@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/characters/regex_syntax.h"
 
 #include "src/base/string.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Translates Oniguruma's regular expressions to PCRE2.
 

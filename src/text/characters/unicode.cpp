@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/characters/unicode.h"
 
 #include <utf8proc.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Character classes and normal forms (utf8proc's tables).
 

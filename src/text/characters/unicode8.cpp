@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/characters/unicode8.h"
 
 #include <algorithm>

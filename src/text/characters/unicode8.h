@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Character classes as of Unicode 8.0 (2015). The package `tokenizers` takes punctuation and Bert's
 // classes from tables of that version, whatever Unicode has added since, and ids depend on them.

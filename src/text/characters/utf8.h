@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // UTF-8, after the Unicode standard's table 3-7 (no surrogates, no overlong forms).
 

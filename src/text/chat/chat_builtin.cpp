@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Templates for checkpoints without one.
 
 #include "src/text/chat/chat_template.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/chat/chat_template.h"
 
 namespace moe {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Renders a conversation as text for the model, with the checkpoint's Jinja template or a built-in
 // one.

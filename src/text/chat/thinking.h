@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Separates thinking from the answer while a reply is generated.
 

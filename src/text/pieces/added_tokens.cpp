@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/pieces/added_tokens.h"
 
 #include "src/base/string.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/pieces/bpe.h"
 
 #include "src/base/string.h"

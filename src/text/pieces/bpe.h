@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Byte-pair encoding of one piece (Sennrich et al. 2016, arXiv:1508.07909), over byte-level
 // characters or with SentencePiece's byte fallback.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Maps byte strings to numbers; searched from a position in a text.
 

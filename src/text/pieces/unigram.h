@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Unigram language model segmentation of one piece (Kudo 2018, arXiv:1804.10959): the segmentation
 // with the highest total score.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/pieces/vocabulary.h"
 
 #include "src/text/characters/utf8.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The pieces of a tokenizer: id to piece, piece to id.
 

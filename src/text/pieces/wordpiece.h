@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // WordPiece segmentation of one word (Schuster and Nakajima 2012; Devlin et al. 2018,
 // arXiv:1810.04805): the longest piece that matches, from left to right.

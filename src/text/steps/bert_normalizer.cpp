@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/steps/bert_normalizer.h"
 
 #include "src/text/characters/unicode.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The parts of Bert's normaliser (BertNormalizer of `tokenizers`) that no other has.
 

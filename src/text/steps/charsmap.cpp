@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/steps/charsmap.h"
 
 #include <utf8proc.h>

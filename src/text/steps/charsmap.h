@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // SentencePiece's precompiled character map: a double array from byte strings to replacements.
 

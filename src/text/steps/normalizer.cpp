@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/steps/normalizer.h"
 
 #include "src/text/characters/byte_level.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Normalises text before it is split: normal forms, case, replacements.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/steps/text_step.h"
 
 #include "src/text/characters/utf8.h"

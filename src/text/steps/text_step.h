@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Shared by normalisers, pre-tokenizers and decoders.
 

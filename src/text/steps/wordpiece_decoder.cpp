@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/steps/wordpiece_decoder.h"
 
 namespace moe {

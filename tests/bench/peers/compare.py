@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Measures moe, llama.cpp and ik_llama.cpp alternately on the same shapes and prints tokens per second.
 
 Usage: compare.py --dir FOLDER [--ik CHECKOUT] [--moe build/release/bin/moe] [--shapes NAME,...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Builds and times ik_llama.cpp, a fork of llama.cpp with faster CPU kernels, from a checkout of its sources."""
 
 import json

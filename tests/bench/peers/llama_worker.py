@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Times llama.cpp on one GGUF file; compare.py runs it. Prints one JSON object.
 
 Usage: llama_worker.py FILE [-t THREADS] [-p TOKENS,...] [-n TOKENS] [-r REPETITIONS]

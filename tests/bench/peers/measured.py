@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shared by the workers of both engines: the tokens, the memory limit, and the bytes read from disk."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Decode of a model larger than memory: llama.cpp through mmap and moe with a cap, both in a memory cgroup of the same size.
 
 Usage: memory_limit.py --dir FOLDER [--moe build/release/bin/moe] [--shape olmoe-1b-7b] [--percent 25,50,75]

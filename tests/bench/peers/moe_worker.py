@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Times moe's decode of one model file under a memory cap; memory_limit.py runs it. Prints one JSON object.
 
 Usage: moe_worker.py FILE --memory BYTES --cgroup FOLDER [-t THREADS] [-n TOKENS] [-r REPETITIONS] [--lazy]

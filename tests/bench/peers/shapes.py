@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The shapes of src/convert/shapes.cpp that llama.cpp has an architecture for."""
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes a GGUF file of a named shape with random weights.
 
 Usage: write_gguf.py SHAPE TYPE FILE [--ik]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products with one activation scale per row: our kernels, cuBLASLt with the work around it, and
 // cuBLASLt alone.
 

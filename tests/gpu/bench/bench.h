@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // What the cases of gpu_bench share: their sizes, their time and the JSON that they add to.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One decode step of a model file, for a profiler: ncu --profile-from-start off gpu_decode_step
 // MODEL [DEPTH]
 //

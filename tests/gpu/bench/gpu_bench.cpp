@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Times the kernels of the CUDA device: graph replays between events, with weights in rotation over
 // more than twice the size of the L2 cache, compared with a copy measured in the same run.
 //   gpu_bench [--small] [FILE]

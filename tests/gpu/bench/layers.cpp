@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What surrounds the products of a layer: norms and codes, routers, sums of experts, attention.
 // Shapes are those of OLMoE-1B-7B and Maple-20B-A1B.
 

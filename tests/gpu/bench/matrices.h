@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Random matrices and activations for the benchmarks of matrix products.
 

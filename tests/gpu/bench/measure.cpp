@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tests/gpu/bench/measure.h"
 
 #include <random>

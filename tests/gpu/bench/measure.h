@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Memory on the GPU and the time of a call there, for the benchmarks.
 

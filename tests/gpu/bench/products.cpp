@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Dense products, and the networks of experts.
 
 #include <numeric>

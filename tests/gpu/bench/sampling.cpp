@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sampling from rows of logits, and the copy to the host that it avoids.
 
 #include "kernels/cuda/ops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Matrix and dot-product instructions as the PTX manual (ISA 8.x) describes them.
 
 #include "emulator.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // The part of the CUDA runtime that kernels/cuda uses, on host memory. Streams are lazy: enqueued
 // work runs when the host waits for it, which exposes host code that overwrites a buffer too early.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // CUDA on the host, for tests of kernels/cuda without a GPU: the CUDA C++ features that the kernels
 // use, in ordinary C++. A launch runs its blocks one after the other. The threads of a block are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tests of the emulator: features that kernels use, and errors that it must detect.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "fibers.h"
 
 #include <stdio.h>

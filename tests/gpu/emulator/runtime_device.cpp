@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Errors, properties and contexts of the emulated GPUs.
 
 #include <stdio.h>

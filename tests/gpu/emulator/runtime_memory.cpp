@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Device and pinned memory, and copies.
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Streams, graphs and events.
 
 #include "runtime.h"

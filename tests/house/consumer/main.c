@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Makes an environment with the installed library. Usage: consumer EXPECTED_VERSION */
 #include <moe_c.h>
 #include <stdio.h>

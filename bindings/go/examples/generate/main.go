@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // go run ./examples/generate MODEL PROMPT [TOKENS]
 package main
 

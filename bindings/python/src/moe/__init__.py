@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Mixture-of-Experts language models with ternary, int8 or four-bit weights, through libmoe.
 
     import moe

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """python -m moe MODEL: describes a model, or continues a text; python -m moe analyse ...: analyses its
 routing."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Arrays passed to the library: checked, never copied implicitly."""
 
 from __future__ import annotations

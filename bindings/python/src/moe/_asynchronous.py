@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Iterators that an event loop can await."""
 
 from __future__ import annotations

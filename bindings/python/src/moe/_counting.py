@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a session did: the experts of each layer, and memory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Ownership of what the library allocates, and exceptions in callbacks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Finds libmoe and libmoe_convert and declares their functions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Long calls that Ctrl-C and other signals can end.
 
 Python runs signal handlers in the main thread alone, and not before C has returned there. So a long

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The thread of a generation, which makes its pieces; see generation.py."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Files that are replaced when their new content is complete."""
 
 from __future__ import annotations

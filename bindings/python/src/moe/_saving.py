@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Saved sessions."""
 
 from __future__ import annotations

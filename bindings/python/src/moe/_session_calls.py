@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What every call on a session needs."""
 
 from __future__ import annotations

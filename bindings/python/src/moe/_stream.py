@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Incremental decoding: whole characters from one token after another, and the search for stop strings."""
 
 from __future__ import annotations

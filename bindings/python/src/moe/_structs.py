@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The structs and enums of moe_c.h, field by field. A test compares them with the header."""
 
 from __future__ import annotations

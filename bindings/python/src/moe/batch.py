@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Many prompts, several of them decoded at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A conversation over a session."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Chat completions in the shape of OpenAI's API, as dictionaries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Checkpoints to model files, and models with random weights."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Texts as vectors, and what an encoder says about their tokens."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Threads and instruction set that models share."""
 
 from __future__ import annotations

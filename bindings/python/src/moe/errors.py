@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Exceptions: one class for each status of the library."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Generation as an iterator.
 
 The library generates in one call that hands each piece to a callback. That call runs in a thread of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the library says about models, tensors and routing, as plain values."""
 
 from __future__ import annotations

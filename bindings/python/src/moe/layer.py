@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A single MoE layer on NumPy arrays or CPU tensors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A model: its contents, its memory, its tokenizer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Routing decisions, as reported by Session.watch_routing()."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sampling parameters and generated pieces."""
 
 from __future__ import annotations

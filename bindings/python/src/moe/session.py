@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One text being evaluated: a KV cache and a position."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Several sessions of one model in a single pass."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Text to token ids and back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Encoder-decoders: reading a source, and making texts of it by beam search."""
 
 from __future__ import annotations

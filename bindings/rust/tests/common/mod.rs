@@ -1,4 +1,5 @@
 #![allow(dead_code)] // each test uses only a part
+// SPDX-License-Identifier: MIT
 
 use moe::*;
 use std::ops::ControlFlow;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Evaluates a program. The first error is stored; every function then returns soon. Steps, text,
 // items and depth are limited, so that no template or conversation can block the caller.

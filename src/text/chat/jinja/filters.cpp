@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/base/string.h"
 #include "src/text/chat/jinja/evaluator.h"
 #include "src/text/chat/jinja/number.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/base/string.h"
 #include "src/text/characters/utf8.h"
 #include "src/text/chat/jinja/program.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Filters that take lists.
 
 #include <utility>

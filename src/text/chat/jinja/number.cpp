@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "src/text/chat/jinja/number.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Numbers with a fraction, as Python reads, writes and divides them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <cstdarg>
 
 #include "src/base/string.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <iterator>
 
 #include "src/base/string.h"

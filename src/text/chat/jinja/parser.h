@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Recursive descent over the tokens. The first error is stored; every function then returns soon.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A parsed template: nodes in one array, linked by index. The language is the subset of Jinja that
 // chat templates use, with the semantics of Jinja 3

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Values of expressions and their memory. Nothing is freed before the evaluation ends.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How a model routes a text: the figures of the papers X-MoE (Chi et al. 2022) and XMoE (Yang et al.
 2024), from the choices that Session.watch_routing() shows.
 

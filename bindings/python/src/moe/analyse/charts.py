@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Charts as SVG, in the colours of the page's classes: s0 to s5 for curves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """python -m moe analyse: how a model routes a text, as tables and as a page of charts."""
 
 from __future__ import annotations

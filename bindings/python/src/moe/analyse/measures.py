@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The figures that the papers measure routing by, of arrays alone."""
 
 from __future__ import annotations

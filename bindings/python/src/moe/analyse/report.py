@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The charts of an analysis, what each means, and a page of them."""
 
 from __future__ import annotations

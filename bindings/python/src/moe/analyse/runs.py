@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs models over a text and records their routing for the analysis."""
 
 from __future__ import annotations
