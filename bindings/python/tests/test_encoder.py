@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 import json
+import shutil
 
 import moe
 import numpy as np
@@ -84,6 +85,32 @@ def test_vectors_of_texts(sentences, encoder):
             session.embed("a", prompt="other")
         with pytest.raises(moe.TooLongError, match="at most 16"):
             session.embed("cat " * 20)
+
+
+def test_embeddings_are_those_of_the_session(sentences):
+    """In the shape of OpenAI's API, pooled as the model file says."""
+    texts = [case["text"] for case in json.loads((FOLDER / "sentences/golden.json").read_text())["cases"][:2]]
+    found = sentences.create_embedding(texts)
+    with sentences.session() as session:
+        for data, vector in zip(found["data"], session.embed(texts), strict=True):
+            np.testing.assert_allclose(data["embedding"], vector, atol=1e-6)
+        with pytest.raises(moe.ArgumentError, match="normalize: expected True, False or None, found 'yes'"):
+            session.encode([5, 6], normalize="yes")
+    assert found["usage"]["prompt_tokens"] == sum(len(sentences.encode(text)) for text in texts)
+    for too_long in ("cat " * 20, [5] * 17):
+        with pytest.raises(moe.TooLongError, match=r"input\[0\]: .*at most 16"):
+            sentences.create_embedding(too_long)
+
+
+def test_embeddings_have_the_models_default_prompt(environment, tmp_path):
+    shutil.copytree(FOLDER / "sentences", tmp_path / "source")
+    config = tmp_path / "source/config_sentence_transformers.json"
+    config.write_text(config.read_text().replace('"default_prompt_name": null', '"default_prompt_name": "query"'))
+    moe.convert(tmp_path / "source", tmp_path / "m.moe", weights="f32")
+    with moe.Model(tmp_path / "m.moe", environment) as model, model.session() as session:
+        found = model.create_embedding("cat")
+        np.testing.assert_allclose(found["data"][0]["embedding"], session.embed("cat"), atol=1e-6)
+        assert found["usage"]["total_tokens"] == len(model.encode("the dog: cat"))
 
 
 def test_the_other_kind_of_model(encoder, session):

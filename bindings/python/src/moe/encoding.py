@@ -50,6 +50,8 @@ class Encoding(SessionCalls):
         if pooling is not None and pooling not in _POOLING:
             raise ArgumentError("pooling: expected 'mean', 'first', 'last' or 'model', found "
                                 f"{pooling!r}")
+        if normalize not in _NORMALIZE:
+            raise ArgumentError(f"normalize: expected True, False or None, found {normalize!r}")
         info, ids = self.model.info, token_array(tokens)
         wanted = None if rows is None else token_array(rows)
         n = 1 if info.head == "classes" else len(ids)

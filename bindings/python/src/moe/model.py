@@ -401,7 +401,11 @@ class Model(Closable):
         """Session.generate() in a session of its own, with the context, chunk and kv of session() and
         the arguments of that. It frees the session at its end, or when it is closed or dropped."""
         session = self.session(context=context, chunk=chunk, kv=kv)
-        return session.generate(prompt, **sampling)
+        try:
+            return session.generate(prompt, **sampling)
+        except BaseException:
+            session.close()
+            raise
 
     def create_completion(self, prompt: str | Sequence[Any], *, stream: bool = False, echo: bool = False,
                           logprobs: int | None = None, model: str | None = None, context: int | None = None,
@@ -415,7 +419,8 @@ class Model(Closable):
         model:    the name that the answer bears; None: the model's own.
         context:  as of session().
         sampling: max_tokens (16, as there), temperature (0), top_p, seed, stop, logit_bias and the others
-                  of Session.generate(). n and best_of can only be 1.
+                  of Session.generate(). n and best_of can only be 1. The API's user, metadata and store
+                  are ignored, and its penalties can only be 0.
 
         None stands for what is not given. ArgumentError names an argument that is not known. Any number
         of threads may call.
@@ -424,14 +429,16 @@ class Model(Closable):
 
     def create_embedding(self, input: str | Sequence[Any], *, model: str | None = None,
                          encoding_format: str = "float", dimensions: int | None = None,
-                         pooling: str = "mean") -> dict[str, Any]:
-        """The vectors of texts in the shape of OpenAI's API, of length 1 as there.
+                         pooling: str = "model") -> dict[str, Any]:
+        """The vectors of texts in the shape of OpenAI's API, of length 1 as there. TooLongError for a
+        text of more tokens than ModelInfo.vector_tokens.
 
-        input:           a text, a list of token ids, or several of them.
+        input:           a text, a list of token ids, or several of them. The model's default prompt
+                         is put before a text, as Session.embed() does, and not before ids.
         model:           the name that the answer bears; None: the model's own.
         encoding_format: "float", lists of numbers, or "base64" of float32 in little-endian order.
         dimensions:      None, or d_model.
-        pooling:         as of Session.embed().
+        pooling:         as of Session.embed(); by default as the model file says.
         """
         return create_embedding(self, input, model, encoding_format, dimensions, pooling)
 
@@ -451,7 +458,8 @@ class Model(Closable):
         template, thinking, context: as of chat().
         sampling: max_tokens or max_completion_tokens, temperature, top_p, seed, stop and the others of
                   Chat.reply(), with the defaults of that: temperature 0 (Model.sampling has others).
-                  n can only be 1.
+                  n can only be 1. The API's user, metadata and store are ignored, its penalties can
+                  only be 0, and its response_format is {"type": "text"}.
 
         None stands for what is not given. ArgumentError names an argument, or a key of a message,
         that is not known.
