@@ -109,3 +109,26 @@ def test_embeddings(model, session):
     for given in ("", [], [""], 5):
         with pytest.raises(moe.ArgumentError, match="expected a (str|text)"):
             model.create_embedding(given)
+
+
+IDLE = {"frequency_penalty": 0, "presence_penalty": 0.0, "response_format": {"type": "text"}, "user": "me",
+        "metadata": {"a": "b"}, "store": False, "model": "mine", "logprobs": False}
+
+
+@pytest.mark.parametrize("key, value", [("frequency_penalty", 0.5), ("response_format", {"type": "json_object"}),
+                                        ("max_tokens", 0), ("max_tokens", -1), ("logit_bias", {"x": 1})])
+def test_arguments_of_clients(model, key, value):
+    assert model.create_completion(PROMPT, max_tokens=2, **IDLE)["choices"][0]["logprobs"] is None
+    for call in (model.create_completion, lambda _text, **given: model.create_chat_completion(
+            [{"role": "user", "content": "Hi", "name": "me"}], template="{{ messages[0]['content'] }}", **given)):
+        call(PROMPT, **{"max_tokens": 2, **IDLE})
+        with pytest.raises(moe.ArgumentError, match=f"{key}: expected"):
+            call(PROMPT, **{key: value})
+
+
+def test_a_session_is_closed_where_generate_raises(model, monkeypatch):
+    closed, close = [], moe.Session.close
+    monkeypatch.setattr(moe.Session, "close", lambda self: (closed.append(id(self)), close(self)))
+    with pytest.raises(TypeError):
+        model.generate(PROMPT, colour=1)
+    assert closed

@@ -38,6 +38,34 @@ def only(arguments: Iterable[str], known: Iterable[str], where: str) -> None:
         raise ArgumentError(f"{where}: unknown: {', '.join(map(repr, unknown))}")
 
 
+# Arguments that clients of the API send anyway: with these values they change nothing.
+_WITHOUT_EFFECT: Completion = {"n": 1, "frequency_penalty": 0, "presence_penalty": 0,
+                               "response_format": {"type": "text"}}
+_IGNORED = ("user", "metadata", "store")
+
+
+def without_idle(arguments: Mapping[str, Any], idle: Mapping[str, Any]) -> Completion:
+    """What is given, without those arguments of the API, and of `idle`, that have no effect."""
+    given = given_of(arguments, "arguments")
+    for key in _IGNORED:
+        given.pop(key, None)
+    for key, value in {**_WITHOUT_EFFECT, **idle}.items():
+        if given.pop(key, value) != value:
+            raise ArgumentError(f"{key}: expected {value!r}, found {arguments[key]!r}")
+    for key in ("max_tokens", "max_completion_tokens"):  # 0 would be no limit
+        if isinstance(given.get(key), int) and given[key] < 1:
+            raise ArgumentError(f"{key}: expected at least 1, found {given[key]!r}")
+    return given
+
+
+def biases(logit_bias: Any) -> dict[int, float]:
+    """The API has the ids of tokens as strings."""
+    try:
+        return {int(token): value for token, value in (logit_bias or {}).items()}
+    except (AttributeError, TypeError, ValueError):
+        raise ArgumentError(f"logit_bias: expected a mapping with ids of tokens as keys, found {logit_bias!r}") from None
+
+
 def _string(arguments: Completion, key: str, where: str) -> str:
     value = arguments.get(key)
     if not isinstance(value, str):
@@ -56,9 +84,9 @@ def _part(part: Any, where: str) -> str:
 
 def _message(message: Any, where: str) -> dict[str, str]:
     """Its content is a string, or the parts {"type": "text", "text": ...} of one; an answer's may be
-    None. An answer's thinking is left out."""
+    None. An answer's thinking is left out, and so is a name."""
     given = given_of(message, where)
-    only(given, ("role", "content", "reasoning_content"), where)
+    only(given, ("role", "content", "reasoning_content", "name"), where)
     role, content = _string(given, "role", where), given.get("content")
     if content is None and role == "assistant":
         content = ""
@@ -69,9 +97,7 @@ def _message(message: Any, where: str) -> dict[str, str]:
 
 def _options(chat: Chat, arguments: Mapping[str, Any]) -> Completion:
     """The arguments of Chat.reply(), of those of the API."""
-    given = given_of(arguments, "arguments")
-    if given.pop("n", 1) != 1:
-        raise ArgumentError(f"n: expected 1, found {arguments['n']!r}")
+    given = without_idle(arguments, {})
     most = given.pop("max_completion_tokens", None)
     if most is not None and given.setdefault("max_tokens", most) != most:
         raise ArgumentError("max_tokens and max_completion_tokens are the same; give one of them")
@@ -221,7 +247,7 @@ def complete(chat: Chat, messages: Iterable[Mapping[str, Any]], stream: bool, lo
         if top_logprobs and not logprobs:
             raise ArgumentError("top_logprobs requires logprobs=True")
         options = _options(chat, arguments)
-        bias = {int(token): value for token, value in (logit_bias or {}).items()}
+        bias = biases(logit_bias)
         answer = _Answer(chat, "chat.completion.chunk" if stream else "chat.completion", model, logprobs)
         chat._replace([_message(m, f"messages[{i}]") for i, m in enumerate(messages)])
         reply = chat.reply(logprobs=top_logprobs or 0, bias=bias, **options)

@@ -9,7 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, cast
 from collections.abc import Iterable, Mapping, Sequence
 
-from .completion import Completion, CompletionStream, finish_reason, given_of, only
+from .completion import Completion, CompletionStream, biases, finish_reason, only, without_idle
 from .errors import ArgumentError
 from .info import GenerateResult
 from .sampling import Piece
@@ -80,15 +80,12 @@ class _Chunks:
 
 def _options(session: Session, arguments: Mapping[str, Any]) -> Completion:
     """The arguments of Session.generate(), of those of the API."""
-    options = given_of(arguments, "arguments")
-    for key, only_value in (("n", 1), ("best_of", 1), ("suffix", "")):
-        if options.pop(key, only_value) != only_value:
-            raise ArgumentError(f"{key}: expected {only_value!r}, found {arguments[key]!r}")
+    options = without_idle(arguments, {"best_of": 1, "suffix": ""})
     bias = options.pop("logit_bias", None)
     known = set(inspect.signature(session.generate).parameters) - {"prompt", "logprobs", "bias"}
     only(options, known, "create_completion")
     if bias is not None:
-        options["bias"] = {int(token): value for token, value in bias.items()}
+        options["bias"] = biases(bias)
     return {"max_tokens": 16, **options}
 
 
@@ -122,6 +119,7 @@ def complete_text(model: Model, prompt: Any, stream: bool, echo: bool, logprobs:
                   context: int, arguments: Mapping[str, Any]) -> Completion | CompletionStream:
     """The work of Model.create_completion()."""
     prompts = _prompts(prompt)
+    logprobs = None if logprobs is False else logprobs  # as conversations have it
     if stream and len(prompts) > 1:
         raise ArgumentError(f"stream: expected one prompt, found {len(prompts)}")
     session = model.session(context=context)
