@@ -100,15 +100,32 @@ size_t ResultFile::count() {
         if (head.size() < kHeadBytes) head += c;
         continue;
       }
-      check_result(head, n_lines + 1, true);
+      check_result(head, n_lines + 1);
       head.clear();
       ++n_lines;
       end_ = at + i + 1;
     }
     at += n;
   }
-  check_result(head, n_lines + 1, false);
-  return n_lines;
+  if (at == end_) return n_lines;
+  check_result(head, n_lines + 1);
+  unended_ = is_whole(at);
+  if (unended_) end_ = at;
+  return n_lines + (unended_ ? 1 : 0);
+}
+
+// Whether what follows the last line, up to `end`, is a result that lacks only the newline.
+bool ResultFile::is_whole(off_t end) const {
+  std::string tail(static_cast<size_t>(end - end_), '\0');
+  size_t done = 0;
+  while (done < tail.size()) {
+    const ssize_t n =
+        pread(fd_, tail.data() + done, tail.size() - done, end_ + static_cast<off_t>(done));
+    if (n < 0) fail();
+    if (n == 0) return false;
+    done += static_cast<size_t>(n);
+  }
+  return Json::accept(tail);
 }
 
 void ResultFile::resume() {
@@ -116,17 +133,17 @@ void ResultFile::resume() {
   if (fstat(fd_, &info) != 0) fail();
   if (!S_ISREG(info.st_mode)) return;
   if (ftruncate(fd_, end_) != 0 || lseek(fd_, end_, SEEK_SET) < 0) fail();
+  if (unended_) add("\n");
+  unended_ = false;
 }
 
 void ResultFile::add(const std::string& line) {
   if (!write_all(fd_, line.data(), line.size())) fail();
 }
 
-// `head`: start of line n, which may be truncated unless it is whole.
-void ResultFile::check_result(const std::string& head, size_t n, bool whole) const {
-  const std::string expected = "{\"line\":" + std::to_string(n) + ",";
-  if (head.starts_with(expected)) return;
-  if (!whole && expected.starts_with(head)) return;
+// `head`: start of line n.
+void ResultFile::check_result(const std::string& head, size_t n) const {
+  if (head.starts_with("{\"line\":" + std::to_string(n) + ",")) return;
   throw CallError(MOE_ERR_ARGUMENT, path_ + ": line " + std::to_string(n) +
                                         " is not a result of moe batch; the file is unchanged");
 }

@@ -46,21 +46,24 @@ class ResultFile {
   ResultFile& operator=(const ResultFile&) = delete;
   ~ResultFile();
 
-  /// The number of whole lines; changes nothing. CallError for a file with other content. A device
-  /// or a pipe has no lines.
+  /// The number of whole results, of which the last may lack its newline; changes nothing.
+  /// CallError for a file with other content. A device or a pipe has no lines.
   size_t count();
-  /// Drops what follows the last whole line that count() found: add() continues there.
+  /// Drops what follows the last whole result that count() found, or ends its line: add() continues
+  /// there.
   void resume();
   /// Throws CallError, also after Ctrl-C while a pipe is not read.
   void add(const std::string& line);
 
  private:
-  void check_result(const std::string& head, size_t n, bool whole) const;
+  void check_result(const std::string& head, size_t n) const;
+  bool is_whole(off_t end) const;
   [[noreturn]] void fail() const;
 
   std::string path_;
   int fd_;
-  off_t end_ = 0;  // of the last whole line
+  off_t end_ = 0;         // of the last whole result
+  bool unended_ = false;  // it lacks its newline
 };
 
 /// Both files of a run.
