@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // moe cache: lists and removes the checkpoints that commands converted for themselves.
 
-#include <filesystem>
 #include <iomanip>
 #include <iostream>
 
@@ -23,7 +22,7 @@ struct CacheOptions {
 bool is_chosen(const CacheOptions& o, const CachedModel& model) {
   if (o.sources.empty()) return true;
   for (const std::string& source : o.sources) {
-    if (std::filesystem::absolute(source).string() == model.source) return true;
+    if (is_of(model, source)) return true;
   }
   return false;
 }
@@ -59,6 +58,7 @@ void run_cache(const CacheOptions& o) {
     throw CallError(MOE_ERR_ARGUMENT, o.sources[0] + ": no conversion of it is kept");
   }
   if (o.clear) {
+    if (o.sources.empty()) clear_leftovers();
     for (const CachedModel& model : models) remove_cached(model);
   }
   o.json ? show_json(o, models) : show(o, models);

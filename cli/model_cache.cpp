@@ -2,6 +2,7 @@
 #include "cli/model_cache.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -18,12 +20,14 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "cli/convert.h"
 #include "cli/interrupt.h"
 #include "cli/source_files.h"
 #include "cli/units.h"
+#include "cli/version.h"
 
 namespace moe_cli {
 namespace {
@@ -31,6 +35,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kSecretBytes = 192;
+constexpr size_t kKeyLength = 32;
 
 CallError cache_error(const std::string& path, int reason) {
   return {MOE_ERR_IO, path + ": " + std::strerror(reason) +
@@ -79,7 +84,7 @@ std::string secret_of(const std::string& folder) {
   if (getrandom(secret.data(), secret.size(), 0) != static_cast<ssize_t>(secret.size())) {
     throw cache_error("random bytes", errno);
   }
-  fs::remove(path);
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) throw cache_error(path, errno);
   const File file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (file.fd < 0 || write(file.fd, secret.data(), secret.size()) != kSecretBytes) {
     throw cache_error(path, errno);
@@ -94,8 +99,12 @@ std::string with_ending(const std::string& key, const char* ending) {
 Json to_json(const std::vector<SourceFile>& files) {
   Json list = Json::array();
   for (const SourceFile& f : files) {
-    list.push_back(
-        {{"path", f.path}, {"bytes", f.bytes}, {"changed_ns", f.changed_ns}, {"inode", f.inode}});
+    list.push_back({{"name", f.name},
+                    {"path", f.path},
+                    {"bytes", f.bytes},
+                    {"changed_ns", f.changed_ns},
+                    {"status_ns", f.status_ns},
+                    {"inode", f.inode}});
   }
   return list;
 }
@@ -111,11 +120,24 @@ std::string text_of(const Json& j, const char* key) {
   return found != j.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// Without a slash at its end.
+std::string place_of(const std::string& source) {
+  std::error_code error;
+  const fs::path path = fs::absolute(source, error).lexically_normal();
+  if (error) throw CallError(MOE_ERR_IO, source + ": " + error.message());
+  return path.has_filename() ? path.string() : path.parent_path().string();
+}
+
+// The same through links, where they lead somewhere.
+std::string real_place_of(const std::string& source) {
+  std::error_code error;
+  const fs::path path = fs::weakly_canonical(place_of(source), error);
+  return error ? place_of(source) : path.string();
+}
+
 void describe(const std::string& key, const std::string& source,
               const std::vector<SourceFile>& files) {
-  const Json j = {{"source", fs::absolute(source).string()},
-                  {"moe", moe_version_string()},
-                  {"files", to_json(files)}};
+  const Json j = {{"source", place_of(source)}, {"moe", build_name()}, {"files", to_json(files)}};
   const std::string path = with_ending(key, ".json");
   const std::string part = path + ".new";  // the caller holds the lock
   {
@@ -124,7 +146,7 @@ void describe(const std::string& key, const std::string& source,
     out << j.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
     if (!out.flush()) throw cache_error(part, errno);
   }
-  fs::rename(part, path);
+  if (std::rename(part.c_str(), path.c_str()) != 0) throw cache_error(path, errno);
 }
 
 void mark_as_used(const std::string& key) {
@@ -136,11 +158,55 @@ std::optional<std::string> known_key(const std::vector<SourceFile>& files) {
   const Json wanted = to_json(files);
   for (const CachedModel& model : cached_models()) {
     const Json j = description(model.key);
-    if (text_of(j, "moe") != moe_version_string()) continue;
+    if (text_of(j, "moe") != build_name()) continue;
     const auto found = j.find("files");
     if (found != j.end() && *found == wanted) return model.key;
   }
   return std::nullopt;
+}
+
+uint64_t bytes_of(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) throw cache_error(path, errno);
+  return static_cast<uint64_t>(info.st_size);
+}
+
+// Restores what happens where nobody reads our output: convert() ignores it.
+class PipeSignal {
+ public:
+  PipeSignal() { sigaction(SIGPIPE, nullptr, &before_); }
+  PipeSignal(const PipeSignal&) = delete;
+  PipeSignal& operator=(const PipeSignal&) = delete;
+  ~PipeSignal() { sigaction(SIGPIPE, &before_, nullptr); }
+
+ private:
+  struct sigaction before_ {};
+};
+
+bool is_key(std::string_view name) {
+  return name.size() == kKeyLength &&
+         name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// Of a conversion that was killed: ".KEY.moe.moe-XXXXXX" and "KEY.json.new", or "KEY.json" alone.
+bool is_leftover(const std::string& folder, std::string_view name) {
+  const std::string_view key = name.substr(name.starts_with('.') ? 1 : 0, kKeyLength);
+  if (!is_key(key)) return false;
+  if (name.starts_with('.')) return name.substr(1 + kKeyLength).starts_with(".moe.moe-");
+  const std::string_view ending = name.substr(kKeyLength);
+  if (ending == ".json.new") return true;
+  const std::string model = folder + "/" + std::string(key) + ".moe";
+  return ending == ".json" && access(model.c_str(), F_OK) != 0 && errno == ENOENT;
+}
+
+// The caller holds the lock: no conversion goes on.
+void remove_leftovers(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (is_leftover(folder, at->path().filename().string())) found.push_back(at->path());
+  }
+  for (const std::string& path : found) (void)unlink(path.c_str());
 }
 
 void convert_once(const std::string& source, const std::string& target) {
@@ -150,10 +216,10 @@ void convert_once(const std::string& source, const std::string& target) {
   std::cerr << "moe: converting " << source
             << ", once; later runs use the result ('moe cache' lists it, 'moe convert' chooses "
                "formats)\n";
+  const PipeSignal restored;
   const std::vector<std::string> reports = convert(o);
   print_conversion_warnings(o, reports);
-  std::cerr << "moe: converted into " << target << ", " << format_bytes(fs::file_size(target))
-            << "\n";
+  std::cerr << "moe: converted into " << target << ", " << format_bytes(bytes_of(target)) << "\n";
 }
 
 std::string converted(const std::string& source) {
@@ -163,15 +229,18 @@ std::string converted(const std::string& source) {
     mark_as_used(*key);
     return with_ending(*key, ".moe");
   }
-  fs::create_directories(fs::path(folder).parent_path());
+  std::error_code error;
+  fs::create_directories(fs::path(folder).parent_path(), error);
+  if (error) throw cache_error(fs::path(folder).parent_path(), error.value());
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw cache_error(folder, errno);
   const Lock lock(folder);
-  const std::string key = content_hash(files, secret_of(folder), moe_version_string());
+  remove_leftovers(folder);
+  const std::string key = content_hash(files, secret_of(folder), build_name());
   const std::string target = with_ending(key, ".moe");
-  if (!fs::exists(target)) {
+  if (!fs::exists(target, error)) {
     convert_once(source, target);
     if (source_files(source) != files) {
-      fs::remove(target);
+      (void)unlink(target.c_str());
       throw CallError(MOE_ERR_IO, source + ": changed while it was converted; try again");
     }
   }
@@ -214,17 +283,31 @@ std::string cache_folder() {
 std::vector<CachedModel> cached_models() {
   std::vector<CachedModel> models;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(cache_folder(), error)) {
-    if (entry.path().extension() != ".moe") continue;
+  for (fs::directory_iterator at(cache_folder(), error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string key = at->path().stem();
+    if (at->path().extension() != ".moe" || !is_key(key)) continue;
     struct stat info;
-    if (stat(entry.path().c_str(), &info) != 0) continue;  // somebody removes it
-    const std::string key = entry.path().stem();
+    if (lstat(at->path().c_str(), &info) != 0) continue;  // somebody removes it
+    if (!S_ISREG(info.st_mode)) continue;
     models.push_back({key, text_of(description(key), "source"), static_cast<uint64_t>(info.st_size),
                       info.st_mtim.tv_sec});
   }
   std::sort(models.begin(), models.end(),
             [](const CachedModel& a, const CachedModel& b) { return a.used > b.used; });
   return models;
+}
+
+bool is_of(const CachedModel& model, const std::string& source) {
+  if (model.source.empty()) return false;
+  return place_of(source) == model.source || real_place_of(source) == real_place_of(model.source);
+}
+
+void clear_leftovers() {
+  const std::string folder = cache_folder();
+  if (access(folder.c_str(), F_OK) != 0) return;
+  const Lock lock(folder);
+  remove_leftovers(folder);
 }
 
 void remove_cached(const CachedModel& model) {

@@ -2,7 +2,8 @@
 #pragma once
 // Checkpoints that were converted because a command was given one in place of a model file. They
 // are kept in $XDG_CACHE_HOME/moe (~/.cache/moe), each as KEY.moe beside KEY.json, which says what
-// it was made of. KEY is a hash of the checkpoint's content and of the program's version.
+// it was made of. KEY is a hash of the checkpoint's content and of the program's version and
+// commit.
 
 #include <cstdint>
 #include <string>
@@ -27,5 +28,9 @@ std::string cache_folder();
 /// The most recently used first.
 std::vector<CachedModel> cached_models();
 void remove_cached(const CachedModel& model);
+/// True if it was made of the checkpoint of this name, however that is spelled.
+bool is_of(const CachedModel& model, const std::string& source);
+/// Removes what conversions that were killed left. Waits for one that goes on. Throws CallError.
+void clear_leftovers();
 
 }  // namespace moe_cli

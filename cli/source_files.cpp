@@ -42,43 +42,55 @@ CallError unreadable(const std::string& path, int reason) {
   return {MOE_ERR_IO, path + ": cannot be read: " + std::strerror(reason)};
 }
 
-SourceFile look_at(const fs::path& path) {
+int64_t nanoseconds(const timespec& time) {
+  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+SourceFile look_at(const fs::path& path, const std::string& name) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) throw unreadable(path, errno);
   std::error_code error;
   const fs::path whole = fs::canonical(path, error);
-  return {error ? path.string() : whole.string(), static_cast<uint64_t>(info.st_size),
-          static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec,
-          info.st_ino};
+  return {.name = name,
+          .path = error ? path.string() : whole.string(),
+          .bytes = static_cast<uint64_t>(info.st_size),
+          .changed_ns = nanoseconds(info.st_mtim),
+          .status_ns = nanoseconds(info.st_ctim),
+          .inode = info.st_ino};
 }
 
-void add_files_of(const fs::path& folder, bool with_modules, std::vector<SourceFile>* files) {
+// `before`: the names of a module's files begin with its folder's.
+void add_files_of(const fs::path& folder, const std::string& before,
+                  std::vector<SourceFile>* files) {
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename();
-    if (with_modules && is_module(name) && entry.is_directory()) {
-      add_files_of(entry.path(), false, files);
-    } else if (is_read_by_the_converter(name) && entry.is_regular_file()) {
-      files->push_back(look_at(entry.path()));
+  std::error_code unknown;  // of a link to nothing, which is no file
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename();
+    if (before.empty() && is_module(name) && at->is_directory(unknown)) {
+      add_files_of(at->path(), name + "/", files);
+    } else if (is_read_by_the_converter(name) && at->is_regular_file(unknown)) {
+      files->push_back(look_at(at->path(), before + name));
     }
   }
   if (error) throw unreadable(folder, error.value());
 }
 
 std::vector<SourceFile> files_of_folder(const fs::path& folder) {
-  if (!fs::exists(folder / "config.json")) {
+  std::error_code unknown;
+  if (!fs::exists(folder / "config.json", unknown)) {
+    if (unknown) throw unreadable(folder, unknown.value());
     std::string text = folder.string() +
                        ": a folder without config.json; expected a model file (.moe), the folder "
                        "of a checkpoint, or a GGUF file";
     std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-      if (entry.path().extension() != ".gguf") continue;
-      throw CallError(MOE_ERR_ARGUMENT, text + ", such as " + entry.path().string());
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+      if (at->path().extension() != ".gguf") continue;
+      throw CallError(MOE_ERR_ARGUMENT, text + ", such as " + at->path().string());
     }
     throw CallError(MOE_ERR_ARGUMENT, text);
   }
   std::vector<SourceFile> files;
-  add_files_of(folder, true, &files);
+  add_files_of(folder, "", &files);
   return files;
 }
 
@@ -97,12 +109,14 @@ int parts_of(const std::string& name, std::string* stem) {
 std::vector<SourceFile> files_of_gguf(const fs::path& path) {
   std::string stem;
   const int parts = parts_of(path.filename(), &stem);
-  if (parts == 1) return {look_at(path)};
+  if (parts == 1) return {look_at(path, path.filename())};
   std::vector<SourceFile> files;
   for (int i = 1; i <= parts; ++i) {
     char tail[32];
     std::snprintf(tail, sizeof tail, "-%05d-of-%05d.gguf", i, parts);
-    files.push_back(look_at(path.parent_path() / (stem + tail)));
+    const fs::path part = path.parent_path() / (stem + tail);
+    std::error_code error;
+    if (fs::exists(part, error)) files.push_back(look_at(part, part.filename()));
   }
   return files;
 }
@@ -127,7 +141,7 @@ std::vector<SourceFile> source_files(const std::string& path) {
   std::vector<SourceFile> files =
       fs::is_directory(path, error) ? files_of_folder(path) : files_of_gguf(path);
   std::sort(files.begin(), files.end(),
-            [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
+            [](const SourceFile& a, const SourceFile& b) { return a.name < b.name; });
   return files;
 }
 
@@ -145,7 +159,7 @@ std::string content_hash(const std::vector<SourceFile>& files, const std::string
   Progress progress(true);
   std::string part(kHashedBytes, '\0');
   for (const SourceFile& file : files) {
-    add(fs::path(file.path).filename());
+    add(file.name);
     add(std::to_string(file.bytes));
     std::ifstream in(file.path, std::ios::binary);
     uint64_t read = 0;

@@ -10,9 +10,11 @@ namespace moe_cli {
 
 /// A file as it was when it was looked at.
 struct SourceFile {
+  std::string name;  // relative to the folder: a link's own, not its target's
   std::string path;  // absolute, through links
   uint64_t bytes = 0;
-  int64_t changed_ns = 0;
+  int64_t changed_ns = 0;  // of the content
+  int64_t status_ns = 0;   // of anything about it: who restores the former changes this
   uint64_t inode = 0;
   bool operator==(const SourceFile&) const = default;
 };
@@ -20,8 +22,8 @@ struct SourceFile {
 /// True for what `moe convert` reads: a folder, or a file that begins as GGUF files do.
 bool is_checkpoint(const std::string& path);
 
-/// Files of a checkpoint folder, or all parts of a GGUF file. Throws CallError if a part is
-/// missing, and for a folder that is no checkpoint.
+/// Files of a checkpoint folder, or the parts of a GGUF file that there are, by name: that one is
+/// missing is for the converter to say. Throws CallError for a folder that is no checkpoint.
 std::vector<SourceFile> source_files(const std::string& path);
 
 /// 32 hexadecimal digits of names and content, keyed by `secret`: nobody who does not know it can

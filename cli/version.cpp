@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What moe --version prints: what to name in a report of a fault.
+// Text of moe --version, for reports of faults, and the name of this build.
 
 #include "cli/version.h"
 
@@ -31,6 +31,14 @@ std::string isa_of_this_machine() {
 }
 
 }  // namespace
+
+std::string build_name() {
+  std::string name = moe_version_string();
+#ifdef MOE_COMMIT
+  name += "+" MOE_SPELLED_OF(MOE_COMMIT);
+#endif
+  return name;
+}
 
 std::string version_text() {
   std::string text = std::string("moe ") + moe_version_string() + "\n";

@@ -87,6 +87,63 @@ class Cache(Cli):
         self.assertEqual(self.models(), [])
         self.assertIn("converting", self.chat().stderr)
 
+    def test_a_source_is_found_however_it_is_spelled(self):
+        self.moe("generate", self.source + "/", "-p", "a", "-n", "1")
+        os.symlink(self.source, self.path("link"))
+        for name in (self.source, self.source + "/", self.path("./link/../a checkpoint"), self.path("link")):
+            self.assertIn("1 model", self.moe("cache", name).stdout)
+
+    def test_an_edit_with_the_old_time_is_seen(self):
+        self.chat()
+        config = os.path.join(self.source, "config.json")
+        before = os.stat(config)
+        with open(config, "r+", encoding="utf-8") as f:
+            text = f.read()
+            f.seek(0)
+            f.write(text.replace("\n", " ", 1))
+        os.utime(config, ns=(before.st_atime_ns, before.st_mtime_ns))
+        self.assertIn("converting", self.chat().stderr)
+
+    def test_links_to_blobs_have_names_of_their_own(self):
+        """As the caches of Hugging Face have them: which file is which is in the links alone."""
+        os.mkdir(self.path("blobs"))
+        for name in os.listdir(self.source):
+            os.rename(os.path.join(self.source, name), self.path("blobs/" + name[::-1]))
+            os.symlink(self.path("blobs/" + name[::-1]), os.path.join(self.source, name))
+        self.chat()
+        self.assertNotIn("converting", self.chat().stderr)
+        blob = self.path("blobs/" + "config.json"[::-1])
+        os.rename(blob, self.path("blobs/other"))
+        os.remove(os.path.join(self.source, "config.json"))
+        os.symlink(self.path("blobs/other"), os.path.join(self.source, "config.json"))
+        self.assertNotIn("converting", self.chat().stderr)  # the same names and content
+        os.symlink(self.path("blobs/other"), os.path.join(self.source, "generation_config.json"))
+        self.assertIn("converting", self.chat().stderr)
+
+    def test_leftovers_of_killed_conversions(self):
+        self.chat()
+        key = next(n for n in os.listdir(self.path("cache/moe")) if n.endswith(".moe"))[:-4]
+        other = key[::-1]
+        left = [f".{other}.moe.moe-aB3xyz", f"{other}.json.new", f"{other}.json", f".{other}.moe.moe-lock"]
+        own = ["notes.moe", "notes.json"]
+        for clear in (("cache", "--clear"), ("generate", self.source, "-p", "a", "-n", "1")):
+            for name in left + own:
+                open(self.path("cache/moe/" + name), "wb").close()
+            self.moe(*clear)
+            found = os.listdir(self.path("cache/moe"))
+            self.assertEqual([n for n in left if n in found], [])
+            self.assertEqual([n for n in own if n in found], own)
+        self.assertEqual(len(self.models()), 1)
+
+    def test_a_part_that_is_missing(self):
+        with open(self.path("m-00001-of-00002.gguf"), "wb") as f:
+            f.write(b"GGUF")
+        self.fails("generate", self.path("m-00001-of-00002.gguf"), "-p", "a", contains=["m-0000"])
+
+    def test_a_file_in_place_of_the_folder(self):
+        open(self.path("file"), "wb").close()
+        self.fails("generate", self.source, "-p", "a", contains=["file: Not a directory", "XDG_CACHE_HOME"], XDG_CACHE_HOME=self.path("file"))
+
     def test_nothing_is_kept_of_a_conversion_that_fails(self):
         os.truncate(os.path.join(self.source, "model.safetensors"), 1000)
         self.fails("generate", self.source, "-p", "a", contains=["model.safetensors"])
