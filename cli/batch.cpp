@@ -119,7 +119,7 @@ void Batch::reply(Slot& slot, const Json& messages) {
 
 // Evaluates the prompt of a line and samples the first token.
 void Batch::begin(Slot& slot, const std::string& line, bool whole) {
-  const Json request = parse_request(line, whole);
+  const Json request = parse_request(line, whole, &slot.id);
   slot.id = id_of(request);
   check_keys(request);
   moe_error error;

@@ -2,10 +2,13 @@
 #include "cli/batch_request.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <sstream>
 #include <type_traits>
 #include <utility>
+
+#include "cli/json_depth.h"
 
 namespace moe_cli {
 namespace {
@@ -18,25 +21,30 @@ constexpr const char* kKeys[] = {"prompt",      "messages",
                                  "seed",        "repetition_penalty",
                                  "custom_id",   "max_completion_tokens"};
 // OpenAI's keys that clients always send: with these values they change nothing here.
-const std::pair<const char*, Json> kWithoutEffect[] = {{"n", 1}, {"stream", false}};
+const std::pair<const char*, Json> kWithoutEffect[] = {{"n", 1},
+                                                       {"stream", false},
+                                                       {"frequency_penalty", 0},
+                                                       {"presence_penalty", 0},
+                                                       {"logprobs", false},
+                                                       {"response_format", Json{{"type", "text"}}}};
+// With any value; the model is the one that the command was given.
+constexpr const char* kIgnored[] = {"user", "metadata", "store", "model"};
 
-/// Maximum nesting of objects and lists: the JSON parser is recursive.
-void check_depth(const std::string& line) {
-  constexpr int kMostDepth = 64;
-  int depth = 0;
-  bool text = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (text && c == '\\') {
-      ++i;
-    } else if (c == '"') {
-      text = !text;
-    } else if (!text && (c == '[' || c == '{') && ++depth > kMostDepth) {
-      throw LineError("nested deeper than 64");
-    } else if (!text && (c == ']' || c == '}')) {
-      --depth;
-    }
+// Keys of a message; the last two have no effect here.
+constexpr const char* kMessageKeys[] = {"role", "content", "reasoning_content", "name"};
+
+std::string shown(const Json& value) {
+  return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40);
+}
+
+// The end of a range; whole numbers without an exponent.
+std::string number_text(double value) {
+  if (std::fabs(value) < 1e18 && value == std::floor(value)) {
+    return std::to_string(static_cast<int64_t>(value));
   }
+  std::ostringstream text;
+  text << value;
+  return text.str();
 }
 
 // One key of a request that holds a number. `low` and `high` belong to the range.
@@ -50,11 +58,18 @@ void read_number(const Json& request, const char* key, double low, double high, 
     *out = value.get<T>();
     return;
   }
-  std::ostringstream text;
-  text << "'" << key << "': expected a " << (std::is_floating_point_v<T> ? "" : "whole ")
-       << "number in " << low << ".." << high << ", found "
-       << value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40);
-  throw LineError(text.str());
+  throw LineError("'" + std::string(key) + "': expected a " +
+                  (std::is_floating_point_v<T> ? "" : "whole ") + "number in " + number_text(low) +
+                  ".." + number_text(high) + ", found " + shown(value));
+}
+
+template <size_t kCount>
+bool is_one_of(const std::string& key, const char* const (&keys)[kCount]) {
+  return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+}
+
+Json member(const Json& object, const char* key) {
+  return object.is_object() && object.contains(key) ? object[key] : Json();
 }
 
 std::string string_in(const Json& message, const char* key, const std::string& where) {
@@ -67,6 +82,8 @@ std::string string_in(const Json& message, const char* key, const std::string& w
 // A string, or the text of a list of parts, {"type": "text", "text": ...}.
 std::string content_of(const Json& message, const std::string& where) {
   if (!message.contains("content") || !message["content"].is_array()) {
+    const bool given = message.contains("content") && !message["content"].is_null();
+    if (!given && member(message, "role") == "assistant") return "";  // so the API has it
     return string_in(message, "content", where);
   }
   std::string content;
@@ -89,6 +106,12 @@ void add_message(moe_chat* chat, const Json& message, const std::string& where) 
   if (!message.is_object()) {
     throw LineError(where + ": expected an object, found " + message.type_name());
   }
+  for (const auto& [key, value] : message.items()) {
+    if (value.is_null() || is_one_of(key, kMessageKeys)) continue;
+    throw LineError(where + ": unknown key '" + key.substr(0, 40) +
+                    "'; a message has 'role', 'content', and optionally 'reasoning_content' and "
+                    "'name'");
+  }
   const std::string role = string_in(message, "role", where);
   const std::string content = content_of(message, where);
   moe_error error;
@@ -96,10 +119,6 @@ void add_message(moe_chat* chat, const Json& message, const std::string& where) 
       moe_chat_add(chat, role.c_str(), content.data(), content.size(), &error);
   if (status == MOE_ERR_RANGE) throw LineError(where + ": " + error.text);
   check_line(status, error);
-}
-
-Json member(const Json& object, const char* key) {
-  return object.is_object() && object.contains(key) ? object[key] : Json();
 }
 
 // A line of OpenAI's batch files: {"custom_id": ..., "method": "POST", "url": ..., "body": {...}}.
@@ -113,21 +132,21 @@ Json unwrapped(Json&& line) {
   if (!body.is_object()) {
     throw LineError("'body': expected an object, found " + std::string(body.type_name()));
   }
-  body.erase("model");  // the one that the command was given
   if (line.contains("custom_id")) body["custom_id"] = line["custom_id"];
   return body;
 }
 
 void check_without_effect(const std::string& key, const Json& value) {
+  if (is_one_of(key, kIgnored)) return;
   for (const auto& [name, expected] : kWithoutEffect) {
     if (key != name) continue;
     if (value == expected) return;
-    throw LineError("'" + key + "': expected " + expected.dump() + ", found " +
-                    value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40));
+    throw LineError("'" + key + "': expected " + expected.dump() + ", found " + shown(value));
   }
   throw LineError("unknown key '" + key.substr(0, 40) +
-                  "'; a line has one of 'prompt', 'messages' and 'tokens', and optionally 'id', "
-                  "'stop', 'max_tokens', 'temperature', 'top_k', 'top_p', 'min_p', "
+                  "'; a line has one of 'prompt', 'messages' and 'tokens', and optionally 'id' or "
+                  "'custom_id', 'stop', 'max_tokens' or 'max_completion_tokens', 'temperature', "
+                  "'top_k', 'top_p', 'min_p', "
                   "'repetition_penalty' and 'seed'");
 }
 
@@ -138,17 +157,20 @@ void check_line(moe_status status, const moe_error& error) {
   check(status, error);
 }
 
-Json parse_request(const std::string& line, bool whole) {
+Json parse_request(const std::string& line, bool whole, Json* id) {
   if (!whole) throw LineError("longer than 4 MiB, the limit for a line");
   if (line.find_first_not_of(" \t\r") == std::string::npos) {
     throw LineError("the line is empty");  // counts: results have the numbers of their lines
   }
-  check_depth(line);
+  if (nested_too_deep(line)) {
+    throw LineError("nested deeper than " + std::to_string(kMostDepth));
+  }
   Json json = Json::parse(line, nullptr, false);
   if (json.is_discarded()) throw LineError("not valid JSON in UTF-8");
   if (!json.is_object()) {
     throw LineError("expected a JSON object, found " + std::string(json.type_name()));
   }
+  if (id != nullptr) *id = id_of(json);
   Json request = unwrapped(std::move(json));
   for (auto at = request.begin(); at != request.end();) {  // clients write null for "not given"
     at = at->is_null() ? request.erase(at) : std::next(at);
@@ -178,7 +200,7 @@ void check_keys(const Json& request) {
     throw LineError("'max_tokens' and 'max_completion_tokens' are the same; give one of them");
   }
   for (const auto& [key, value] : request.items()) {
-    if (std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys)) continue;
+    if (is_one_of(key, kKeys)) continue;
     check_without_effect(key, value);
   }
 }
@@ -216,8 +238,7 @@ std::vector<int32_t> tokens_of(const Json& request, const moe_model* model) {
     const int64_t id = t.is_number_integer() ? t.get<int64_t>() : -1;
     if (id < 0 || id >= vocab_size) {
       throw LineError("'tokens': expected ids in 0.." + std::to_string(vocab_size - 1) +
-                      ", found " +
-                      t.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40));
+                      ", found " + shown(t));
     }
     tokens.push_back(static_cast<int32_t>(id));
   }
@@ -261,7 +282,8 @@ bool may_answer(const std::string& result, const std::string& line, bool whole,
   try {
     request = parse_request(line, whole);
     if (id_of(found) != id_of(request)) return false;
-    if (!found.is_object() || !found.contains("n_prompt")) return true;
+    if (!found.is_object()) return true;  // damaged
+    if (!found.contains("n_prompt")) return found.contains("error");
     check_keys(request);
     if (request.contains("messages")) return true;
     return found["n_prompt"] == tokens_of(request, model).size();

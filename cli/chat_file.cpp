@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "cli/json_depth.h"
 #include "cli/text_input.h"
 
 namespace moe_cli {
@@ -31,6 +32,7 @@ std::string text_in(const std::string& path, const Json& json, const char* key) 
 }
 
 ChatFile parse_head(const std::string& path, const std::string& line) {
+  if (nested_too_deep(line)) no_conversation(path, "its first line is nested too deep");
   const Json json = Json::parse(line, nullptr, false);
   if (!json.is_object()) no_conversation(path, "its first line is not a JSON object");
   const auto version = json.find("moe_chat");

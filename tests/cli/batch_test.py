@@ -135,11 +135,12 @@ class Batch(Cli):
 
     def test_files_that_are_no_results_stay_as_they_were(self):
         lines = self.write([{"prompt": "The fox"}, {"prompt": "A dog"}])
-        for text in ('{"prompt":"a"}\n{"prompt":"b"}', "notes without an end", '{"line":1,"text":"a"}\nnotes\n',
+        for text in ('{"prompt":"a"}\n{"prompt":"b"}', "notes without an end", "{", '{"line":1,"note":"my own"}', '{"line":1,"id":5,"text":"a","n_prompt":2}',
+                     '{"line":1,"text":"a"}\nnotes\n',
                      '{"line":2,"text":"a"}\n', '{"line":1,"text":"a"}\n{"lime'):
             with open(self.path("other"), "w") as f:
                 f.write(text)
-            self.fails(1, "batch", MODEL, lines, self.path("other"), contains=["other: line", "not a result"])
+            self.fails(1, "batch", MODEL, lines, self.path("other"), contains=["other: line", "not "])
             with open(self.path("other")) as f:
                 self.assertEqual(f.read(), text)
         self.fails(1, "batch", MODEL, lines, lines, contains=["not a result"])
@@ -244,6 +245,34 @@ class Batch(Cli):
         self.assertEqual(self.results("cut"), whole)
         self.assertIn("0 lines done\n", self.ok("batch", MODEL, source, self.path("cut"), "-n", "60").stderr)
         self.assertEqual(self.results("cut"), whole)
+
+    def test_a_result_without_its_newline_is_kept(self):
+        lines = [{"prompt": t} for t in TEXTS]
+        whole, _ = self.batch(lines, "-n", "4")
+        with open(self.path("out.jsonl"), "rb") as f:
+            results = f.read().splitlines()
+        with open(self.path("cut"), "wb") as f:
+            f.write(b"\n".join(results[:2]))
+        r = self.ok("batch", MODEL, self.write(lines), self.path("cut"), "-n", "4")
+        self.assertIn("continuing after line 2;", r.stderr)
+        self.assertEqual(self.results("cut"), whole)
+
+    def test_keys_of_messages_and_of_clients(self):
+        self.ok("convert", CHAT, self.path("chat.moe"), "--weights", "f32")
+        hello = {"role": "user", "content": "Hello?", "name": "Ada", "refusal": None}
+        silent = {"role": "assistant", "content": None, "reasoning_content": "why"}
+        idle = {"frequency_penalty": 0, "presence_penalty": 0.0, "logprobs": False, "response_format": {"type": "text"},
+                "user": "me", "metadata": {"a": "b"}, "store": True, "model": "any"}
+        found, _ = self.batch([{"messages": [hello]}, {"messages": [hello], **idle}, {"messages": [hello, silent, hello]},
+                               {"messages": [{**hello, "tool_calls": []}]}, {"messages": [hello], "response_format": {"type": "json_object"}},
+                               {"messages": [hello], "max_tokens": 1 << 30}, {"messages": [hello], "colour": 1},
+                               {"custom_id": "w", "url": "/v1", "body": 3}], model=self.path("chat.moe"))
+        self.assertEqual({**found[0], "line": 2}, found[1])
+        self.assertNotIn("error", found[2])
+        for result, words in zip(found[3:], ("'messages[0]': unknown key 'tool_calls'", "'response_format': expected", "in 1..16777216, found 1073741824",
+                                             "'custom_id', 'stop', 'max_tokens' or 'max_completion_tokens'", "'body': expected"), strict=True):
+            self.assertIn(words, result["error"])
+        self.assertEqual(found[7]["custom_id"], "w")
 
     def test_results_of_another_file_are_kept(self):
         for lines, others in (([{"prompt": "The fox", "id": 1}], [{"prompt": "The fox", "id": 2}, {"prompt": "a"}]),

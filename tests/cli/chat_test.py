@@ -367,6 +367,11 @@ class Chat(Cli):
         self.fails(1, "chat", model, "--session", self.folder.name, text="x\n", contains=[self.folder.name])
         self.fails(2, "chat", model, "--session", file, "--render", contains=["--session"])
 
+    def test_a_session_file_that_is_nested_too_deep(self):
+        with open(self.path("deep"), "w") as f:
+            f.write('{"moe_chat": 1, "messages": ' + "[" * 100000 + "]" * 100000 + "}\n")
+        self.fails(1, "chat", MODEL, "--session", self.path("deep"), contains=["deep: not a conversation", "nested too deep"])
+
     def test_chat_grows_with_the_conversation(self):
         model = self.chat_model(context_length=1000000)
         text = "word " * 900 + "\n" + "Sure? " * 900 + "\nYes?\n"  # one token per byte
