@@ -67,13 +67,34 @@ std::string_view folder_of(std::string_view path) {
   return slash == path.npos ? std::string_view("./") : slice(path, 0, slash + 1);
 }
 
-// The beginning of a name, cut between characters of UTF-8.
-std::string_view short_name(std::string_view path) {
+std::string_view name_of(std::string_view path) {
   const size_t slash = path.rfind('/');
-  const std::string_view name = slash == path.npos ? path : slice(path, slash + 1);
+  return slash == path.npos ? path : slice(path, slash + 1);
+}
+
+// The beginning of a name, cut between characters of UTF-8.
+std::string_view short_name(std::string_view name) {
   size_t n = std::min(name.size(), kLongName);
   while (n > 0 && n < name.size() && (static_cast<uint8_t>(name[n]) & 0xC0) == 0x80) --n;
   return slice(name, 0, n);
+}
+
+// FNV-1a, in hexadecimal digits: tells long names of one beginning apart.
+void put_hash(std::string_view name, char (&text)[18]) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
+  std::snprintf(text, sizeof text, "-%016llx", static_cast<unsigned long long>(hash));
+}
+
+// Whether a file system says that it has no locks. There other writers cannot be found.
+bool has_no_locks(int reason) {
+  return reason == ENOLCK || reason == EOPNOTSUPP || reason == ENOSYS || reason == EINVAL;
+}
+
+// NFS locks for writing only what is open for writing; the file may be another user's.
+int open_lock(const char* name) {
+  const int fd = open_again(name, O_RDWR | O_NONBLOCK);
+  return fd < 0 && errno == EACCES ? open_again(name, O_RDONLY | O_NONBLOCK) : fd;
 }
 
 Status check_kind(const char* path) {
@@ -146,7 +167,13 @@ Status Replacement::open(const char* path) {
   MOE_TRY(folder_.assign(folder_of(target_.view())));
   MOE_TRY(check_place());
   MOE_TRY(prefix_.assign("."));
-  MOE_TRY(prefix_.append(short_name(target_.view())));
+  const std::string_view name = name_of(target_.view());
+  MOE_TRY(prefix_.append(short_name(name)));
+  if (name.size() > kLongName) {
+    char hash[18];
+    put_hash(name, hash);
+    MOE_TRY(prefix_.append(static_cast<const char*>(hash)));
+  }
   MOE_TRY(prefix_.append(".moe-"));
   MOE_TRY(lock_name_.assign(folder_.view()));
   MOE_TRY(lock_name_.append(prefix_.view()));
@@ -173,13 +200,14 @@ Status Replacement::lock() {
 // Tries to own the file that has the lock's name. `again`: its last owner removed it meanwhile.
 Status Replacement::lock_once(bool* again) {
   const char* name = lock_name_.c_str();
-  int fd = open_again(name, O_RDONLY | O_NONBLOCK);
+  int fd = open_lock(name);
   const bool created = fd < 0 && errno == ENOENT;
-  if (created) fd = open_again(name, O_RDONLY | O_CREAT | O_EXCL, 0644);
+  if (created) fd = open_again(name, O_RDWR | O_CREAT | O_EXCL, 0644);
   if (fd < 0) {
     *again = errno == EEXIST;
     if (*again) return {};
-    return errno == ELOOP ? no_lock(name) : io_error("create a file beside", target_.c_str());
+    return errno == ELOOP || errno == EISDIR ? no_lock(name)
+                                             : io_error("create a file beside", target_.c_str());
   }
   struct stat here;
   struct stat named;
@@ -189,9 +217,11 @@ Status Replacement::lock_once(bool* again) {
     if (created) ::unlink(name);
   } else if (!S_ISREG(here.st_mode) || here.st_size != 0) {
     status = no_lock(name);
-  } else if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    status = Status::error(MOE_ERR_IO, "%s: another program is writing it", target_.c_str());
-  } else {  // a file system without locks has no other writers that could be found
+  } else if (flock(fd, LOCK_EX | LOCK_NB) != 0 && !has_no_locks(errno)) {
+    status = errno == EWOULDBLOCK
+                 ? Status::error(MOE_ERR_IO, "%s: another program is writing it", target_.c_str())
+                 : io_error("lock", name);
+  } else {
     *again = stat(name, &named) != 0 || !same_file(here, named);
     if (!*again) {
       lock_ = fd;

@@ -20,7 +20,8 @@ Result<int> create_beside(const char* folder, const char* prefix, mode_t mode, S
 ///
 /// Both files are removed by close(). A process that is killed may leave them: `.NAME.moe-lock`,
 /// which is empty and locks nothing any more, and `.NAME.moe-XXXXXX`. The next open() for the same
-/// file removes them. Not thread-safe.
+/// file removes them. Of a NAME of more than 200 bytes they have the beginning and a hash. Not
+/// thread-safe.
 class Replacement {
  public:
   Replacement() = default;

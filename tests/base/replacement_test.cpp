@@ -276,5 +276,27 @@ TEST_F(ReplacementTest, LongNames) {
   EXPECT_EQ(names().size(), 2u);
 }
 
+TEST_F(ReplacementTest, LongNamesOfOneBeginning) {
+  const std::string start(230, 'n');
+  Replacement first;
+  ASSERT_TRUE(first.open(path(start + "1").c_str()).ok());
+  write(first, "1");
+  Replacement second;
+  const Status opened = second.open(path(start + "2").c_str());
+  ASSERT_TRUE(opened.ok()) << opened.text();
+  write(second, "2");
+  EXPECT_EQ(refusal(path(start + "1")), path(start + "1") + ": another program is writing it");
+  ASSERT_TRUE(first.commit().ok());
+  ASSERT_TRUE(second.commit().ok());
+  EXPECT_EQ(text(start + "1") + text(start + "2"), "12");
+}
+
+TEST_F(ReplacementTest, ALockOfAnotherUserIsOpenedForReading) {
+  put(".m.moe-lock", "");
+  chmod(path(".m.moe-lock").c_str(), 0444);
+  replace("m", "new");
+  EXPECT_EQ(names(), Names{"m"});
+}
+
 }  // namespace
 }  // namespace moe
