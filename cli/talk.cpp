@@ -99,7 +99,12 @@ void Talk::tell_sampling() const {
   const moe_sampling& s = sampling_.settings();
   std::string text = "sampling: " + sampling_text(s);
   if (sampling_.changed() && defaults_.in_file) text += " (the model file's, and options)";
-  if (!sampling_.changed()) text += defaults_.in_file ? " (the model file's)" : " (default)";
+  if (!sampling_.changed()) {
+    const bool penalty = defaults_.settings.repetition_penalty != 1;  // the file gives no more
+    text += defaults_.in_file ? " (the model file's)"
+            : penalty         ? " (default; the penalty is the model file's)"
+                              : " (default)";
+  }
   if (s.temperature > 0) text += "; --seed " + std::to_string(s.seed) + " repeats it";
   style_.note(text);
 }

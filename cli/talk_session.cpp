@@ -147,7 +147,13 @@ void Talk::restore(const ChatFile& file) {
   // session nothing needs the size that the file declares.
   if (options_.model.context == 0 && file.context > 0 && file.session_bytes > 0)
     reopen(std::min(file.context, model_context(model_)));
-  load_chat_session(file, session_.get());
+  try {
+    load_chat_session(file, session_.get());
+  } catch (const CallError& e) {  // before it changed anything
+    const bool other_model = std::strstr(e.what(), "another model file") != nullptr;
+    if (e.code != MOE_ERR_ARGUMENT || !other_model) throw;
+    style_.note(file.path + ": the session is of another model file: the messages are read again");
+  }
   tell_resumed(file);
 }
 

@@ -830,10 +830,10 @@ typedef struct moe_sampling {
 /* How to sample a conversation where the user says nothing: what the checkpoint's authors say
  * (generation_config.json, or a GGUF file's general.sampling), stored in the model file; *in_file
  * is then true. What they leave out is off, and the temperature 1. If they say nothing, or only how
- * to penalise repetitions, it is temperature 0.8, top_p 0.95 and min_p 0.05. A temperature of 0
- * means that they do not sample. `moe chat` uses these settings; the functions of this library use
- * what they are given. Writes every field: the seed is 0 and there is no bias. in_file may be NULL.
- * Any thread. */
+ * to penalise repetitions, it is temperature 0.8, top_p 0.95 and min_p 0.05, and *in_file false. A
+ * temperature of 0 means that they do not sample. `moe chat` uses these settings; the functions of
+ * this library use what they are given. Writes every field: the seed is 0 and there is no bias.
+ * in_file may be NULL. Any thread. */
 MOE_API moe_status moe_model_get_sampling(const moe_model* model, moe_sampling* out, bool* in_file,
                                           moe_error* error);
 

@@ -97,7 +97,7 @@ Status get_sampling(const moe_model* model, moe_sampling* out, bool* in_file) {
   value.repetition_penalty = s.repetition_penalty;
   value.repetition_window = s.repetition_window;
   write_struct(value, out);
-  if (in_file != nullptr) *in_file = config.sampling.given;
+  if (in_file != nullptr) *in_file = config.sampling.given && advises_sampling(config.sampling);
   return {};
 }
 

@@ -3,6 +3,10 @@
 
 namespace moe {
 
+bool advises_sampling(const SamplingAdvice& advice) {
+  return advice.temperature >= 0 || advice.top_k != 0 || advice.top_p != 1 || advice.min_p != 0;
+}
+
 SamplingConfig default_sampling(const SamplingAdvice& advice, int32_t context_length) {
   SamplingConfig out;
   out.repetition_penalty = advice.repetition_penalty;
@@ -10,8 +14,7 @@ SamplingConfig default_sampling(const SamplingAdvice& advice, int32_t context_le
     out.repetition_window =
         advice.repetition_window == 0 ? context_length : advice.repetition_window;
   }
-  const bool filters = advice.top_k != 0 || advice.top_p != 1 || advice.min_p != 0;
-  if (advice.temperature < 0 && !filters) {
+  if (!advises_sampling(advice)) {
     // A small model at temperature 0 repeats itself, at 1 without filters it loses the thread.
     out.temperature = 0.8f;
     out.top_p = 0.95f;

@@ -66,6 +66,9 @@ class Chat(Cli):
         self.assertEqual(json.loads(self.ok("inspect", model, "--json").stdout)["sampling"],
                          {"temperature": 0.6, "top_k": 20, "top_p": 0.9, "min_p": 0, "repetition_penalty": 1,
                           "repetition_window": 64, "in_file": True})
+        # A file that says only how to penalise repetitions: the rest is not the file's.
+        r = self.ok("chat", self.sampling_model(repetition_penalty=1.5), "--seed", "7", text="Hello\n")
+        self.assertIn("min-p 0.05, repetition-penalty 1.5 (default; the penalty is the model file's); --seed 7", r.stderr)
         # A verified file, and one that says not to sample.
         self.ok("convert", self.path("chat"), self.path("v.moe"), "--verify")
         model = self.sampling_model(do_sample=False, temperature=0.6)
@@ -363,7 +366,8 @@ class Chat(Cli):
         bad(good, "f16", "int8", args=["--kv", "int8"])
         with open(file, "wb") as f:
             f.write(good)
-        self.fails(1, "chat", MODEL, "--session", file, text="x\n", contains=["another model file"])
+        other = self.ok("chat", MODEL, "--session", file, "-n", "2", text="x\n")
+        self.assertIn("of another model file: the messages are read again", other.stderr)
         self.fails(1, "chat", model, "--session", self.folder.name, text="x\n", contains=[self.folder.name])
         self.fails(2, "chat", model, "--session", file, "--render", contains=["--session"])
 
