@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "cli/common.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -9,7 +11,9 @@
 #include <iostream>
 
 #include "cli/help.h"
+#include "cli/interrupt.h"
 #include "cli/memory.h"
+#include "cli/output_file.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
 
@@ -59,6 +63,7 @@ void check_line(moe_status status, const moe_error& error, size_t number) {
 
 CallError write_error(const std::string& path) {
   const int reason = errno;
+  if (path == "-") stop_if_interrupted();  // which may be why
   return {MOE_ERR_IO, (path == "-" ? "stdout" : path) + ": cannot be written" +
                           (reason == 0 ? "" : std::string(": ") + std::strerror(reason))};
 }
@@ -236,8 +241,11 @@ double now_seconds() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
+// Not through std::cout, which would repeat a write that a signal ended.
 void print_json(const Json& json) {
-  std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::cout.flush();
+  if (!write_all(STDOUT_FILENO, text.data(), text.size())) std::cout.setstate(std::ios::badbit);
 }
 
 }  // namespace moe_cli

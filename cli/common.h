@@ -46,7 +46,8 @@ void check_option(moe_status status, const moe_error& error, const std::string& 
 bool blames_text(moe_status status);
 /// The same as check() after a call with line `number` of a text, which an error of the line names.
 void check_line(moe_status status, const moe_error& error, size_t number);
-/// Of a file that could not be written, with the reason of the last system call.
+/// Of a file that could not be written, with the reason of the last system call. Throws if the
+/// process was interrupted while it wrote to stdout, "-".
 CallError write_error(const std::string& path);
 
 struct Deleter {
@@ -139,6 +140,7 @@ std::vector<int32_t> encode(const moe_model* model, const std::string& text, uin
 std::string decode(const moe_model* model, const std::vector<int32_t>& tokens, uint32_t flags);
 
 double now_seconds();
+/// Throws CallError after Ctrl-C while nobody reads it; a failed write leaves std::cout bad.
 void print_json(const Json& json);
 
 // The subcommands: each adds its options and a callback to `app`.

@@ -95,6 +95,8 @@ std::vector<std::string> words_of(const CLI::App& app, int argc, char** argv) {
   const std::string first = words.empty() ? "" : words[0];
   if (first == "help") {
     words.erase(words.begin());
+    const bool word = words.size() == 1 && (words[0] == "help" || words[0] == "version");
+    if (word) words.clear();  // the help of moe describes them
     if (words.empty() || is_command(app, words[0])) words.push_back("--help");
   } else if (first == "version") {
     words[0] = "--version";

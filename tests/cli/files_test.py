@@ -245,6 +245,16 @@ class Batches(Files):
                 p.send_signal(number)
                 self.assertEqual(p.wait(timeout=20), 130)
 
+    def test_a_signal_while_json_is_not_read(self):
+        for args in (("inspect", MODEL, "--tensors", "--json"), ("eval", MODEL, "-p", "Once", "--top", "1000", "--json")):
+            with self.subTest(args):
+                p = self.start(*args, stderr=subprocess.DEVNULL)
+                before = -1
+                while before != (before := self.written(p)) or before < 4096:
+                    time.sleep(0.2)
+                p.send_signal(signal.SIGTERM)
+                self.assertEqual(p.wait(timeout=20), 130)
+
     @staticmethod
     def written(p):
         with open(f"/proc/{p.pid}/io", encoding="utf-8") as f:

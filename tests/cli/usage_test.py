@@ -43,6 +43,10 @@ class Usage(Cli):
         r = self.fails(2, "generate", MODEL, "-p", "x", "--wibble", contains=["unknown option '--wibble'"])
         self.assertNotIn("did you mean", r.stderr)
 
+    def test_help_for_the_words_of_options(self):
+        for word in ("help", "version"):
+            self.assertEqual(self.ok("help", word).stdout, self.ok("--help").stdout)
+
     def test_help_for_what_is_no_command(self):
         for args in (("frobnicate", "--help"), ("frobnicate", "x", "-h"), ("--help", "frobnicate"), ("help", "frobnicate"),
                      ("--version", "frobnicate")):
