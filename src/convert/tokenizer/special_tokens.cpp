@@ -31,21 +31,7 @@ Json special_token(const std::string& text, uint64_t id) {
           {"rstrip", false}, {"single_word", false}, {"normalized", false}};
 }
 
-std::map<uint64_t, Json> tokens_by_id(const JsonNode& list) {
-  if (!list.value().is_object()) list.fail_expected("an object");
-  std::map<uint64_t, Json> out;
-  for (const auto& [key, token] : list.value().items()) {
-    uint64_t id = 0;
-    const auto end = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (end.ec != std::errc() || end.ptr != key.data() + key.size()) {
-      fail(MOE_ERR_FORMAT, "%s: \"%.60s\" is not a token's id", list.path().c_str(), key.c_str());
-    }
-    out[id] = added_token(JsonNode(token, list.path() + "[\"" + key + "\"]"), id);
-  }
-  return out;
-}
-
-// Why a text is a special token.
+// Why a text is a special token, and what the files say about it.
 struct SpecialText {
   bool given = false;  // by the files, and not only by the class
   bool named = false;  // by a "*_token" key or by the class, and not only in a list
@@ -130,6 +116,20 @@ std::string quoted_list(const std::vector<std::string>& names) {
 }
 
 }  // namespace
+
+std::map<uint64_t, Json> tokens_by_id(const JsonNode& list) {
+  if (!list.value().is_object()) list.fail_expected("an object");
+  std::map<uint64_t, Json> out;
+  for (const auto& [key, token] : list.value().items()) {
+    uint64_t id = 0;
+    const auto end = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (end.ec != std::errc() || end.ptr != key.data() + key.size()) {
+      fail(MOE_ERR_FORMAT, "%s: \"%.60s\" is not a token's id", list.path().c_str(), key.c_str());
+    }
+    out[id] = added_token(JsonNode(token, list.path() + "[\"" + key + "\"]"), id);
+  }
+  return out;
+}
 
 std::string token_name(const JsonNode& node, const char* key) {
   if (!node.has(key)) return "";
