@@ -35,16 +35,19 @@ Json special_token(const std::string& text, uint64_t id) {
 struct SpecialText {
   bool given = false;  // by the files, and not only by the class
   bool named = false;  // by a "*_token" key or by the class, and not only in a list
+  Json token = {};     // {"content": text, "lstrip": ...}; null where only the text is there
 };
 
 std::map<std::string, SpecialText> special_texts(const Json& config, const ClassChoice& choice) {
   std::map<std::string, SpecialText> out;
   const JsonNode node(config, kTokenizerConfig);
-  const auto take = [&](const std::string& text, bool given, bool named = true) {
+  const auto take = [&](const std::string& text, bool given, bool named = true,
+                        const Json& token = {}) {
     if (text.empty()) return;
     SpecialText& entry = out[text];
     entry.given = entry.given || given;
     entry.named = entry.named || named;
+    if (token.is_object() && entry.token.is_null()) entry.token = token;
   };
   if (choice.steps != nullptr) {
     const Json defaults = parse_json(choice.steps->tokens, choice.steps->name);
@@ -56,7 +59,7 @@ std::map<std::string, SpecialText> special_texts(const Json& config, const Class
   for (const auto& [key, value] : config.items()) {
     const bool named = std::find(std::begin(kNamed), std::end(kNamed), key) != std::end(kNamed);
     if (named || (key.ends_with("_token") && (value.is_string() || value.contains("content")))) {
-      take(token_name(node, key.c_str()), true);
+      take(token_name(node, key.c_str()), true, true, value);
     }
   }
   const auto take_list = [&](const char* key) {
@@ -64,7 +67,7 @@ std::map<std::string, SpecialText> special_texts(const Json& config, const Class
     if (list == nullptr || list->size() == 0) return false;
     const auto text = [&](const Json& token) {
       take(token.is_string() ? token.text() : text_member(token, "content"), true,
-           list->is_object());
+           list->is_object(), token);
     };
     if (list->is_array()) std::for_each(list->begin(), list->end(), text);
     if (list->is_object()) {
@@ -103,6 +106,20 @@ bool has_properties(const Json& token) {
     if (token.contains(key) && token.at(key) == Json(true)) return true;
   }
   return false;
+}
+
+// A token that only the vocabulary has, with the properties that the files give it. As in
+// `transformers`, they do not override those of a token that is added elsewhere, and Qwen2's class
+// (`plain`) drops them.
+Json vocabulary_token(const std::string& text, uint64_t id, const SpecialText& why, bool plain) {
+  Json out = special_token(text, id);
+  if (plain || !why.token.is_object()) return out;
+  const JsonNode given(why.token, std::string(kTokenizerConfig) + ": \"" + text + "\"");
+  for (const char* key : {"lstrip", "rstrip", "single_word"}) {
+    out[key] = given.boolean(key, false);
+  }
+  out["normalized"] = given.boolean("normalized", !why.named);
+  return out;
 }
 
 std::string quoted_list(const std::vector<std::string>& names) {
@@ -218,7 +235,8 @@ void mark_special_tokens(const Json& config, const ClassChoice& choice, Json* to
     if (known.contains(text)) continue;
     const int64_t id = token_id(*tokenizer, text);
     if (id >= 0) {
-      (*tokenizer)["added_tokens"].push_back(special_token(text, static_cast<uint64_t>(id)));
+      (*tokenizer)["added_tokens"].push_back(
+          vocabulary_token(text, static_cast<uint64_t>(id), why, restores));
     } else if (why.given) {
       missing.push_back(text);
     }
