@@ -396,6 +396,17 @@ TEST(TokenizerConfig, PropertiesOfSpecialTokensCount) {
                }).ok());
 }
 
+// A folder's tokenizer.json has no tokens of one text.
+TEST(TokenizerConfig, TheKeyOfGgufFilesMeansNothingHere) {
+  Json file = byte_level(bytes_step(false));
+  for (const char* role : {"decoded", "searched", "other"}) {
+    file["added_tokens"][0]["same_text"] = role;
+    for (const Json& config : {Json(), Json::object()}) {
+      EXPECT_EQ(run(file, config, "<s>ab").ids, (IdList{8, 3})) << role;
+    }
+  }
+}
+
 TEST(TokenizerConfig, OlderFilesOfTokens) {
   const Json file = byte_level(bytes_step(false));
   const TokenizerFiles files = {.tokenizer = file,
