@@ -407,6 +407,18 @@ TEST(TokenizerConfig, TheKeyOfGgufFilesMeansNothingHere) {
   }
 }
 
+TEST(TokenizerConfig, ClassesOfOtherNames) {
+  const Json file = byte_level(bytes_step(false));
+  for (const char* name :
+       {"ElectraTokenizer", "LayoutLMTokenizerFast", "ConvBertTokenizer", "FNetTokenizer"}) {
+    EXPECT_TRUE(run(file, {{"tokenizer_class", name}}, "ab").warns("the class")) << name;
+  }
+  const Json roberta = {{"tokenizer_class", "LongformerTokenizer"}, {"add_prefix_space", true}};
+  EXPECT_EQ(run(file, roberta, "ab ab").ids, (IdList{4, 4}));
+  const Json phi3 = llama({{"tokenizer_class", "Phi3Tokenizer"}, {"add_prefix_space", false}});
+  EXPECT_EQ(run(pieces(legacy_normalizer(), nullptr), phi3, "ab ab").ids, (IdList{6, 7}));
+}
+
 TEST(TokenizerConfig, OlderFilesOfTokens) {
   const Json file = byte_level(bytes_step(false));
   const TokenizerFiles files = {.tokenizer = file,
