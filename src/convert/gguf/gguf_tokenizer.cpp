@@ -201,14 +201,15 @@ class TokenizerBuilder {
   }
 
   // Of tokens with the same text one encodes: the one with the best score, then the first; beside
-  // it a special one is found in a text. The others only decode.
+  // it a user-defined one, or else a special one, is found in a text. The others only decode.
   void find_roles() {
     roles_.assign(tokens_.size(), kEncodes);
-    std::map<std::string_view, size_t> models, specials;
+    std::map<std::string_view, size_t> models, defined, specials;
     size_t n_same = 0, last = 0;
     for (size_t i = 0; i < tokens_.size(); ++i) {
       if (!is_token(i)) continue;
-      const auto [found, fresh] = (is_special(i) ? specials : models).emplace(tokens_[i], i);
+      auto& kind = is_special(i) ? specials : types_[i] == kUserDefined ? defined : models;
+      const auto [found, fresh] = kind.emplace(tokens_[i], i);
       if (fresh) continue;
       ++n_same;
       last = i;
@@ -216,11 +217,20 @@ class TokenizerBuilder {
       roles_[better ? found->second : i] = kDecodes;
       if (better) found->second = i;
     }
-    for (const auto& [text, i] : specials) {
-      if (!models.contains(text)) continue;
+    const auto beside = [&](size_t i, Role role) {
       ++n_same;
       last = i;
-      roles_[i] = kSearched;
+      roles_[i] = role;
+    };
+    for (const auto& [text, i] : defined) {
+      if (models.contains(text)) beside(i, kSearched);
+    }
+    for (const auto& [text, i] : specials) {
+      if (defined.contains(text)) {
+        beside(i, kDecodes);
+      } else if (models.contains(text)) {
+        beside(i, kSearched);
+      }
     }
     if (n_same == 0) return;
     warn_(metadata_.path() + ": tokenizer.ggml.tokens has " + std::to_string(n_same) +
@@ -293,6 +303,8 @@ class TokenizerBuilder {
     for (size_t i = 0; i < tokens_.size(); ++i) {
       if (is_token(i) && roles_[i] == kEncodes) known.insert(tokens_[i]);
     }
+    Json kept = Json::array();
+    std::string odd;  // the first without tokens
     size_t i = 0;
     for (const JsonNode& merge : list.elements()) {
       if (++i % 4096 == 0) step_();
