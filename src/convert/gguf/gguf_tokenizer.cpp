@@ -296,7 +296,7 @@ class TokenizerBuilder {
     add_around(pre.adds_bos, out);
   }
 
-  // Each must name tokens: what a merge to none would leave is not clear.
+  // Those that name no tokens are left out: what a merge to none would leave is not clear.
   Json merges() const {
     const JsonNode list = metadata_.at("tokenizer.ggml.merges");
     std::set<std::string_view> known;
@@ -312,14 +312,18 @@ class TokenizerBuilder {
       const size_t space = text.find(' ', 1);
       const std::string left = text.substr(0, space);
       const std::string right = space == std::string::npos ? "" : text.substr(space + 1);
-      for (const std::string& part : {left, right, left + right}) {
-        if (known.contains(part)) continue;
-        fail(MOE_ERR_FORMAT,
-             "%.150s: tokenizer.ggml.merges[%zu] is \"%.60s\", but \"%.60s\" is no token%s",
-             metadata_.path().c_str(), i - 1, text.c_str(), part.c_str(), kWithout);
-      }
+      const bool whole =
+          known.contains(left) && known.contains(right) && known.contains(left + right);
+      if (whole) kept.push_back(merge.value());
+      if (!whole && odd.empty()) odd = "[" + std::to_string(i - 1) + "], \"" + text + "\"";
     }
-    return list.value();
+    const size_t n_odd = i - kept.size();
+    if (n_odd == 0) return kept;
+    warn_(metadata_.path() + ": tokenizer.ggml.merges has " + std::to_string(n_odd) +
+          (n_odd == 1 ? " merge of texts that are no tokens; it is"
+                      : " merges of texts that are no tokens; they are") +
+          " left out (" + odd.substr(0, 80) + ")");
+    return kept;
   }
 
   // Pairs in SentencePiece's merge order: best score of the result first.
