@@ -199,6 +199,29 @@ TEST_F(GgufErrors, SayWhatToDo) {
             "llama.new.b,llama.new_a");
 }
 
+// A file's name and its keys are anyone's, and the way out is a line for a shell.
+TEST_F(GgufErrors, OfferedLinesQuoteWhatTheFileSays) {
+  const std::string hostile = "tokenizer.$(id>pwn)_token_id";
+  std::vector<Pair> keys = pairs();
+  keys.push_back({"tokenizer.ggml.$(id>pwn)_token_id", 8, GgufBuilder::text("x")});
+  const std::string named = said(convert_with(keys, tensors()));
+  EXPECT_TRUE(named.ends_with("moe convert --ignore-key 'tokenizer.ggml.$(id>pwn)_token_id'"))
+      << named;
+  for (const auto& [key, way] :
+       {std::pair{"llama.embedding_length", "(pip install gguf)"},
+        {"tokenizer.ggml.scores", "moe convert --ignore-key tokenizer.ggml.model"},
+        {"tokenizer.ggml.eos_token_id", "moe convert --ignore-key tokenizer.ggml.eos_token_id"}}) {
+    GgufBuilder b;
+    for (const Pair& p : pairs()) {
+      p.key == key ? b.pair(key, 8, GgufBuilder::text("x")) : b.pair(p.key, p.type, p.bytes);
+    }
+    for (const auto& [name, shape] : tensors()) b.f32_tensor(name, shape);
+    const std::string text = said(convert_text(hostile + ".gguf", b.file()));
+    EXPECT_TRUE(text.ends_with(way)) << text;
+    EXPECT_EQ(text.find(hostile), text.rfind(hostile)) << text;
+  }
+}
+
 // Each tensor in turn is missing or has another shape.
 TEST_F(GgufErrors, NameTensorsOfTheFile) {
   for (const auto& [name, shape] : tensors()) {

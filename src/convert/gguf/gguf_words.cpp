@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "formats/import/shell_quoted.h"
 #include "src/convert/gguf/gguf_source.h"
 
 namespace moe {
@@ -187,17 +188,19 @@ std::string without_documents(const Checkpoint& checkpoint, std::string text) {
   return text;
 }
 
-// What a reader can do about a key.
-std::string way_out(const std::string& text, const std::string& arch) {
+// What a reader can do about a key. The path may contain anything, so it is not searched.
+std::string way_out(const Checkpoint& checkpoint, std::string text, const std::string& arch) {
+  replace_all(&text, checkpoint.path(), "");
   if (text.find("--ignore-key") != std::string::npos) return "";
   // A special token or a template can be left out alone.
   for (const std::string_view end : {"_token_id", "tokenizer.chat_template"}) {
     const size_t found = text.find(end);
     if (found == std::string::npos) continue;
     const size_t first = text.rfind("tokenizer.", found);
-    const std::string key = text.substr(first, found + end.size() - first);
-    if (first == std::string::npos || key.find(' ') != std::string::npos) continue;
-    return "; without it: moe convert --ignore-key " + key;
+    const std::string key =
+        first == std::string::npos ? "" : text.substr(first, found + end.size() - first);
+    if (!checkpoint.metadata().contains(key)) continue;
+    return "; without it: moe convert --ignore-key " + shell_quoted(key);
   }
   if (text.find("tokenizer.") != std::string::npos) {
     return "; without the tokenizer: moe convert --ignore-key tokenizer.ggml.model";
@@ -220,7 +223,7 @@ Status in_gguf_words(const Checkpoint& checkpoint, const Status& status) {
   std::string text = Words(checkpoint).translated(without_documents(checkpoint, status.text()));
   const Json* arch = checkpoint.metadata().find("general.architecture");
   const std::string way =
-      way_out(text, arch != nullptr && arch->is_string() ? arch->text() : "general");
+      way_out(checkpoint, text, arch != nullptr && arch->is_string() ? arch->text() : "general");
   if (text.size() + way.size() < MOE_ERROR_TEXT_BYTES) text += way;
   return Status::error(status.code(), "%s", text.c_str());
 }
