@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "formats/import/failure.h"
 #include "formats/import/gguf_parts.h"
 #include "src/convert/convert.h"
@@ -245,6 +247,37 @@ TEST_F(GgufErrors, NameTensorsOfTheFile) {
   const Status extra = convert_with(pairs(), more);
   EXPECT_FALSE(extra.ok());
   expect_own_words(extra, "extra tensors");
+}
+
+TEST_F(GgufErrors, NameTensorsOfBadValues) {
+  for (const auto& [bad, shape] : tensors()) {
+    GgufBuilder b;
+    for (const Pair& p : pairs()) b.pair(p.key, p.type, p.bytes);
+    for (const auto& [name, dims] : tensors()) b.f32_tensor(name, dims, name == bad ? NAN : 0.5f);
+    const Status status = convert_text("m.gguf", b.file());
+    EXPECT_EQ(status.code(), MOE_ERR_NON_FINITE) << bad;
+    expect_own_words(status, bad);
+    EXPECT_NE(said(status).find(bad), std::string::npos) << status.text();
+  }
+}
+
+TEST(GgufWords, APathIsLeftAsItIs) {
+  GgufBuilder b;
+  for (const Pair& p : pairs()) b.pair(p.key, p.type, p.bytes);
+  for (const auto& [name, shape] : tensors()) b.f32_tensor(name, shape);
+  test::TempFolder folder;
+  folder.write("config.json describes.gguf", b.file());
+  const Checkpoint checkpoint = open_checkpoint(folder.file("config.json describes.gguf"));
+  const auto said = [&](const std::string& text) {
+    return std::string(
+        in_gguf_words(checkpoint, Status::error(MOE_ERR_FORMAT, "%s", text.c_str())).text());
+  };
+  const std::string path = checkpoint.path();
+  EXPECT_EQ(said("tokenizer_config.json: x"), path + ": x");
+  EXPECT_EQ(said(path + "/tokenizer_config.json: x"), path + ": x");
+  EXPECT_EQ(said(path + "/config.json: x"), path + ": x");
+  EXPECT_EQ(said("config.json: x, config.json says y"), path + ": x, the file's keys say y");
+  EXPECT_EQ(said("see tokenizer_config.json"), "see " + path);
 }
 
 class GgufParts : public GgufErrors {

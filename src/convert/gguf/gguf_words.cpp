@@ -166,10 +166,12 @@ constexpr Word kFields[] = {{"norm.eps", "attention.layer_norm_rms_epsilon"},
                             {"rope.dims", "rope.dimension_count"},
                             {"rope: dims", "rope.dimension_count"}};
 
-// Names of documents, in the forms that messages have.
+// Names of documents, in the forms that messages have. One name may end with another, so the
+// longest is first; and the path, which may hold any of them, is out of the way meanwhile.
 std::string without_documents(const Checkpoint& checkpoint, std::string text) {
-  const std::string& path = checkpoint.path();
-  for (const char* document : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
+  const std::string path = "\1";  // in no message
+  replace_all(&text, checkpoint.path(), path);
+  for (const char* document : {"tokenizer_config.json", "tokenizer.json", "config.json"}) {
     const std::string name = document;
     replace_all(&text, path + "/" + name, path);
     if (text.starts_with(name + ": ")) text.replace(0, name.size(), path);
@@ -180,11 +182,12 @@ std::string without_documents(const Checkpoint& checkpoint, std::string text) {
   }
   replace_all(&text, "below vocab_size", "below the number of tokens");
   const Json* arch = checkpoint.metadata().find("general.architecture");
-  if (arch == nullptr || !arch->is_string()) return text;
-  for (const Word& field : kFields) {
+  const bool known = arch != nullptr && arch->is_string();
+  for (const Word& field : known ? std::span<const Word>(kFields) : std::span<const Word>()) {
     replace_all(&text, " " + std::string(field.made) + ":",
                 " " + arch->text() + "." + std::string(field.stored) + ":");
   }
+  replace_all(&text, path, checkpoint.path());
   return text;
 }
 
@@ -215,10 +218,11 @@ std::string way_out(const Checkpoint& checkpoint, std::string text, const std::s
 }  // namespace
 
 Status in_gguf_words(const Checkpoint& checkpoint, const Status& status) {
-  const bool about_content = status.code() == MOE_ERR_FORMAT || status.code() == MOE_ERR_SHAPE ||
-                             status.code() == MOE_ERR_RANGE ||
-                             status.code() == MOE_ERR_UNSUPPORTED ||
-                             status.code() == MOE_ERR_NOT_FOUND;
+  const bool about_content =
+      status.code() == MOE_ERR_FORMAT || status.code() == MOE_ERR_SHAPE ||
+      status.code() == MOE_ERR_RANGE || status.code() == MOE_ERR_UNSUPPORTED ||
+      status.code() == MOE_ERR_NOT_FOUND || status.code() == MOE_ERR_CORRUPT ||
+      status.code() == MOE_ERR_NON_FINITE;
   if (checkpoint.metadata().is_null() || !about_content) return status;
   std::string text = Words(checkpoint).translated(without_documents(checkpoint, status.text()));
   const Json* arch = checkpoint.metadata().find("general.architecture");
