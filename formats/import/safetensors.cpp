@@ -13,6 +13,7 @@ namespace {
 
 using ull = unsigned long long;
 constexpr uint64_t kLengthBytes = 8;
+constexpr size_t kMaxTensorName = 1024;  // bytes of a tensor's name
 
 uint64_t header_length(const unsigned char* bytes, uint64_t file_size, const std::string& name) {
   uint64_t n = 0;
@@ -137,6 +138,10 @@ std::vector<SourceTensor> parse_entries(std::string_view json, uint64_t data_sta
     if (key == "__metadata__") {
       if (metadata != nullptr) *metadata = value;
       continue;
+    }
+    if (key.size() > kMaxTensorName) {
+      fail(MOE_ERR_FORMAT, "%s: tensor %.100s...: a name of %zu bytes, at most %zu are accepted",
+           name.c_str(), key.c_str(), key.size(), kMaxTensorName);
     }
     const JsonNode node(value, name + ": tensor " + key.substr(0, 100));
     tensors.push_back(read_entry(key, node, data_start));

@@ -22,21 +22,25 @@ constexpr Prefix kPrefixes[] = {{"module.", ""},
                                 {"model.model.", "model."},
                                 {"model.lm_head.", "lm_head."}};
 
-bool remove_inner(std::string* name) {
-  for (const std::string_view part : kAnywhere) {
-    for (size_t at = name->find(part); at != std::string::npos; at = name->find(part, at + 1)) {
-      if (at != 0 && (*name)[at - 1] != '.') continue;
-      name->erase(at, part.size());
-      return true;
+// The name without the modules of kAnywhere. One pass: names are untrusted, and may be long.
+std::string without_inner(std::string_view name) {
+  std::string out;
+  for (size_t at = 0; at < name.size();) {
+    const size_t dot = std::min(name.find('.', at), name.size() - 1);
+    const std::string_view part = name.substr(at, dot + 1 - at);
+    if (std::find(std::begin(kAnywhere), std::end(kAnywhere), part) == std::end(kAnywhere)) {
+      out += part;
     }
+    at = dot + 1;
   }
-  return false;
+  return out;
 }
 
-bool replace_prefix(std::string* name) {
+// What a prefix means is its end, so the rest of the name stays where it is.
+bool replace_prefix(std::string_view* name) {
   for (const Prefix& prefix : kPrefixes) {
     if (!name->starts_with(prefix.found)) continue;
-    name->replace(0, prefix.found.size(), prefix.meant);
+    name->remove_prefix(prefix.found.size() - prefix.meant.size());
     return true;
   }
   return false;
@@ -52,10 +56,12 @@ bool is_adapter_part(std::string_view part) {
 
 }  // namespace
 
-std::string unwrapped_name(std::string name) {
-  while (remove_inner(&name) || replace_prefix(&name)) {
+std::string unwrapped_name(const std::string& name) {
+  const std::string flat = without_inner(name);
+  std::string_view rest = flat;
+  while (replace_prefix(&rest)) {
   }
-  return name;
+  return std::string(rest);
 }
 
 bool is_adapter_name(const std::string& name) {

@@ -97,6 +97,21 @@ Sets sets_in(const std::vector<std::string>& names) {
   return sets;
 }
 
+// "a-1.safetensors" and "a-01.safetensors": a set has room for one of them.
+void check_numbers(const std::string& folder, const std::vector<std::string>& names,
+                   const Sets& sets) {
+  for (const std::string& name : names) {
+    if (!is_weights(name)) continue;
+    const Shard shard = read_shard(name);
+    const auto set = sets.find({shard.before, shard.after});
+    if (set == sets.end() || shard.number.empty()) continue;
+    const std::string& taken = set->second.at(std::stoi(shard.number));
+    if (taken == name) continue;
+    fail(MOE_ERR_FORMAT, "%.150s: %.100s and %.100s have the same number; expected one of them",
+         folder.c_str(), taken.c_str(), name.c_str());
+  }
+}
+
 // Other files may be copies of the weights in another layout, or further parts of the model that
 // are not read.
 void keep_usual_names(const std::string& folder, Sets* sets) {
@@ -123,6 +138,7 @@ std::optional<WeightFiles> find_other_names(const std::string& folder,
   Sets sets = sets_in(names);
   if (sets.empty()) return std::nullopt;
   if (sets.size() > 1) keep_usual_names(folder, &sets);
+  check_numbers(folder, names, sets);
   WeightFiles out;
   for (const auto& [key, set] : sets) {
     check_complete(folder, set);
@@ -166,6 +182,26 @@ std::optional<WeightFiles> find_other_names(const std::string& folder,
        name.c_str(), word.size() <= kMaxNameInLine ? word.c_str() : "FILE");
 }
 
+// The pickle that is likeliest to hold the weights; empty if there is none. What a trainer saves
+// beside them is never one.
+std::string likeliest_pickle(const std::vector<std::string>& names) {
+  constexpr std::string_view kBeside[] = {"optimizer", "scheduler", "rng_state", "training_args"};
+  constexpr std::string_view kUsual[] = {"pytorch_model", "model", "consolidated", "mp_rank"};
+  std::string found;
+  size_t best = std::size(kUsual) + 1;
+  for (const std::string& name : names) {
+    const auto begins = [&](std::string_view with) { return name.starts_with(with); };
+    const bool pickle = name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth");
+    if (!pickle || std::any_of(std::begin(kBeside), std::end(kBeside), begins)) continue;
+    const auto* const usual = std::find_if(std::begin(kUsual), std::end(kUsual), begins);
+    const auto rank = static_cast<size_t>(usual - std::begin(kUsual));
+    if (rank >= best) continue;
+    best = rank;
+    found = name;
+  }
+  return found;
+}
+
 [[noreturn]] void fail_without_weights(const std::string& folder,
                                        const std::vector<std::string>& names) {
   for (const std::string& name : names) {
@@ -173,10 +209,9 @@ std::optional<WeightFiles> find_other_names(const std::string& folder,
       fail_adapter(folder, name);
     }
   }
+  const std::string pickle = likeliest_pickle(names);
   for (const std::string& name : names) {
-    if (name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth")) {
-      fail_pickle(name);
-    }
+    if (name == pickle) fail_pickle(name);
     if (name.ends_with(".gguf")) {
       fail(MOE_ERR_NOT_FOUND, "%s: found neither %s nor %s, but %.100s: convert that file",
            folder.c_str(), kSingle, kIndex, name.c_str());

@@ -210,7 +210,8 @@ class Conversion {
     for (size_t s = 0; s < plan_.segments.size(); ++s) {
       const PlannedSegment& segment = plan_.segments[s];
       if (calibration_) calibration_->prepare(s);
-      SegmentStream stream(segment, checkpoint_, inputs, advancer());
+      SegmentStream stream = in_words_of(
+          checkpoint_, [&] { return SegmentStream(segment, checkpoint_, inputs, advancer()); });
       in_words_of(checkpoint_, [&] { stream.write(writer); });
       report_->weight_bytes += stream.layout().bytes;
       largest_errors_.emplace_back();
@@ -265,7 +266,8 @@ class Conversion {
     UncommittedSink sized(copy);
     ModelWriter writer(sized, false);
     for (const PlannedSegment& segment : plan.segments) {
-      SegmentStream(segment, checkpoint_, nullptr, advancer()).write(writer);
+      in_words_of(checkpoint_,
+                  [&] { SegmentStream(segment, checkpoint_, nullptr, advancer()).write(writer); });
     }
     finish(writer, imported);
     return sized.size();
@@ -311,7 +313,9 @@ class Conversion {
     for (const PlannedSegment& segment : plan_.segments) {
       for (const PlannedMatrix& m : segment.matrices) {
         const auto tick = [this] { advance(0); };
-        if (can_calibrate(m, choose_storage(m, checkpoint_, nullptr, tick))) return true;
+        const auto storage =
+            in_words_of(checkpoint_, [&] { return choose_storage(m, checkpoint_, nullptr, tick); });
+        if (can_calibrate(m, storage)) return true;
       }
     }
     return false;

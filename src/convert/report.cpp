@@ -82,7 +82,6 @@ std::string to_json(const ConvertReport& r) {
                      {"verified", r.verified},
                      {"tokenizer", r.tokenizer},
                      {"ignored_keys", r.ignored_keys}};
-  if (!r.warnings.empty()) members.emplace_back("warnings", r.warnings);
   if (!r.dropped_tokens.empty()) members.emplace_back("dropped_tokens", r.dropped_tokens);
   if (!r.warnings.empty()) members.emplace_back("warnings", r.warnings);
   if (r.n_skipped_layers > 0) members.emplace_back("skipped_layers", r.n_skipped_layers);

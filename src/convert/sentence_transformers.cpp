@@ -6,6 +6,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/config_keys.h"
+#include "src/convert/tokenizer/vocab_txt.h"
 
 namespace moe {
 namespace {
@@ -136,8 +137,10 @@ std::optional<double> read_limit(const Checkpoint& checkpoint, const JsonNode& l
 void check_lower_case(const Checkpoint& checkpoint, const JsonNode& length) {
   if (!length.boolean("do_lower_case", false)) return;
   bool lower = false;
-  if (checkpoint.has_document("tokenizer.json")) {
-    const Json tokenizer = checkpoint.document("tokenizer.json");
+  const bool only_words = has_only_vocab_txt(checkpoint);
+  if (only_words || checkpoint.has_document("tokenizer.json")) {
+    const Json tokenizer =
+        only_words ? tokenizer_of_vocab_txt(checkpoint) : checkpoint.document("tokenizer.json");
     const Json* const normalizer = tokenizer.is_object() ? tokenizer.find("normalizer") : nullptr;
     lower = normalizer != nullptr && lowers(*normalizer);
   }

@@ -46,6 +46,17 @@ TEST_F(ConvertTest, FloatsAreKeptBitForBit) {
   EXPECT_EQ(report_.file_bytes, std::filesystem::file_size(path()));
 }
 
+// parse_json refuses a key that is there twice.
+TEST(ConvertReport, IsJson) {
+  ConvertReport report;
+  report.warnings = {"first", "second"};
+  report.dropped_tokens = {"<x>"};
+  report.n_skipped_layers = 1;
+  const Json json = parse_json(to_json(report), "report");
+  EXPECT_EQ(json.at("warnings").size(), 2u);
+  EXPECT_EQ(json.at("dropped_tokens").size(), 1u);
+}
+
 TEST_F(ConvertTest, EveryKindOfLayerAndRouterConverts) {
   const char* const patches[] = {
       R"({"norm": {"kind": "layer"}, "positions": "learned", "embedding_norm": true})",

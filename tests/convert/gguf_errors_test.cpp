@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "formats/import/failure.h"
 #include "formats/import/gguf_parts.h"
 #include "src/convert/convert.h"
@@ -199,6 +201,29 @@ TEST_F(GgufErrors, SayWhatToDo) {
             "llama.new.b,llama.new_a");
 }
 
+// A file's name and its keys are anyone's, and the way out is a line for a shell.
+TEST_F(GgufErrors, OfferedLinesQuoteWhatTheFileSays) {
+  const std::string hostile = "tokenizer.$(id>pwn)_token_id";
+  std::vector<Pair> keys = pairs();
+  keys.push_back({"tokenizer.ggml.$(id>pwn)_token_id", 8, GgufBuilder::text("x")});
+  const std::string named = said(convert_with(keys, tensors()));
+  EXPECT_TRUE(named.ends_with("moe convert --ignore-key 'tokenizer.ggml.$(id>pwn)_token_id'"))
+      << named;
+  for (const auto& [key, way] :
+       {std::pair{"llama.embedding_length", "(pip install gguf)"},
+        {"tokenizer.ggml.scores", "moe convert --ignore-key tokenizer.ggml.model"},
+        {"tokenizer.ggml.eos_token_id", "moe convert --ignore-key tokenizer.ggml.eos_token_id"}}) {
+    GgufBuilder b;
+    for (const Pair& p : pairs()) {
+      p.key == key ? b.pair(key, 8, GgufBuilder::text("x")) : b.pair(p.key, p.type, p.bytes);
+    }
+    for (const auto& [name, shape] : tensors()) b.f32_tensor(name, shape);
+    const std::string text = said(convert_text(hostile + ".gguf", b.file()));
+    EXPECT_TRUE(text.ends_with(way)) << text;
+    EXPECT_EQ(text.find(hostile), text.rfind(hostile)) << text;
+  }
+}
+
 // Each tensor in turn is missing or has another shape.
 TEST_F(GgufErrors, NameTensorsOfTheFile) {
   for (const auto& [name, shape] : tensors()) {
@@ -222,6 +247,37 @@ TEST_F(GgufErrors, NameTensorsOfTheFile) {
   const Status extra = convert_with(pairs(), more);
   EXPECT_FALSE(extra.ok());
   expect_own_words(extra, "extra tensors");
+}
+
+TEST_F(GgufErrors, NameTensorsOfBadValues) {
+  for (const auto& [bad, shape] : tensors()) {
+    GgufBuilder b;
+    for (const Pair& p : pairs()) b.pair(p.key, p.type, p.bytes);
+    for (const auto& [name, dims] : tensors()) b.f32_tensor(name, dims, name == bad ? NAN : 0.5f);
+    const Status status = convert_text("m.gguf", b.file());
+    EXPECT_EQ(status.code(), MOE_ERR_NON_FINITE) << bad;
+    expect_own_words(status, bad);
+    EXPECT_NE(said(status).find(bad), std::string::npos) << status.text();
+  }
+}
+
+TEST(GgufWords, APathIsLeftAsItIs) {
+  GgufBuilder b;
+  for (const Pair& p : pairs()) b.pair(p.key, p.type, p.bytes);
+  for (const auto& [name, shape] : tensors()) b.f32_tensor(name, shape);
+  test::TempFolder folder;
+  folder.write("config.json describes.gguf", b.file());
+  const Checkpoint checkpoint = open_checkpoint(folder.file("config.json describes.gguf"));
+  const auto said = [&](const std::string& text) {
+    return std::string(
+        in_gguf_words(checkpoint, Status::error(MOE_ERR_FORMAT, "%s", text.c_str())).text());
+  };
+  const std::string path = checkpoint.path();
+  EXPECT_EQ(said("tokenizer_config.json: x"), path + ": x");
+  EXPECT_EQ(said(path + "/tokenizer_config.json: x"), path + ": x");
+  EXPECT_EQ(said(path + "/config.json: x"), path + ": x");
+  EXPECT_EQ(said("config.json: x, config.json says y"), path + ": x, the file's keys say y");
+  EXPECT_EQ(said("see tokenizer_config.json"), "see " + path);
 }
 
 class GgufParts : public GgufErrors {

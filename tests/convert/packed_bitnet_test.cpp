@@ -187,6 +187,17 @@ TEST_F(PackedBitnet, FusedExperts) {
   expect_expert(kMultiplies);
 }
 
+TEST_F(PackedBitnet, AnImpossibleNumberOfExperts) {
+  open("qwen3_moe");
+  pack_all();
+  for (const uint64_t n : {UINT64_C(9223372036854775807), UINT64_C(18446744073709551615)}) {
+    const std::string patch = R"({"quantization_config": {"quant_method": "bitnet"},
+                                  "num_experts": )" +
+                              std::to_string(n) + "}";
+    expect(patch.c_str(), MOE_ERR_FORMAT, "num_experts");
+  }
+}
+
 TEST_F(PackedBitnet, ModulesThatAreNotConvertedStayAsTheyAre) {
   open("llama");
   pack_all("down_proj");

@@ -209,6 +209,16 @@ TEST_F(SafetensorsTest, SaysWhatIsMissing) {
   }
 }
 
+TEST_F(SafetensorsTest, RefusesLongNames) {
+  const auto named = [](size_t n) {
+    return safetensors_text({{std::string(n, 'n'), test::f32_tensor({1}, {1})}});
+  };
+  const std::string text = error_of(named(1025));
+  EXPECT_TRUE(text.ends_with("n...: a name of 1025 bytes, at most 1024 are accepted")) << text;
+  folder_.write("model.safetensors", named(1024));
+  EXPECT_EQ(Checkpoint(folder_.path()).tensors().size(), 1u);
+}
+
 TEST_F(SafetensorsTest, AFileThatShrinksIsAnError) {
   const std::string text =
       safetensors_text({{"a", test::f32_tensor({100}, std::vector<float>(100))}});

@@ -181,6 +181,41 @@ TEST(VocabTxt, GivesTheIdsOfTokenizerJson) {
             last.at("ids").get<Tokens>());
 }
 
+// null is no mask, and the file has no other; a wish for lower case is met by vocab.txt's steps.
+TEST(VocabTxt, WithoutAMaskToken) {
+  const CopiedFolder folder(kBertFolder);
+  folder.remove("tokenizer.json");
+  folder.put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n");
+  const Checkpoint checkpoint(folder.path());
+  const auto mask_of = [&](const char* config) {
+    folder.put("tokenizer_config.json", config);
+    return read_tokenizer(checkpoint, "vocab.txt").mask_id;
+  };
+  EXPECT_EQ(mask_of("{}"), 4);
+  EXPECT_EQ(mask_of(R"({"mask_token": null})"), -1);
+  EXPECT_EQ(mask_of(R"({"mask_token": "a", "unk_token": null})"), 5);
+}
+
+TEST(VocabTxt, LowersTextForSentences) {
+  const CopiedFolder folder(kSentenceFolder);
+  const Json tokenizer = read_json_file(kSentenceFolder + "/tokenizer.json");
+  std::map<int64_t, std::string> pieces;
+  for (const auto& [piece, id] : tokenizer.at("model").at("vocab").items()) {
+    pieces[id.get<int64_t>()] = piece;
+  }
+  std::string lines;
+  for (const auto& [id, piece] : pieces) lines += piece + "\n";
+  folder.remove("tokenizer.json");
+  folder.put("vocab.txt", lines);
+  folder.put("sentence_bert_config.json", R"({"max_seq_length": 12, "do_lower_case": true})");
+  folder.put("tokenizer_config.json", "{}");
+  MemorySink sink;
+  const Status status = folder.convert(sink);
+  EXPECT_TRUE(status.ok()) << status.text();
+  folder.put("tokenizer_config.json", R"({"do_lower_case": false})");
+  EXPECT_SAYS(folder.refused(), "do_lower_case");
+}
+
 TEST(VocabTxt, OtherClassesAreRefused) {
   const CopiedFolder folder(kBertFolder);
   folder.remove("tokenizer.json");

@@ -65,5 +65,26 @@ TEST_F(Tiktoken, ErrorsNameTheLine) {
   }
 }
 
+TEST_F(Tiktoken, AddedTokensAreChecked) {
+  const auto opened = [&](const Json& decoder) {
+    return open("YQ== 0\nYg== 1\n",
+                {{"tokenizer_class", "TikTokenTokenizer"}, {"added_tokens_decoder", decoder}});
+  };
+  const Json named = {{"content", "<s>"}};
+  for (const auto& [decoder, what] :
+       {std::pair{Json::array(), "added_tokens_decoder: expected an object"},
+        {Json(5), "added_tokens_decoder: expected an object"},
+        {Json{{"2x", named}}, "\"2x\" is not a token's id"},
+        {Json{{"2", 5}}, "added_tokens_decoder[\"2\"]"}}) {
+    const Status status = opened(decoder);
+    EXPECT_EQ(status.code(), MOE_ERR_FORMAT) << decoder.dump() << ": " << status.text();
+    EXPECT_NE(std::string(status.text()).find(what), std::string::npos) << status.text();
+  }
+  EXPECT_TRUE(opened(nullptr).ok());
+  const Status status = opened(Json{{"3", named}});
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(checkpoint_->document("tokenizer.json").at("added_tokens")[1].at("content"), "<s>");
+}
+
 }  // namespace
 }  // namespace moe

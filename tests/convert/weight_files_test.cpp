@@ -104,6 +104,28 @@ TEST_F(WeightFilesTest, OtherNames) {
   EXPECT_EQ(tensors(1), std::vector<std::string>{"a"});
 }
 
+TEST_F(WeightFilesTest, TwoNamesOfOneNumber) {
+  write("part-1.safetensors", "a");
+  write("part-01.safetensors", "b");
+  expect(MOE_ERR_FORMAT, ": part-01.safetensors and part-1.safetensors have the same number");
+}
+
+TEST_F(WeightFilesTest, NamesThePickleOfTheWeights) {
+  const auto without = [&](std::initializer_list<const char*> names, const std::string& found) {
+    clear();
+    for (const char* name : names) folder_.write(name, "PK");
+    if (!found.empty()) return expect(MOE_ERR_UNSUPPORTED, found);
+    expect(MOE_ERR_NOT_FOUND, "found neither model.safetensors");
+  };
+  without({"a.bin", "optimizer.pt", "pytorch_model.bin", "training_args.bin"},
+          "pytorch_model.bin: a pickle can run code");
+  without({"a.bin", "consolidated.00.pth", "mp_rank_00_model_states.pt"}, "consolidated.00.pth: ");
+  without({"a.bin", "consolidated.00.pth", "model.pt"}, "model.pt: pickles can run code");
+  without({"a.pt", "mp_rank_00.pt"}, "mp_rank_00.pt: ");
+  without({"rng_state.pth", "weights.pt"}, "weights.pt: ");
+  without({"optimizer.pt", "rng_state_0.pth", "scheduler.pt", "training_args.bin"}, "");
+}
+
 TEST_F(WeightFilesTest, Adapters) {
   write("adapter_model.safetensors", "base_model.model.x.lora_A.weight");
   expect(MOE_ERR_UNSUPPORTED, "adapter_model.safetensors is an adapter (PEFT), not a model");

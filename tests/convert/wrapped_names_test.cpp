@@ -28,6 +28,18 @@ TEST(WrappedNames, LoseWhatTheWrapperAdded) {
   }
 }
 
+TEST(WrappedNames, AnyNumberOfWrappersIsRemovedInOnePass) {
+  std::string name, prefixes;
+  for (int i = 0; i < 200'000; ++i) {
+    name += "_orig_mod.";
+    prefixes += "module.";
+  }
+  EXPECT_EQ(unwrapped_name(name + kNorm), kNorm);
+  EXPECT_EQ(unwrapped_name(prefixes + kNorm), kNorm);
+  EXPECT_EQ(unwrapped_name(""), "");
+  EXPECT_EQ(unwrapped_name("."), ".");
+}
+
 TEST(WrappedNames, OfAdapters) {
   for (const char* name :
        {"q_proj.lora_A.default.weight", "lora_embedding_B", "q.base_layer.weight",

@@ -360,6 +360,65 @@ TEST(TokenizerConfig, PropertiesOfAddedTokensDecoderCount) {
   EXPECT_TRUE(run(file, lacking, "ab").warns("added_tokens_decoder lacks \"</s>\""));
 }
 
+// The flags of `transformers` 5.24 for each place.
+TEST(TokenizerConfig, PropertiesOfSpecialTokensCount) {
+  Json file = byte_level(bytes_step(false));
+  file["added_tokens"] = Json::array();
+  const Json given = {{"content", "2"}, {"lstrip", true}};
+  const auto flags = [&](const TokenizerFiles& files) {
+    return parse_tokenizer(complete_tokenizer(files).tokenizer, "t.json").added_flags;
+  };
+  const auto of_config = [&](const Json& config) {
+    return flags({.tokenizer = file, .config = config});
+  };
+  using Flags = std::vector<uint8_t>;
+  const auto expect = [](const Flags& found, int wanted) {
+    EXPECT_EQ(found, Flags{static_cast<uint8_t>(wanted | kAddedInModel)});
+  };
+  expect(of_config({{"eos_token", given}}), kAddedSpecial | kAddedLstrip);
+  expect(of_config({{"extra_special_tokens", {{"x", given}}}}), kAddedSpecial | kAddedLstrip);
+  Json all = given;
+  for (const char* key : {"rstrip", "single_word", "normalized"}) all[key] = true;
+  const int every =
+      kAddedSpecial | kAddedLstrip | kAddedRstrip | kAddedSingleWord | kAddedNormalized;
+  expect(of_config({{"eos_token", all}}), every);
+  expect(flags({.tokenizer = file, .special_tokens_map = {{"eos_token", all}}}), every);
+  expect(of_config({{"eos_token", "2"}}), kAddedSpecial);
+  // Not those of a token that another place adds, nor in this class.
+  expect(flags({.tokenizer = file, .config = {{"eos_token", given}}, .added_tokens = {{"2", 6}}}),
+         kAddedSpecial);
+  expect(of_config({{"eos_token", given}, {"tokenizer_class", "Qwen2Tokenizer"}}), kAddedSpecial);
+  file["added_tokens"] = Json::array({added("2", 6)});
+  expect(of_config({{"eos_token", given}}), kAddedSpecial);
+  EXPECT_FALSE(guarded([&] {
+                 file["added_tokens"] = Json::array();
+                 of_config({{"eos_token", {{"content", "2"}, {"lstrip", 3}}}});
+               }).ok());
+}
+
+// A folder's tokenizer.json has no tokens of one text.
+TEST(TokenizerConfig, TheKeyOfGgufFilesMeansNothingHere) {
+  Json file = byte_level(bytes_step(false));
+  for (const char* role : {"decoded", "searched", "other"}) {
+    file["added_tokens"][0]["same_text"] = role;
+    for (const Json& config : {Json(), Json::object()}) {
+      EXPECT_EQ(run(file, config, "<s>ab").ids, (IdList{8, 3})) << role;
+    }
+  }
+}
+
+TEST(TokenizerConfig, ClassesOfOtherNames) {
+  const Json file = byte_level(bytes_step(false));
+  for (const char* name :
+       {"ElectraTokenizer", "LayoutLMTokenizerFast", "ConvBertTokenizer", "FNetTokenizer"}) {
+    EXPECT_TRUE(run(file, {{"tokenizer_class", name}}, "ab").warns("the class")) << name;
+  }
+  const Json roberta = {{"tokenizer_class", "LongformerTokenizer"}, {"add_prefix_space", true}};
+  EXPECT_EQ(run(file, roberta, "ab ab").ids, (IdList{4, 4}));
+  const Json phi3 = llama({{"tokenizer_class", "Phi3Tokenizer"}, {"add_prefix_space", false}});
+  EXPECT_EQ(run(pieces(legacy_normalizer(), nullptr), phi3, "ab ab").ids, (IdList{6, 7}));
+}
+
 TEST(TokenizerConfig, OlderFilesOfTokens) {
   const Json file = byte_level(bytes_step(false));
   const TokenizerFiles files = {.tokenizer = file,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "formats/import/failure.h"
+#include "formats/import/shell_quoted.h"
 #include "src/convert/gguf/gguf_source.h"
 
 namespace moe {
@@ -52,7 +53,7 @@ void check_special_ids(Checkpoint* checkpoint) {
       fail(
           MOE_ERR_FORMAT,
           "%s: key %s: expected a token's id, found %.60s; without it: moe convert --ignore-key %s",
-          checkpoint->path().c_str(), key.c_str(), id.dump().c_str(), key.c_str());
+          checkpoint->path().c_str(), key.c_str(), id.dump().c_str(), shell_quoted(key).c_str());
     }
     const bool none = is_none(id);
     const bool negative = !id.is_number_unsigned() && id.get<int64_t>() < 0;
@@ -62,7 +63,7 @@ void check_special_ids(Checkpoint* checkpoint) {
            "%.200s: key %s: there is no token %.24s, the vocabulary has %llu; without it: "
            "moe convert --ignore-key %s",
            checkpoint->path().c_str(), key.c_str(), id.dump().c_str(),
-           static_cast<unsigned long long>(n), key.c_str());
+           static_cast<unsigned long long>(n), shell_quoted(key).c_str());
     }
     absent.push_back(key);
     checkpoint->warn(checkpoint->path() + ": key " + key + " is " + (none ? "-1" : id.dump()) +

@@ -201,14 +201,15 @@ class TokenizerBuilder {
   }
 
   // Of tokens with the same text one encodes: the one with the best score, then the first; beside
-  // it a special one is found in a text. The others only decode.
+  // it a user-defined one, or else a special one, is found in a text. The others only decode.
   void find_roles() {
     roles_.assign(tokens_.size(), kEncodes);
-    std::map<std::string_view, size_t> models, specials;
+    std::map<std::string_view, size_t> models, defined, specials;
     size_t n_same = 0, last = 0;
     for (size_t i = 0; i < tokens_.size(); ++i) {
       if (!is_token(i)) continue;
-      const auto [found, fresh] = (is_special(i) ? specials : models).emplace(tokens_[i], i);
+      auto& kind = is_special(i) ? specials : types_[i] == kUserDefined ? defined : models;
+      const auto [found, fresh] = kind.emplace(tokens_[i], i);
       if (fresh) continue;
       ++n_same;
       last = i;
@@ -216,11 +217,20 @@ class TokenizerBuilder {
       roles_[better ? found->second : i] = kDecodes;
       if (better) found->second = i;
     }
-    for (const auto& [text, i] : specials) {
-      if (!models.contains(text)) continue;
+    const auto beside = [&](size_t i, Role role) {
       ++n_same;
       last = i;
-      roles_[i] = kSearched;
+      roles_[i] = role;
+    };
+    for (const auto& [text, i] : defined) {
+      if (models.contains(text)) beside(i, kSearched);
+    }
+    for (const auto& [text, i] : specials) {
+      if (defined.contains(text)) {
+        beside(i, kDecodes);
+      } else if (models.contains(text)) {
+        beside(i, kSearched);
+      }
     }
     if (n_same == 0) return;
     warn_(metadata_.path() + ": tokenizer.ggml.tokens has " + std::to_string(n_same) +
@@ -286,13 +296,15 @@ class TokenizerBuilder {
     add_around(pre.adds_bos, out);
   }
 
-  // Each must name tokens: what a merge to none would leave is not clear.
+  // Those that name no tokens are left out: what a merge to none would leave is not clear.
   Json merges() const {
     const JsonNode list = metadata_.at("tokenizer.ggml.merges");
     std::set<std::string_view> known;
     for (size_t i = 0; i < tokens_.size(); ++i) {
       if (is_token(i) && roles_[i] == kEncodes) known.insert(tokens_[i]);
     }
+    Json kept = Json::array();
+    std::string odd;  // the first without tokens
     size_t i = 0;
     for (const JsonNode& merge : list.elements()) {
       if (++i % 4096 == 0) step_();
@@ -300,14 +312,18 @@ class TokenizerBuilder {
       const size_t space = text.find(' ', 1);
       const std::string left = text.substr(0, space);
       const std::string right = space == std::string::npos ? "" : text.substr(space + 1);
-      for (const std::string& part : {left, right, left + right}) {
-        if (known.contains(part)) continue;
-        fail(MOE_ERR_FORMAT,
-             "%.150s: tokenizer.ggml.merges[%zu] is \"%.60s\", but \"%.60s\" is no token%s",
-             metadata_.path().c_str(), i - 1, text.c_str(), part.c_str(), kWithout);
-      }
+      const bool whole =
+          known.contains(left) && known.contains(right) && known.contains(left + right);
+      if (whole) kept.push_back(merge.value());
+      if (!whole && odd.empty()) odd = "[" + std::to_string(i - 1) + "], \"" + text + "\"";
     }
-    return list.value();
+    const size_t n_odd = i - kept.size();
+    if (n_odd == 0) return kept;
+    warn_(metadata_.path() + ": tokenizer.ggml.merges has " + std::to_string(n_odd) +
+          (n_odd == 1 ? " merge of texts that are no tokens; it is"
+                      : " merges of texts that are no tokens; they are") +
+          " left out (" + odd.substr(0, 80) + ")");
+    return kept;
   }
 
   // Pairs in SentencePiece's merge order: best score of the result first.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "formats/import/shell_quoted.h"
 #include "src/convert/gguf/gguf_source.h"
 
 namespace moe {
@@ -165,10 +166,12 @@ constexpr Word kFields[] = {{"norm.eps", "attention.layer_norm_rms_epsilon"},
                             {"rope.dims", "rope.dimension_count"},
                             {"rope: dims", "rope.dimension_count"}};
 
-// Names of documents, in the forms that messages have.
+// Names of documents, in the forms that messages have. One name may end with another, so the
+// longest is first; and the path, which may hold any of them, is out of the way meanwhile.
 std::string without_documents(const Checkpoint& checkpoint, std::string text) {
-  const std::string& path = checkpoint.path();
-  for (const char* document : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
+  const std::string path = "\1";  // in no message
+  replace_all(&text, checkpoint.path(), path);
+  for (const char* document : {"tokenizer_config.json", "tokenizer.json", "config.json"}) {
     const std::string name = document;
     replace_all(&text, path + "/" + name, path);
     if (text.starts_with(name + ": ")) text.replace(0, name.size(), path);
@@ -179,25 +182,28 @@ std::string without_documents(const Checkpoint& checkpoint, std::string text) {
   }
   replace_all(&text, "below vocab_size", "below the number of tokens");
   const Json* arch = checkpoint.metadata().find("general.architecture");
-  if (arch == nullptr || !arch->is_string()) return text;
-  for (const Word& field : kFields) {
+  const bool known = arch != nullptr && arch->is_string();
+  for (const Word& field : known ? std::span<const Word>(kFields) : std::span<const Word>()) {
     replace_all(&text, " " + std::string(field.made) + ":",
                 " " + arch->text() + "." + std::string(field.stored) + ":");
   }
+  replace_all(&text, path, checkpoint.path());
   return text;
 }
 
-// What a reader can do about a key.
-std::string way_out(const std::string& text, const std::string& arch) {
+// What a reader can do about a key. The path may contain anything, so it is not searched.
+std::string way_out(const Checkpoint& checkpoint, std::string text, const std::string& arch) {
+  replace_all(&text, checkpoint.path(), "");
   if (text.find("--ignore-key") != std::string::npos) return "";
   // A special token or a template can be left out alone.
   for (const std::string_view end : {"_token_id", "tokenizer.chat_template"}) {
     const size_t found = text.find(end);
     if (found == std::string::npos) continue;
     const size_t first = text.rfind("tokenizer.", found);
-    const std::string key = text.substr(first, found + end.size() - first);
-    if (first == std::string::npos || key.find(' ') != std::string::npos) continue;
-    return "; without it: moe convert --ignore-key " + key;
+    const std::string key =
+        first == std::string::npos ? "" : text.substr(first, found + end.size() - first);
+    if (!checkpoint.metadata().contains(key)) continue;
+    return "; without it: moe convert --ignore-key " + shell_quoted(key);
   }
   if (text.find("tokenizer.") != std::string::npos) {
     return "; without the tokenizer: moe convert --ignore-key tokenizer.ggml.model";
@@ -212,15 +218,16 @@ std::string way_out(const std::string& text, const std::string& arch) {
 }  // namespace
 
 Status in_gguf_words(const Checkpoint& checkpoint, const Status& status) {
-  const bool about_content = status.code() == MOE_ERR_FORMAT || status.code() == MOE_ERR_SHAPE ||
-                             status.code() == MOE_ERR_RANGE ||
-                             status.code() == MOE_ERR_UNSUPPORTED ||
-                             status.code() == MOE_ERR_NOT_FOUND;
+  const bool about_content =
+      status.code() == MOE_ERR_FORMAT || status.code() == MOE_ERR_SHAPE ||
+      status.code() == MOE_ERR_RANGE || status.code() == MOE_ERR_UNSUPPORTED ||
+      status.code() == MOE_ERR_NOT_FOUND || status.code() == MOE_ERR_CORRUPT ||
+      status.code() == MOE_ERR_NON_FINITE;
   if (checkpoint.metadata().is_null() || !about_content) return status;
   std::string text = Words(checkpoint).translated(without_documents(checkpoint, status.text()));
   const Json* arch = checkpoint.metadata().find("general.architecture");
   const std::string way =
-      way_out(text, arch != nullptr && arch->is_string() ? arch->text() : "general");
+      way_out(checkpoint, text, arch != nullptr && arch->is_string() ? arch->text() : "general");
   if (text.size() + way.size() < MOE_ERROR_TEXT_BYTES) text += way;
   return Status::error(status.code(), "%s", text.c_str());
 }

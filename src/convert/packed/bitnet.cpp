@@ -15,18 +15,22 @@ namespace {
 constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kScale = "_scale";
 constexpr int64_t kPerByte = 4;
+constexpr uint64_t kMaxExperts = uint64_t{1} << 20;  // more than any model has
 
 std::string head(const std::string& name, std::string_view end) {
   return name.substr(0, name.size() - end.size());
 }
 
-// The number of experts in a fused tensor; 0 where config.json does not say.
+// The number of experts in a fused tensor; 0 where config.json does not say, or
+// says what cannot be.
 int64_t count_experts(const Checkpoint& checkpoint) {
   const Json config = checkpoint.document("config.json");
   for (const char* key :
        {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {
     const Json* n = config.find(key);
-    if (n != nullptr && n->is_number_unsigned()) return n->get<int64_t>();
+    if (n == nullptr || !n->is_number_unsigned()) continue;
+    const auto count = n->get<uint64_t>();
+    return count <= kMaxExperts ? static_cast<int64_t>(count) : 0;
   }
   return 0;
 }

@@ -31,34 +31,23 @@ Json special_token(const std::string& text, uint64_t id) {
           {"rstrip", false}, {"single_word", false}, {"normalized", false}};
 }
 
-std::map<uint64_t, Json> tokens_by_id(const JsonNode& list) {
-  if (!list.value().is_object()) list.fail_expected("an object");
-  std::map<uint64_t, Json> out;
-  for (const auto& [key, token] : list.value().items()) {
-    uint64_t id = 0;
-    const auto end = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (end.ec != std::errc() || end.ptr != key.data() + key.size()) {
-      fail(MOE_ERR_FORMAT, "%s: \"%.60s\" is not a token's id", list.path().c_str(), key.c_str());
-    }
-    out[id] = added_token(JsonNode(token, list.path() + "[\"" + key + "\"]"), id);
-  }
-  return out;
-}
-
-// Why a text is a special token.
+// Why a text is a special token, and what the files say about it.
 struct SpecialText {
   bool given = false;  // by the files, and not only by the class
   bool named = false;  // by a "*_token" key or by the class, and not only in a list
+  Json token = {};     // {"content": text, "lstrip": ...}; null where only the text is there
 };
 
 std::map<std::string, SpecialText> special_texts(const Json& config, const ClassChoice& choice) {
   std::map<std::string, SpecialText> out;
   const JsonNode node(config, kTokenizerConfig);
-  const auto take = [&](const std::string& text, bool given, bool named = true) {
+  const auto take = [&](const std::string& text, bool given, bool named = true,
+                        const Json& token = {}) {
     if (text.empty()) return;
     SpecialText& entry = out[text];
     entry.given = entry.given || given;
     entry.named = entry.named || named;
+    if (token.is_object() && entry.token.is_null()) entry.token = token;
   };
   if (choice.steps != nullptr) {
     const Json defaults = parse_json(choice.steps->tokens, choice.steps->name);
@@ -70,7 +59,7 @@ std::map<std::string, SpecialText> special_texts(const Json& config, const Class
   for (const auto& [key, value] : config.items()) {
     const bool named = std::find(std::begin(kNamed), std::end(kNamed), key) != std::end(kNamed);
     if (named || (key.ends_with("_token") && (value.is_string() || value.contains("content")))) {
-      take(token_name(node, key.c_str()), true);
+      take(token_name(node, key.c_str()), true, true, value);
     }
   }
   const auto take_list = [&](const char* key) {
@@ -78,7 +67,7 @@ std::map<std::string, SpecialText> special_texts(const Json& config, const Class
     if (list == nullptr || list->size() == 0) return false;
     const auto text = [&](const Json& token) {
       take(token.is_string() ? token.text() : text_member(token, "content"), true,
-           list->is_object());
+           list->is_object(), token);
     };
     if (list->is_array()) std::for_each(list->begin(), list->end(), text);
     if (list->is_object()) {
@@ -119,6 +108,20 @@ bool has_properties(const Json& token) {
   return false;
 }
 
+// A token that only the vocabulary has, with the properties that the files give it. As in
+// `transformers`, they do not override those of a token that is added elsewhere, and Qwen2's class
+// (`plain`) drops them.
+Json vocabulary_token(const std::string& text, uint64_t id, const SpecialText& why, bool plain) {
+  Json out = special_token(text, id);
+  if (plain || !why.token.is_object()) return out;
+  const JsonNode given(why.token, std::string(kTokenizerConfig) + ": \"" + text + "\"");
+  for (const char* key : {"lstrip", "rstrip", "single_word"}) {
+    out[key] = given.boolean(key, false);
+  }
+  out["normalized"] = given.boolean("normalized", !why.named);
+  return out;
+}
+
 std::string quoted_list(const std::vector<std::string>& names) {
   constexpr size_t kMost = 8;
   std::string out;
@@ -130,6 +133,20 @@ std::string quoted_list(const std::vector<std::string>& names) {
 }
 
 }  // namespace
+
+std::map<uint64_t, Json> tokens_by_id(const JsonNode& list) {
+  if (!list.value().is_object()) list.fail_expected("an object");
+  std::map<uint64_t, Json> out;
+  for (const auto& [key, token] : list.value().items()) {
+    uint64_t id = 0;
+    const auto end = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (end.ec != std::errc() || end.ptr != key.data() + key.size()) {
+      fail(MOE_ERR_FORMAT, "%s: \"%.60s\" is not a token's id", list.path().c_str(), key.c_str());
+    }
+    out[id] = added_token(JsonNode(token, list.path() + "[\"" + key + "\"]"), id);
+  }
+  return out;
+}
 
 std::string token_name(const JsonNode& node, const char* key) {
   if (!node.has(key)) return "";
@@ -218,7 +235,8 @@ void mark_special_tokens(const Json& config, const ClassChoice& choice, Json* to
     if (known.contains(text)) continue;
     const int64_t id = token_id(*tokenizer, text);
     if (id >= 0) {
-      (*tokenizer)["added_tokens"].push_back(special_token(text, static_cast<uint64_t>(id)));
+      (*tokenizer)["added_tokens"].push_back(
+          vocabulary_token(text, static_cast<uint64_t>(id), why, restores));
     } else if (why.given) {
       missing.push_back(text);
     }

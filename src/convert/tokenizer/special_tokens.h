@@ -3,6 +3,7 @@
 // The added and special tokens that tokenizer_config.json and the files beside it give to a
 // tokenizer.json, as `transformers` reads them.
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,10 @@
 #include "src/convert/tokenizer/tokenizer_class.h"
 
 namespace moe {
+
+/// The entries of added_tokens_decoder by their ids, each as one of added_tokens. Throws
+/// MOE_ERR_FORMAT for another kind of value, a key that is no id, and an entry without "content".
+std::map<uint64_t, Json> tokens_by_id(const JsonNode& list);
 
 /// tokenizer_config.json with the special tokens of special_tokens_map.json, which count if the
 /// former has no added_tokens_decoder. Either may be null.

@@ -8,6 +8,7 @@
 #include "formats/import/failure.h"
 #include "formats/import/file.h"
 #include "src/convert/gguf/score_merges.h"
+#include "src/convert/tokenizer/special_tokens.h"
 #include "src/text/characters/byte_level.h"
 #include "src/text/characters/utf8.h"
 
@@ -98,21 +99,15 @@ Json byte_level() {
 
 // Special tokens have the ids behind the vocabulary; those without a name are reserved.
 Json special_tokens(const Json& config, uint64_t n_tokens) {
-  std::map<uint64_t, std::string> names;
-  if (const Json* const decoder = config.find("added_tokens_decoder")) {
-    for (const auto& [id, token] : decoder->items()) {
-      uint64_t n = 0;
-      const Json* const content = token.is_object() ? token.find("content") : nullptr;
-      const bool read = std::from_chars(id.data(), id.data() + id.size(), n).ec == std::errc();
-      if (read && content != nullptr && content->is_string()) names[n] = content->text();
-    }
-  }
+  const JsonNode node(config, kConfig);
+  std::map<uint64_t, Json> named;
+  if (node.has("added_tokens_decoder")) named = tokens_by_id(node.at("added_tokens_decoder"));
   Json out = Json::array();
   for (uint64_t id = n_tokens; id < n_tokens + kReserved; ++id) {
-    const auto name = names.find(id);
+    const auto name = named.find(id);
     out.push_back({{"id", id},
-                   {"content", name == names.end() ? "<|reserved_token_" + std::to_string(id) + "|>"
-                                                   : name->second},
+                   {"content", name == named.end() ? "<|reserved_token_" + std::to_string(id) + "|>"
+                                                   : name->second.at("content").text()},
                    {"special", true},
                    {"lstrip", false},
                    {"rstrip", false},

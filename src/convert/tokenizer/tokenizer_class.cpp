@@ -64,12 +64,12 @@ constexpr TokenizerClass kClasses[] = {
     {"Qwen2Tokenizer", "", P::kByteLevel, kNfc, kQwen, kBpe, nullptr, nullptr, kQwenTokens},
     {"Qwen3_5Tokenizer", "", P::kByteLevel, kNfc, kQwen35, kBpe, nullptr, nullptr, kQwenTokens},
     {"GPTNeoXTokenizer", "", P::kByteLevel, kNfc, kByteLevel, kBpe, "", "", kNeoxTokens},
-    {"RobertaTokenizer", "BartTokenizer LEDTokenizer MvpTokenizer", P::kByteLevel, kNone,
-     kByteLevel, kBpe, "cls_token", "sep_token", kRobertaTokens},
+    {"RobertaTokenizer", "BartTokenizer LEDTokenizer LongformerTokenizer MvpTokenizer",
+     P::kByteLevel, kNone, kByteLevel, kBpe, "cls_token", "sep_token", kRobertaTokens},
     {"CohereTokenizer", "", P::kByteLevel, kNfc, kDigitsBytes, kBpe, nullptr, nullptr,
      kCohereTokens},
-    {"LlamaTokenizer", "", P::kLlama, kNone, kMetaspaceText, kBpeWithBytes, nullptr, nullptr,
-     kLlamaTokens},
+    {"LlamaTokenizer", "Phi3Tokenizer", P::kLlama, kNone, kMetaspaceText, kBpeWithBytes, nullptr,
+     nullptr, kLlamaTokens},
     {"CodeLlamaTokenizer", "", P::kMetaspace, kNone, kMetaspaceText, kBpeWithBytes, "bos_token", "",
      kLlamaTokens},
     {"GemmaTokenizer", "", P::kIgnored,
@@ -82,8 +82,9 @@ constexpr TokenizerClass kClasses[] = {
     {"MBartTokenizer", "", P::kIgnored, kNone, kMetaspaceWords, kUnigram3, "", "eos_token src_lang",
      kRobertaTokens},
     {"BertTokenizer",
-     "DistilBertTokenizer DPRContextEncoderTokenizer DPRQuestionEncoderTokenizer "
-     "DPRReaderTokenizer LxmertTokenizer MobileBertTokenizer SqueezeBertTokenizer",
+     "ConvBertTokenizer DistilBertTokenizer DPRContextEncoderTokenizer DPRQuestionEncoderTokenizer "
+     "DPRReaderTokenizer ElectraTokenizer LayoutLMTokenizer LxmertTokenizer MobileBertTokenizer "
+     "SqueezeBertTokenizer",
      P::kIgnored, kBert, R"({"type": "BertPreTokenizer"})", kWordPiece, "cls_token", "sep_token",
      kBertTokens}};
 
@@ -93,7 +94,8 @@ constexpr const char* kOpaque =
     "BertJapaneseTokenizer BertweetTokenizer BigBirdTokenizer BioGptTokenizer "
     "BlenderbotSmallTokenizer BlenderbotTokenizer ByT5Tokenizer CLIPTokenizer CTRLTokenizer "
     "CamembertTokenizer CanineTokenizer ClvpTokenizer CpmAntTokenizer CpmTokenizer "
-    "DebertaTokenizer DebertaV2Tokenizer DiaTokenizer EsmTokenizer EsmcTokenizer FSMTTokenizer "
+    "DebertaTokenizer DebertaV2Tokenizer DiaTokenizer EsmTokenizer EsmcTokenizer FNetTokenizer "
+    "FSMTTokenizer "
     "FastSpeech2ConformerTokenizer FlaubertTokenizer FunnelTokenizer GPTNeoXJapaneseTokenizer "
     "GPTSw3Tokenizer HerbertTokenizer LasrTokenizer LayoutLMv2Tokenizer LayoutLMv3Tokenizer "
     "LayoutXLMTokenizer LukeTokenizer M2M100Tokenizer MBart50Tokenizer MLukeTokenizer "

@@ -76,6 +76,16 @@ void compare_flag(const char* wanted, const char* key, const TokenIds& ids, Comp
                         (adds ? "adds the token" : "does not add the token") + ", and it counts");
 }
 
+// The key by which a GGUF file's tokens of one text are told apart (gguf_tokenizer.cpp) means
+// nothing in a folder's tokenizer.json.
+void forget_roles(Json* tokenizer) {
+  const Json* const added = tokenizer->find("added_tokens");
+  if (added == nullptr || !added->is_array()) return;
+  for (Json& token : (*tokenizer)["added_tokens"].elements()) {
+    if (token.is_object()) token.erase("same_text");
+  }
+}
+
 }  // namespace
 
 Json surround(const NamedIds& before, const NamedIds& after) {
@@ -96,6 +106,7 @@ Json surround(const NamedIds& before, const NamedIds& after) {
 CompletedTokenizer complete_tokenizer(TokenizerFiles files) {
   CompletedTokenizer out;
   out.tokenizer = std::move(files.tokenizer);
+  if (out.tokenizer.is_object()) forget_roles(&out.tokenizer);
   out.config = with_special_map(std::move(files.config), files.special_tokens_map);
   if (!out.tokenizer.is_object() || !out.config.is_object()) return out;
   out.choice = choose_class(out.tokenizer, out.config, files.model);

@@ -466,6 +466,7 @@ TokenizerData read_tokenizer(const Checkpoint& checkpoint, const std::string& na
         return file == std::string_view(kVocabTxt) ? tokenizer_of_vocab_txt(checkpoint)
                                                    : checkpoint.document(file);
       });
+  const Json defaults = default_special_tokens(files.config);
   TokenizerData data;
   if (checkpoint.metadata().is_null()) {
     data = parse_files(std::move(files), path);
@@ -473,7 +474,7 @@ TokenizerData read_tokenizer(const Checkpoint& checkpoint, const std::string& na
     data = parse_tokenizer(files.tokenizer, path);
     read_special_ids(files.config, kTokenizerConfig, data);
   }
-  if (name == kVocabTxt) read_special_ids(default_special_tokens(), path, data);
+  if (name == kVocabTxt) read_special_ids(defaults, path, data);
   data.chat_template = read_chat_template(checkpoint);
   return data;
 }

@@ -39,9 +39,9 @@ constexpr SpecialToken kPad = {"pad_token", "[PAD]"}, kUnk = {"unk_token", "[UNK
                        kCls = {"cls_token", "[CLS]"}, kSep = {"sep_token", "[SEP]"},
                        kMask = {"mask_token", "[MASK]"};
 
+// Empty where the key is null: there is no such token.
 std::string name_of(const JsonNode& config, const SpecialToken& token) {
-  const std::string given = token_name(config, token.key);
-  return given.empty() ? token.name : given;
+  return config.value().contains(token.key) ? token_name(config, token.key) : token.name;
 }
 
 NamedIds id_of(const Json& vocabulary, const std::string& name) {
@@ -81,9 +81,11 @@ bool has_only_vocab_txt(const Checkpoint& checkpoint) {
   return !checkpoint.has_document("tokenizer.json") && checkpoint.has_document(kVocabTxt);
 }
 
-Json default_special_tokens() {
+Json default_special_tokens(const Json& config) {
   Json out = Json::object();
-  for (const SpecialToken& token : {kPad, kUnk, kCls, kSep, kMask}) out[token.key] = token.name;
+  for (const SpecialToken& token : {kPad, kUnk, kCls, kSep, kMask}) {
+    if (!config.contains(token.key)) out[token.key] = token.name;
+  }
   return out;
 }
 
@@ -106,6 +108,7 @@ Json tokenizer_of_vocab_txt(const Checkpoint& checkpoint) {
   const Json vocabulary = read_vocabulary(checkpoint);
   const NamedIds first = id_of(vocabulary, name_of(config, kCls));
   const NamedIds last = id_of(vocabulary, name_of(config, kSep));
+  const std::string unknown = name_of(config, kUnk);  // the model cannot do without
   return {{"version", "1.0"},
           {"added_tokens", added_tokens(config, vocabulary)},
           {"normalizer", normalizer(config)},
@@ -114,7 +117,7 @@ Json tokenizer_of_vocab_txt(const Checkpoint& checkpoint) {
           {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
           {"model",
            {{"type", "WordPiece"},
-            {"unk_token", name_of(config, kUnk)},
+            {"unk_token", unknown.empty() ? kUnk.name : unknown},
             {"continuing_subword_prefix", "##"},
             {"max_input_chars_per_word", 100},
             {"vocab", vocabulary}}}};

@@ -14,7 +14,7 @@ bool has_only_vocab_txt(const Checkpoint& checkpoint);
 /// The tokenizer.json that `transformers` makes of vocab.txt and the keys of tokenizer_config.json.
 Json tokenizer_of_vocab_txt(const Checkpoint& checkpoint);
 
-/// BERT's names of special tokens, as keys of tokenizer_config.json that are missing there.
-Json default_special_tokens();
+/// BERT's names of special tokens, as the keys that tokenizer_config.json (`config`) lacks.
+Json default_special_tokens(const Json& config);
 
 }  // namespace moe
