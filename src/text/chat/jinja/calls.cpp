@@ -71,7 +71,11 @@ Value Evaluator::call(const Node& node) {
 
 Value Evaluator::call_function(const Node& node, Value function, const Arguments& arguments) {
   line_ = node.line;
-  const Value first = argument(arguments, 0, "");
+  static constexpr std::string_view kNames[] = {"raise_exception", "strftime_now", "", "range", ""};
+  const bool fits =
+      function.a > kRange || check_arguments("function", kNames[function.a], arguments);
+  if (!fits) return {};
+  const Value first = argument(arguments, 0, function.a == kRaise ? "message" : "format");
   switch (function.a) {
     case kRaise: {
       const std::string_view text =

@@ -15,6 +15,7 @@ Value Evaluator::filter(const Node& node) {
 }
 
 Value Evaluator::apply_filter(std::string_view name, Value value, const Arguments& arguments) {
+  if (!check_arguments("filter", name, arguments)) return {};
   bool known = true;
   Value result = simple_filter(name, value, arguments, &known);
   if (known || !ok()) return result;
@@ -70,8 +71,10 @@ Value Evaluator::text_filter(std::string_view name, Value value, const Arguments
   if (name == "indent") return indent(text, arguments);
   if (name == "replace") {
     const Value count = argument(arguments, 2, "count");
+    const bool all = count.is(Kind::kUndefined) || count.is(Kind::kNone);
+    if (!all && !count.is(Kind::kInt)) return fail_kind("the count of replace", count);
     return replace(text, argument(arguments, 0, "old"), argument(arguments, 1, "new"),
-                   count.is(Kind::kInt) ? count.number : -1);
+                   all ? -1 : count.number);
   }
   return change_case(text, name != "lower", name == "capitalize");
 }
@@ -116,6 +119,7 @@ Value Evaluator::number_filter(std::string_view name, Value value, const Argumen
   }
   const Value digits = argument(arguments, 0, "precision");
   const Value method = argument(arguments, 1, "method");
+  if (!digits.is(Kind::kInt) && !digits.is(Kind::kUndefined)) return fail_kind("round", digits);
   const int64_t n = digits.is(Kind::kInt) ? digits.number : 0;
   if (n < -20 || n > 20) return fail(MOE_ERR_UNSUPPORTED, "round to more than 20 digits");
   if (!method.is(Kind::kString) || heap_.view(method) == "common") {
