@@ -109,6 +109,8 @@ class Evaluator {
   void spread(const Node& node, Arguments& out);
   bool check_arguments(const char* kind, std::string_view name, const Arguments& arguments);
   Value call(const Node& node);
+  Value call_value(const Node& node, Value function, const Arguments& arguments);
+  Value held_function(Value object, Text name);
   Value call_function(const Node& node, Value function, const Arguments& arguments);
   Value call_macro(const Node& node, Value macro, const Arguments& arguments);
   void bind_parameters(const Node& macro, const Arguments& arguments);

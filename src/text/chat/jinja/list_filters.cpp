@@ -59,7 +59,7 @@ Value Evaluator::attribute_path(Value value, Value path) {
     const size_t end = std::min(names.find('.', begin), names.size());
     const std::string_view name = slice(names, begin, end - begin);
     int64_t index = 0;
-    if (read_integer(name, &index)) {
+    if (read_integer(name, 0, &index) == Reading::kDone) {
       value = member(value, int_value(index), false);
     } else {
       value = member(value, text_value(child_text(path, begin, end - begin)), true);
