@@ -184,8 +184,7 @@ void add_bench(CLI::App& app) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App* c = app.add_subcommand("bench", "Measure tokens per second");
   example(*c, "moe bench --synthetic olmoe-1b-7b -p 128 -n 32");
-  c->add_option("MODEL", o->model.path, "Model file (.moe), checkpoint folder or GGUF file")
-      ->check(not_empty());
+  c->add_option("MODEL", o->model.path, kModelText)->check(not_empty());
   add_synthetic_options(*c, *o);
   c->add_option("--routing", o->routing, "Route as in this trace (moe trace)")
       ->check(not_empty())

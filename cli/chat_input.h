@@ -15,9 +15,11 @@ inline constexpr const char* kChatHelp =
     "  /system TEXT     changes the system prompt; without TEXT removes it\n"
     "  /show            shows what the model reads\n"
     "  /shift           from now on drops the oldest turns when the context is full\n"
+    "  /help            lists these commands\n"
     "  /quit, /exit     ends, as Ctrl-D does\n"
     "  text\\            a line that ends with a backslash continues in the next one\n"
-    "  \"\"\"text\"\"\"       a message of one or more lines, never a command\n"
+    "  \"\"\"text\"\"\"       a message of one or more lines, never a command: \"\"\"/like "
+    "this\"\"\"\n"
     "  Ctrl-C           stops a reply; clears what is typed; ends on an empty line\n";
 
 struct ChatInput {

@@ -15,6 +15,10 @@ inline constexpr const char* kSessionGroup = "Context and routing";
 inline constexpr const char* kMachineGroup = "Machine";
 inline constexpr const char* kOutputGroup = "Output";
 
+/// What MODEL may be, for every command that runs one.
+inline constexpr const char* kModelText =
+    "Model file (.moe), or a checkpoint folder or GGUF file, which is converted once";
+
 std::shared_ptr<CLI::FormatterBase> help_formatter();
 
 /// The last line of the command's help, below its notes (footer) if it has some.

@@ -101,10 +101,7 @@ void add_io(CLI::App& app, ModelOptions& o) {
 }
 
 void add_path(CLI::App& app, ModelOptions& o) {
-  app.add_option("MODEL", o.path,
-                 "Model file (.moe), or a checkpoint folder or GGUF file, which is converted once")
-      ->required()
-      ->check(not_empty());
+  app.add_option("MODEL", o.path, kModelText)->required()->check(not_empty());
 }
 
 void add_output(CLI::App& app, ModelOptions& o, bool json) {

@@ -67,7 +67,7 @@ class Sampling {
   SamplingOptions options_;
 };
 
-/// For a person: ", 12 of 20 guesses right"; empty without --draft.
+/// For a person: ", 12 of 20 drafted tokens accepted"; empty without --draft.
 std::string drafts_text(int32_t n_drafted, int32_t n_accepted);
 /// For JSON: "length", "eos" ...
 const char* finish_name(moe_finish finish);

@@ -239,7 +239,8 @@ void add_trace(CLI::App& app) {
   auto o = std::make_shared<TraceOptions>();
   CLI::App* c = app.add_subcommand("trace", "Record which experts a text uses, and replay it");
   example(*c, "moe trace model.moe -f book.txt -o book.csv && moe trace book.csv --html book.html");
-  c->add_option("MODEL", o->model.path, "Model file (.moe); with --budgets or --html a trace")
+  c->add_option("MODEL", o->model.path,
+                std::string(kModelText) + "; with --budgets or --html a trace")
       ->required()
       ->check(not_empty());
   add_model_options(*c, o->model, {.path = false});

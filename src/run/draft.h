@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Guesses of the next tokens from earlier text: prompt lookup decoding (Saxena, 2023).
+// Drafts the next tokens from earlier text: prompt lookup decoding (Saxena, 2023).
 
 #include <algorithm>
 #include <cstddef>
@@ -9,29 +9,30 @@
 
 namespace moe {
 
-inline constexpr size_t kMaxDraft = 16;  // tokens guessed at once
+inline constexpr size_t kMaxDraft = 16;  // tokens drafted at once
 
 /// Continues a text as it continued where its last tokens occurred before, the longest match first.
-/// Guesses as many tokens as have paid so far: a guess is right with a probability that follows
-/// from earlier ones with as long a match, and costs what a pass with guesses took longer. One
-/// thread.
+/// Drafts as many tokens as have paid so far: a drafted token is right with a probability that
+/// follows from earlier ones with as long a match, and costs what a pass with drafted tokens took
+/// longer. One thread.
 class Drafter {
  public:
   /// most: 0..kMaxDraft tokens at once.
   explicit Drafter(size_t most);
 
-  /// Writes guesses of the tokens after `text` to `out`, at most `room` and those of the
+  /// Writes a draft of the tokens after `text` to `out`, at most `room` and those of the
   /// constructor, and returns their number.
-  size_t guess(std::span<const int32_t> text, size_t room, int32_t* out);
-  /// How many of the last guesses, from the first on, were right, and how long their pass took.
+  size_t draft(std::span<const int32_t> text, size_t room, int32_t* out);
+  /// How many of the last drafted tokens, from the first on, were right, and how long their pass
+  /// took.
   void learn(size_t n_right, double seconds);
-  /// How long a pass without guesses took.
+  /// How long a pass without a draft took.
   void learn_single(double seconds) { single_.add(seconds); }
 
  private:
   static constexpr size_t kLengths = 8;
-  // Of the last match's guess i: had the guesses before it been given, the match would be longer by
-  // i. Long ones share the last rate.
+  // For drafted token i of the last match: had those before it been given, the match would be
+  // longer by i. Long ones share the last rate.
   double& rate(size_t i) { return rates_[std::min(length_ + i, kLengths) - 1]; }
 
   /// A mean that follows changes.
@@ -42,11 +43,11 @@ class Drafter {
   static constexpr double kStep = 0.1;
 
   size_t most_;
-  size_t n_guessed_ = 0;
+  size_t n_drafted_ = 0;
   size_t length_ = 0;       // of the last match
-  double rates_[kLengths];  // share of guesses that were right
+  double rates_[kLengths];  // share of drafted tokens that were right
   Mean single_;             // seconds
-  double cost_;             // of one guess, in passes without guesses
+  double cost_;             // of a drafted token, in passes without a draft
 };
 
 }  // namespace moe

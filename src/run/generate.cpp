@@ -95,7 +95,7 @@ class Generation {
   GenerateResult& result() { return result_; }
 
  private:
-  /// What would be sampled after each token of a pass that checks guesses, up to the first wrong
+  /// What would be sampled after each token of a pass that checks a draft, up to the first wrong
   /// one.
   struct Checked {
     TokenLogprob tokens[kMaxDraft + 1];
@@ -108,10 +108,10 @@ class Generation {
   Status choose();
   Status sample_next_token();
   Status report(StreamDecoder* decoder);
-  Status check_guesses(size_t n_guesses, StreamDecoder* decoder, bool* checked);
-  Status take_guesses(const Checked& checked, size_t n_guesses, StreamDecoder* decoder,
-                      size_t* n_right);
-  size_t guess();
+  Status check_draft(size_t n_drafted, StreamDecoder* decoder, bool* checked);
+  Status take_draft(const Checked& checked, size_t n_drafted, StreamDecoder* decoder,
+                    size_t* n_right);
+  size_t draft();
   Status decode(StreamDecoder* decoder, int32_t token, std::string_view* ready);
   Status flush(StreamDecoder* decoder);
   bool at_limit(int32_t position);
@@ -133,7 +133,7 @@ class Generation {
   TokenLogprob next_{};                // sampled, to be reported
   TokenLogprob top_[kMaxTopLogprobs];  // its candidates
   Drafter drafter_;
-  int32_t pass_[kMaxDraft + 1];  // the next token and guesses
+  int32_t pass_[kMaxDraft + 1];  // the next token and the draft
   StopMatcher stops_;
   String text_;
   Array<float> changed_;  // (vocab) the callback's copy; the session's logits are unchanged
@@ -233,9 +233,9 @@ Status Generation::report(StreamDecoder* decoder) {
   return {};
 }
 
-// Puts the next token and guesses of those after it into pass_. The text that they continue stands
+// Puts the next token and a draft of those after it into pass_. The text that they continue stands
 // behind the session's tokens, in the room reserved for the context.
-size_t Generation::guess() {
+size_t Generation::draft() {
   if (options_.max_draft == 0) return 0;
   const auto position = static_cast<size_t>(state_.position());
   size_t room = static_cast<size_t>(state_.options.context) - position - 1;
@@ -245,18 +245,18 @@ size_t Generation::guess() {
   }
   int32_t* const text = state_.tokens.data();
   text[position] = pass_[0] = next_.token;
-  const size_t n = drafter_.guess({text, position + 1}, room, pass_ + 1);
+  const size_t n = drafter_.draft({text, position + 1}, room, pass_ + 1);
   std::copy_n(pass_ + 1, n, text + position + 1);
   return n;
 }
 
-// Evaluates the next token and the guesses in one pass. *checked: false if the pass failed, which
-// may be because of a wrong guess; then nothing has changed.
-Status Generation::check_guesses(size_t n_guesses, StreamDecoder* decoder, bool* checked) {
+// Evaluates the next token and the draft in one pass. *checked: false if the pass failed, which
+// may be because of a wrong token; then nothing has changed.
+Status Generation::check_draft(size_t n_drafted, StreamDecoder* decoder, bool* checked) {
   struct Pass {
     Generation& generation;
     size_t position;
-    size_t n_guesses;
+    size_t n_drafted;
     Checked checked;
     bool settled = false;
 
@@ -271,35 +271,35 @@ Status Generation::check_guesses(size_t n_guesses, StreamDecoder* decoder, bool*
           g.options_.sampling, {logits, state.logits.size()}, {state.tokens.data(), text},
           static_cast<uint64_t>(text), &next, p.checked.top + i * kMaxTopLogprobs, g.n_top());
       if (p.checked.status.ok()) ++p.checked.n;
-      p.settled = !p.checked.status.ok() || i == p.n_guesses || next.token != g.pass_[i + 1];
+      p.settled = !p.checked.status.ok() || i == p.n_drafted || next.token != g.pass_[i + 1];
       return {};
     }
-  } pass{*this, static_cast<size_t>(state_.position()), n_guesses, {}};
+  } pass{*this, static_cast<size_t>(state_.position()), n_drafted, {}};
   const double start = now_seconds();
-  Status status = eval_tokens(state_, {pass_, n_guesses + 1}, {Pass::take, &pass});
+  Status status = eval_tokens(state_, {pass_, n_drafted + 1}, {Pass::take, &pass});
   const double seconds = now_seconds() - start;
   if (status.code() == MOE_ERR_CANCELLED || status.code() == MOE_ERR_DEVICE) return status;
   *checked = status.ok();
   if (!*checked) return {};
   size_t n_right = 0;
-  status = take_guesses(pass.checked, n_guesses, decoder, &n_right);
+  status = take_draft(pass.checked, n_drafted, decoder, &n_right);
   drafter_.learn(n_right, seconds);
-  result_.n_drafted += static_cast<int32_t>(n_guesses);
+  result_.n_drafted += static_cast<int32_t>(n_drafted);
   result_.n_accepted += static_cast<int32_t>(n_right);
   MOE_TRY(rewind_to(state_, pass.position + 1 + n_right));
   return status;
 }
 
-// Reports the guesses that are right; next_ is then the token after them, unless the generation has
-// ended.
-Status Generation::take_guesses(const Checked& checked, size_t n_guesses, StreamDecoder* decoder,
-                                size_t* n_right) {
-  const int32_t position = state_.position() - static_cast<int32_t>(n_guesses);
+// Reports the drafted tokens that are right; next_ is then the token after them, unless the
+// generation has ended.
+Status Generation::take_draft(const Checked& checked, size_t n_drafted, StreamDecoder* decoder,
+                              size_t* n_right) {
+  const int32_t position = state_.position() - static_cast<int32_t>(n_drafted);
   for (size_t i = 0; !at_limit(position + static_cast<int32_t>(i)); ++i) {
     if (i == checked.n) return checked.status;
     next_ = checked.tokens[i];
     std::copy_n(checked.top + i * kMaxTopLogprobs, n_top(), top_);
-    if (at_end_of_text() || i == n_guesses || next_.token != pass_[i + 1]) return {};
+    if (at_end_of_text() || i == n_drafted || next_.token != pass_[i + 1]) return {};
     ++*n_right;
     MOE_TRY(report(decoder));
     if (state_.cancel_asked()) {  // as if the token were evaluated now
@@ -315,9 +315,9 @@ Status Generation::loop(StreamDecoder* decoder) {
   MOE_TRY(choose());
   while (!ended_) {
     MOE_TRY(report(decoder));
-    const size_t n_guesses = ended_ ? 0 : guess();
+    const size_t n_drafted = ended_ ? 0 : draft();
     bool checked = false;
-    if (n_guesses > 0) MOE_TRY(check_guesses(n_guesses, decoder, &checked));
+    if (n_drafted > 0) MOE_TRY(check_draft(n_drafted, decoder, &checked));
     if (checked) continue;
     const double start = now_seconds();
     MOE_TRY(eval_tokens(state_, {&next_.token, 1}, {}));

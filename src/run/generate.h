@@ -56,7 +56,7 @@ struct GenerateOptions {
   bool in_parts = false;      // no stop string matches across a special token
   ReplyHeaders headers = {};  // of the parts: no stop string matches inside
   bool all_text = false;  // after the callback has stopped the call, withheld text is reported too
-  /// Tokens guessed at once (Drafter) and evaluated in one pass; only those that would have been
+  /// Tokens drafted at once (Drafter) and evaluated in one pass; only those that would have been
   /// sampled are used, so the result is the same. 0..kMaxDraft; 0: none. Not with change_logits,
   /// nor with an expert capacity or `resident`, where results depend on the passes.
   int32_t max_draft = 0;
@@ -68,7 +68,7 @@ struct GenerateResult {
   Finish finish = Finish::kLength;
   int32_t n_prompt = 0;
   int32_t n_generated = 0;  // tokens reported
-  int32_t n_drafted = 0;    // guessed
+  int32_t n_drafted = 0;    // by the Drafter
   int32_t n_accepted = 0;   // of these, generated
   double prompt_seconds = 0;
   double generate_seconds = 0;

@@ -233,6 +233,8 @@ class Chat(Cli):
         r = self.ok("chat", model, text="/show\n/help\nHello\n")
         self.assertEqual(r.stdout, "Yes.\n")
         self.assertIn("moe: nothing to show yet\n  /clear, /reset   starts again\n", r.stderr)
+        for line in ("  /help            lists these commands\n", ': """/like this"""\n'):
+            self.assertIn(line, r.stderr)
         self.fails(1, "chat", model, "--session", self.path("no/c"), text="Hello\n", contains=["no/c: there is no folder"])
 
     def test_chat_templates(self):

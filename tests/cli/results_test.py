@@ -12,7 +12,7 @@ from support import CHECKPOINT, Cli, MODEL, MOE, main
 
 class Results(Cli):
     def test_version(self):
-        self.assertRegex(self.ok("--version").stdout, r"^moe \d+\.\d+\.\d+\n(commit [0-9a-f]{12}\n)?compiled by (gcc|clang) .*\n"
+        self.assertRegex(self.ok("--version").stdout, r"^moe \d+\.\d+\.\d+\n(commit [0-9a-f]{12}(-dirty)?\n)?compiled by (gcc|clang) .*\n"
                          r"instruction sets [a-z0-9_, ]+; this machine runs [a-z0-9_]+\n$")
 
     def test_generate_is_deterministic_and_keeps_stdout_clean(self):

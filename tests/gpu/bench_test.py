@@ -46,6 +46,8 @@ class Bench(unittest.TestCase):
             self.assertIn(wanted, names)
         for k in result["kernels"]:
             self.assertGreater(k["us"], 0, k)
+            in_cache = k["name"].startswith(("prepare,", "route,", "combine,"))
+            self.assertEqual("share_of_copy" in k, not in_cache, k)
         self.assertEqual(len(result["against_cublas_lt"]), 5)
         for case in result["against_cublas_lt"]:
             self.assertIn("bare_us", case)

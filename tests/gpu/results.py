@@ -94,8 +94,10 @@ def summary(r):
         for name, found in r[kind].items():
             yield f'{kind}: {name}: {found["result"] if isinstance(found, dict) else found}'
     yield f'kernels: {r["kernels"]["result"]}, {len(r["kernels"].get("kernels", []))} timed'
-    ended = [result for result in r["sanitizers"].values() if not result.startswith("not run")]
-    yield f'sanitizers: {len(ended)} of {len(r["sanitizers"])} ran, {sum(x != "ok" for x in ended)} found something'
+    ends = list(r["sanitizers"].values())
+    found, late = (sum(end.startswith(start) for end in ends) for start in ("failed", ("timed out", "killed")))
+    ran = sum(not end.startswith("not run") for end in ends)
+    yield f"sanitizers: {ran} of {len(ends)} ran, {found} found something, {late} timed out"
 
 
 def main():

@@ -65,17 +65,20 @@ class Run(unittest.TestCase):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
         for name, text in STUBS.items():
-            path = self.path(name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "w", encoding="utf-8") as f:
-                f.write("#!/bin/bash\n" + text)
-            os.chmod(path, 0o755)
+            self.stub(name, text)
         with open(self.path("build/built"), "w", encoding="utf-8") as f:
             f.write("cuda 13.0\narchitectures sm_90a\ncommit abc\n")
         self.package("cu13", "13")
 
     def path(self, name):
         return os.path.join(self.folder, name)
+
+    def stub(self, name, text):
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("#!/bin/bash\n" + text)
+        os.chmod(path, 0o755)
 
     def package(self, name, version):
         """A Python package with cuBLASLt."""
@@ -170,6 +173,26 @@ class Run(unittest.TestCase):
         self.assertEqual(set(r["sanitizers"].values()), {"not run: no time left"})
         self.assertIn("logs/results.json", self.archived())
         self.assertEqual(self.run_it(seconds="1e3").returncode, 2)
+
+    def test_a_sanitizer_cut_off_by_the_end_is_no_failure(self):
+        self.stub("build/gpu_parity", PARITY.replace("Wrong.\\n  C\\nCrash.\\n  D\\n", "").replace("Slow", "Good"))
+        self.stub("build/gpu_bench", 'echo \'{"kernels": [1]}\' >"$1"')
+        for code in (124, 137):
+            self.stub("path/timeout", f'case "$*" in *synccheck*CudaPairs*) exit {code} ;; esac; [ "$1" != -k ] || shift 2; exec "${{@:2}}"')
+            self.stub("path/compute-sanitizer", 'shift 4; exec "$@"')
+            done = self.run_it(seconds=60)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            ends = self.result()["sanitizers"]
+            self.assertEqual(ends["synccheck.CudaPairs._"], "not run: no time left")
+            self.assertEqual(ends["memcheck.CudaPairs._"], "ok")
+            self.assertIn(f"{len(ends) - 1} of {len(ends)} ran, 0 found something, 0 timed out", done.stdout)
+        # The same end with time left is one.
+        done = self.run_it()
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual(self.result()["sanitizers"]["synccheck.CudaPairs._"], "killed, after 60 s or for its memory")
+        self.assertIn("0 found something, 1 timed out", done.stdout)
+        self.stub("path/compute-sanitizer", STUBS["path/compute-sanitizer"])
+        self.assertIn("1 found something, 1 timed out", self.run_it().stdout)
 
     def test_what_ends_it_loses_only_the_running_stage(self):
         for number, code in ((signal.SIGTERM, 143), (signal.SIGKILL, -9)):

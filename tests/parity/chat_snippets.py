@@ -51,6 +51,20 @@ none == none == none;1.5 <= 1.5 < 2;5 is gt(3);5 is lt 3;5 is ge(5);5 is le(5);5
     "{% set x = 1 %}{% filter upper %}{% set x = 2 %}a{{ x }}{% endfilter %}{{ x }}", "{% for i in [1, 2] %}{% filter upper %}a{{ i }}{% endfilter %}{% endfor %}",
     "{% filter upper %}{% filter replace('A', 'c') %}aA{% endfilter %}{% endfilter %}", "{% filter nosuch %}x{% endfilter %}", "{% filter upper %}x", "{% filter indent(2) %}a\nb\n\nc{% endfilter %}",
     "{% set x | upper %}ab{{ messages[0].role }}{% endset %}{{ x }}", "{% set x | replace('a', 'b') | upper %}a{% endset %}{{ x }}", "{% set y = 1 %}{% set x %}{% set y = 2 %}{{ y }}{% endset %}{{ x }}{{ y }}",
+    # arguments of methods and filters
+    *["{{ %s }}" % e for e in """'aaa'.find('a', 1);'aéa'.find('a', 1);'abc'.find('c', 0, 2);'abc'.find('a', -2);'abc'.find('b', -9, -1);'abc'.find('', 3);'abc'.find('', 4);'abc'.find('b', none)
+'abc'.startswith('b', 1);'abc'.startswith('b', 2);'abc'.endswith('b', 0, 2);'abc'.endswith('c', 0, -1);'éab'.startswith(('x', 'b'), 2);'abc'.startswith('', 4);'abc'.find('b', 'x')
+'a,b,c'.split(sep=',', maxsplit=1) | join('|');'a,b,c'.split(',', maxsplit=1) | join('|');'a,b'.split(',', none);'a'.upper(1);'a'.strip('a', 'b');'a'.strip(chars='a');'ab'.find(sub='a');'a'.startswith(prefix='a')
+'ab'.replace(old='a', new='b');{'a': 1}.get('b', default=2);{'a': 1}.get('b', 2, 3);{'a': 1}.items(1);'a' | upper(1);'a' | length(1);'a' | trim(' ', 1);'a' | trim(nosuch=1);[1, 2] | join(',', none, 1);[1, 2] | join(d=',')
+[1, 2] | join(0);[1, 2] | join(none);[['a'], ['b']] | join('-', attribute=0);[2, 1] | sort(nosuch=true) | join;[2, 1] | first(1);'a' | default('b', false, 1);nothing | default(default_value='b');nothing | default('b', default_value='c')
+'ab' | replace('a', 'b', nosuch=1);'aaa' | replace('a', 'b', none);'aaa' | replace('a', 'b', count=2);2.5 | round('a');[1] | map(attribute='x', nosuch=1) | join;range(stop=3) | join;raise_exception('a', 'b')""".replace("\n", ";").split(";")],
+    # numbers that are easily read or rounded otherwise
+    *["{{ %s }}" % e for e in """-2 // (1e308 * 10);2 // (1e308 * 10);2.5 // -(1e308 * 10);-0.0 // 3;3.3 ** 2;1.5 ** 3;0.5 ** 20;2.0 ** 100;2.0 ** -3;1.1 ** 1;0.0 ** 3;10 ** -2;3.3 ** -1;'1__0' | int;'_1' | int;'1_' | int;'1_0' | int;'1_' | float;'1_0.5' | float;'1_.5' | float;'1._5' | float
+'1e_5' | float;'0x1f' | int;'0x1f' | int(base=16);'ff' | int(0, 16);'-FF' | int(base=16);'0x_f' | int(base=16);'0x__f' | int(base=16);'0b11' | int(base=16);'z' | int(base=36);'0o17' | int(base=0);'017' | int(base=0);'017' | int;3.7 | int(base=16)
+1__0;1_;0x_f;0x__f;1_0.5;1_.5;0x;1._5;+true;-true;+'a';+none;+nothing;+-+1;-+2.5;+1 | string;{'a': 1, 'b': 2, 'a': 3} | tojson;{'a': 1, 'a': 2} | length;x is callable;x.y is callable;range is callable;[] is callable;x | first;x | last;(x | first) is defined
+none | first;5 | last;{'a': 1, 'b': 2} | first;{'a': 1, 'b': 2} | last;{} | first""".replace("\n", ";").split(";")],
+    *["{% if tools %}{{ " + e + " }}{% endif %}ok" for e in ("0x1234567890123456789", "1.23456789012345678901234567890123456789012345678", "0b1111111111111111111111111111111111111111111111111111111111111111111111", "1__0", "0x__1")],
+    "{% macro f(a) %}<{{ a }}>{% endmacro %}{% set ns = namespace(g=f) %}{{ ns.g(1) }}{{ ns['g'](2) }}", "{% macro f(a) %}<{{ a }}>{% endmacro %}{% set ns = namespace() %}{% set ns.g = f %}{{ ns.g(a=1) }}", "{% set ns = namespace(g=1) %}{{ ns.g() }}", "{% set ns = namespace() %}{{ ns.g() }}",
     # raw blocks
     "{% raw %}{{ x }}{% if %}{# c #}{% endraw %}!", "a\n{% raw %}\n b {{ x }}\n  {% endraw %}\nc", "a  {%- raw -%}  b  {%- endraw -%}  c", "a  {%+ raw %}  b\n  {%+ endraw +%}\nc", "{%raw%}{%endraw%}x",
     "{% raw %}x", "{% raw %}{% raw %}{% endraw %}", "{% raw %}{% endraw %}{% raw %}b{% endraw %}", "  {% raw %}x{% endraw %}  \n y", "{% raw %}\n{% endraw %}\n\nx", "{% raw x %}{% endraw %}", "{% endraw %}", "x\n  {% raw -%}\n  y\n  {% endraw %}z",
@@ -62,6 +76,8 @@ none == none == none;1.5 <= 1.5 < 2;5 is gt(3);5 is lt 3;5 is ge(5);5 is le(5);5
     TREE + "{% for t in tree recursive %}{{ t.n }}{{ loop.depth }}{% if t.k %}({{ loop(t.k) }}){% endif %}{% endfor %}", TREE + "{% for t in tree %}{{ loop(t.k) }}{% endfor %}",
     TREE + "{% for t in tree if t.n != 'z' recursive %}{{ t.n }}{{ loop.depth0 }}{{ loop(t.k) }}{% else %}-{% endfor %}", "{% for c in 'aé' %}{{ c }};{% endfor %}", "{% for x in 1, 2, 3 %}{{ x }}{% endfor %}",
     "{% for x in [1, 2, 3] %}{{ loop.cycle('a', 'b') }}{% endfor %}", "{% for k in {'a': 1, 'b': 2} %}{{ k }}{% endfor %}", "{% for x in [] %}{% else %}{% set y = 1 %}{{ y }}{% endfor %}{{ y is defined }}", "{% for x in none %}{% endfor %}",
+    "{% for x in [1, 2] %}{% continue %}{% else %}E{% endfor %}", "{% for x in [1, 2] %}a{% break %}{% else %}E{% endfor %}", "{% for x in [1, 2] %}{% if x == 1 %}{% continue %}{% endif %}b{% else %}E{% endfor %}",
+    "{% for x in [1, 2] %}a{% if x == 2 %}{% break %}{% endif %}{% else %}E{% endfor %}", "{% for x in [1, 2] if x > 5 %}a{% else %}E{% endfor %}", "{% for y in [1] %}{% for x in [1, 2] %}{% continue %}{% else %}{% break %}{% endfor %}a{% else %}E{% endfor %}",
     "{% for x in [1, 2, 3, 4] if x % 2 == 0 %}{{ x }}{{ loop.length }}{% endfor %}", "{% for x in [1] %}{% for x in [2] %}{{ x }}{% endfor %}{{ x }}{% endfor %}", "{% for x in range(3) %}{% if loop.first %}{% set y = 1 %}{% endif %}{{ y is defined }}{% endfor %}",
     "{% set x = 1, 2 %}{{ x | length }}{{ x[1] }}", "{% set a, b = 1, 2 %}{{ a }}{{ b }}", "{% if 1, 2 %}y{% endif %}",
     # lists and filters

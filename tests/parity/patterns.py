@@ -53,6 +53,9 @@ PATTERNS = [
     # groups, quantifiers, anchors
     *r"""a++ a?+ (a|B)*+ a{,2} a{2,} \p{L}{2}+ \p{N}{1,3}+(?!\p{N}) \d++\w (?>a)B (?<x>p)L\k<x>? (p)L\1 (?#x)a (?#\))a \A. .\z .\Z ^. .$ \R \X+ \N+ \O+ . (?m:.)+
     \bz \Bz \h+ \H+ \v+ \e|a \x41|\x{42}|\103 \xE4\xB8\xAD \u4e2d pL+ \Qa a\E (?<=é)É (?<!é)É (?=a)a (?!a)\w (?:ab|aB)c?""".split(),
+    # negated properties and the like next to each other
+    *(a + b for a in (r"\P{N}+", r"\P{L}*?", r"\P{P}+", r"\p{^S}{2,}?", r"\D+", r"\P{Lu}*?", r"\N{2,}?", r"\R*?", r"\W+", r"\S+", r"\X*?", ".+")
+      for b in (r"\P{L}", r"\P{N}++", r"\P{S}", r"\p{^P}", r"\P{Lu}", r"\D", r"\N", r"\R++", r"\W", r"\S", r"\X", ".")),
     "(?x: a B # [comment](\n c )", "(?x) a B #]\n| z", r"(?x:[a B])+", r"\ +", "a b|\\ p",
     # refused by Oniguruma, by us, or both
     *r"""[] [a [[a] [a&&[b] [[]a] [[:foo:]] [b-a] (?s:.) (?a:\w) (?P<n>a) \p{Script=Greek} \p{L&} \p{Nosuch} (?(1)a|b) a) (a""".split(),

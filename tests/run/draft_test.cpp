@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Guesses change the speed of generation, never its results.
+// Drafts change the speed of generation, never its results.
 
 #include "src/run/draft.h"
 
@@ -10,58 +10,58 @@
 namespace moe {
 namespace {
 
-Tokens guesses(Drafter& drafter, const Tokens& text, size_t room = kMaxDraft) {
+Tokens draft(Drafter& drafter, const Tokens& text, size_t room = kMaxDraft) {
   Tokens out(kMaxDraft, -1);
-  out.resize(drafter.guess(span(text), room, out.data()));
+  out.resize(drafter.draft(span(text), room, out.data()));
   return out;
 }
 
 TEST(DrafterTest, ContinuesTheLatestOfTheLongestMatches) {
   Drafter drafter(1);
-  EXPECT_EQ(guesses(drafter, {}), Tokens());
-  EXPECT_EQ(guesses(drafter, {1}), Tokens());
-  EXPECT_EQ(guesses(drafter, {1, 2, 3}), Tokens());
-  EXPECT_EQ(guesses(drafter, {1, 2, 3, 4, 9, 1, 2, 3}), Tokens{4});
-  EXPECT_EQ(guesses(drafter, {1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 3}), Tokens{5});
-  EXPECT_EQ(guesses(drafter, {0, 1, 2, 3, 4, 7, 1, 2, 3, 5, 0, 1, 2, 3}), Tokens{4});
-  EXPECT_EQ(guesses(drafter, {1, 2, 3, 4, 9, 1, 2, 3}, 0), Tokens());
+  EXPECT_EQ(draft(drafter, {}), Tokens());
+  EXPECT_EQ(draft(drafter, {1}), Tokens());
+  EXPECT_EQ(draft(drafter, {1, 2, 3}), Tokens());
+  EXPECT_EQ(draft(drafter, {1, 2, 3, 4, 9, 1, 2, 3}), Tokens{4});
+  EXPECT_EQ(draft(drafter, {1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 3}), Tokens{5});
+  EXPECT_EQ(draft(drafter, {0, 1, 2, 3, 4, 7, 1, 2, 3, 5, 0, 1, 2, 3}), Tokens{4});
+  EXPECT_EQ(draft(drafter, {1, 2, 3, 4, 9, 1, 2, 3}, 0), Tokens());
 }
 
-TEST(DrafterTest, ContinuesWithItsOwnGuesses) {
+TEST(DrafterTest, ContinuesWithItsOwnDraft) {
   Drafter drafter(kMaxDraft);
   Tokens text;
   for (int i = 0; i < 30; ++i) text.push_back(i % 3);
-  const Tokens found = guesses(drafter, text);
+  const Tokens found = draft(drafter, text);
   ASSERT_GT(found.size(), 3u);
   for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i], static_cast<int32_t>(i % 3));
 }
 
 TEST(DrafterTest, LearnsWhatPays) {
   const Tokens text = {1, 2, 3, 4, 5, 6, 9, 1, 2, 3, 4, 5, 6};
-  // The guesses made in 300 steps if all or none are right and each adds `cost` to a pass.
-  const auto n_guesses = [&](bool right, double cost) {
+  // The tokens drafted in 300 steps if all or none are right and each adds `cost` to a pass.
+  const auto n_drafted = [&](bool right, double cost) {
     Drafter drafter(kMaxDraft);
     drafter.learn_single(1);
     size_t sum = 0;
     for (int i = 0; i < 300; ++i) {
-      const size_t n = guesses(drafter, text).size();
+      const size_t n = draft(drafter, text).size();
       if (n > 0) drafter.learn(right ? n : 0, 1 + cost * static_cast<double>(n));
       sum += n;
     }
     return sum;
   };
-  EXPECT_GT(n_guesses(true, 0.05), 300u * 12);
-  EXPECT_LT(n_guesses(false, 0.2), 100u);
-  EXPECT_LT(n_guesses(true, 1.5), 60u);
+  EXPECT_GT(n_drafted(true, 0.05), 300u * 12);
+  EXPECT_LT(n_drafted(false, 0.2), 100u);
+  EXPECT_LT(n_drafted(true, 1.5), 60u);
   // It never gives up.
-  EXPECT_GT(n_guesses(false, 0.2), 20u);
-  EXPECT_GT(n_guesses(true, 1.5), 20u);
+  EXPECT_GT(n_drafted(false, 0.2), 20u);
+  EXPECT_GT(n_drafted(true, 1.5), 20u);
 }
 
 class DraftTest : public GenerateTest {
  protected:
-  /// Runs with and without guesses from an empty session; expects the same and returns how many
-  /// guesses were right.
+  /// Runs with and without drafts from an empty session; expects the same and returns how many
+  /// drafted tokens were right.
   int32_t expect_the_same() {
     options_.max_draft = 0;
     again();

@@ -250,7 +250,7 @@ TEST_F(Offload, EveryReadMayFail) {
   }
 }
 
-TEST_F(Offload, GuessesGiveTheSameTokens) {
+TEST_F(Offload, DraftsGiveTheSameTokens) {
   GenerateOptions options;
   options.max_tokens = 60;
   options.ignore_eos = true;
@@ -275,7 +275,7 @@ TEST_F(Offload, GuessesGiveTheSameTokens) {
       };
       CappedModel model(file_, {cap, 0});
       const Tokens tokens = generated(*model.session(chunks_of(16)), &status);
-      // A pass with guesses that fails is repeated without them.
+      // A pass with a draft that fails is repeated without it.
       if (status.ok()) {
         EXPECT_EQ(tokens, plain);
         n_repeated += fail_at < n ? 1 : 0;

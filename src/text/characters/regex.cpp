@@ -49,6 +49,18 @@ uint32_t compile_options() {
          PCRE2_USE_OFFSET_LIMIT;
 }
 
+// PCRE2 10.42 takes some of these, next to each other, for sets without a common character, as in
+// "\\P{N}+\\P{L}", and then does not give back what the first has matched.
+bool confuses_possession(std::string_view pattern) {
+  for (size_t i = 0; i + 1 < pattern.size(); ++i) {
+    if (pattern[i] != '\\') continue;
+    const std::string_view rest = pattern.substr(++i);
+    if (std::string_view("PDNR").find(rest[0]) != std::string_view::npos) return true;
+    if (rest.starts_with("p{^")) return true;
+  }
+  return false;
+}
+
 bool is_too_much(int code) { return code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_PARTIAL; }
 
 // "{100}" and the like: many characters between two items.
@@ -114,12 +126,13 @@ Status Regex::create(std::string_view pattern, const RegexLibrary& library,
   MOE_TRY(to_pcre2(pattern, is_script, &test, text));
   int code = 0;
   PCRE2_SIZE offset = 0;
-  code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), compile_options(),
-                        &code, &offset, library.compile());
+  const uint32_t options =
+      compile_options() | (confuses_possession(pattern) ? PCRE2_NO_AUTO_POSSESS : 0U);
+  code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), options, &code,
+                        &offset, library.compile());
   if (code_ != nullptr) {
-    counted_ =
-        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                      compile_options() | PCRE2_AUTO_CALLOUT, &code, &offset, library.compile());
+    counted_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                             options | PCRE2_AUTO_CALLOUT, &code, &offset, library.compile());
     uint32_t n_references = 0;
     (void)pcre2_pattern_info(code_, PCRE2_INFO_BACKREFMAX, &n_references);
     size_t compiled_bytes = 0;

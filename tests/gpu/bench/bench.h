@@ -27,6 +27,8 @@ class Bench {
   }
   /// Adds a time, the bytes that a call must read and its operations.
   void report(const char* name, const Times& t, double bytes, double operations);
+  /// Adds a time alone: all calls use the same few bytes, which stay in the cache.
+  void report_cached(const char* name, const Times& t);
   /// Measures a copy, to which report() relates the bytes.
   void copy();
   void add(const char* list, nlohmann::json entry) { out_[list].push_back(std::move(entry)); }

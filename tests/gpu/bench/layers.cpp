@@ -38,7 +38,7 @@ void prepare(Bench& bench, const char* name, const LayerShape& l, int32_t n) {
   op.norm.one = {NormKind::kRms, 1e-5f, weight.as<float>(), nullptr};
   codes_of(op, l.act) = in.in.a8;
   const Times t = bench.time(kCalls, [&](cudaStream_t s, int) { return prepare_rows(s, op); });
-  bench.report(name, t, 5.0 * n * l.d, 0);  // reads a float and writes a code
+  bench.report_cached(name, t);
 }
 
 /// Device arrays of a routing of n tokens, and of its pairs.
@@ -115,7 +115,7 @@ void route(Bench& bench, const char* name, const LayerShape& l, int32_t n) {
   const Times t = bench.time(kCalls, [&](cudaStream_t s, int) {
     return route_and_group(s, op, to.pairs, to.group_scratch.as<int32_t>());
   });
-  bench.report(name, t, 4.0 * n * l.experts, 0);
+  bench.report_cached(name, t);
 }
 
 /// The sum over the experts of each token.
@@ -135,7 +135,7 @@ void sum(Bench& bench, const char* name, const LayerShape& l, int32_t n) {
   op.y = y.as<float>();
   op.accumulate = true;
   const Times t = bench.time(kCalls, [&](cudaStream_t s, int) { return combine(s, op); });
-  bench.report(name, t, static_cast<double>(to.slots + 2 * static_cast<size_t>(n)) * 4.0 * l.d, 0);
+  bench.report_cached(name, t);
 }
 
 /// Random halves between 0.5 and 1, of either sign.

@@ -49,6 +49,8 @@ Value Evaluator::call(const Node& node) {
     if (!ok()) return {};
     line_ = node.line;
     const std::string_view name = program_.view(callee.text);
+    const Value held = held_function(object, callee.text);
+    if (!held.is(Kind::kUndefined)) return call_value(node, held, arguments);
     bool known = true;
     const Value result = method(object, name, arguments, &known);
     if (known || !ok()) return result;
@@ -59,6 +61,18 @@ Value Evaluator::call(const Node& node) {
   Arguments arguments(allocator_);
   read_arguments(node, arguments);
   if (!ok()) return {};
+  return call_value(node, function, arguments);
+}
+
+// A macro or function that a namespace holds.
+Value Evaluator::held_function(Value object, Text name) {
+  if (!object.is(Kind::kNamespace)) return {};
+  const Member* found = find_member(object.a, name);
+  return found == nullptr ? Value{} : found->value;
+}
+
+Value Evaluator::call_value(const Node& node, Value function, const Arguments& arguments) {
+  const Node& callee = node_at(node.a);
   line_ = node.line;
   if (function.is(Kind::kMacro)) return call_macro(node, function, arguments);
   if (function.is(Kind::kLoop)) return call_loop(node, function, arguments);
@@ -71,7 +85,11 @@ Value Evaluator::call(const Node& node) {
 
 Value Evaluator::call_function(const Node& node, Value function, const Arguments& arguments) {
   line_ = node.line;
-  const Value first = argument(arguments, 0, "");
+  static constexpr std::string_view kNames[] = {"raise_exception", "strftime_now", "", "range", ""};
+  const bool fits =
+      function.a > kRange || check_arguments("function", kNames[function.a], arguments);
+  if (!fits) return {};
+  const Value first = argument(arguments, 0, function.a == kRaise ? "message" : "format");
   switch (function.a) {
     case kRaise: {
       const std::string_view text =

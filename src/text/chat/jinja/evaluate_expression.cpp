@@ -57,11 +57,12 @@ Value Evaluator::evaluate_inner(const Node& node) {
     }
     case Op::kNot:
       return bool_value(!truth(evaluate(node.a)));
-    case Op::kNegative: {
+    case Op::kSign: {
       const Value value = evaluate(node.a);
-      if (value.is(Kind::kFloat)) return float_value(-float_of(value));
-      if (!is_integer(value)) return fail_kind("a minus sign", value);
-      return arithmetic("-", int_value(0), value);
+      const bool minus = node.number < 0;
+      if (value.is(Kind::kFloat)) return minus ? float_value(-float_of(value)) : value;
+      if (!is_integer(value)) return fail_kind(minus ? "a minus sign" : "a plus sign", value);
+      return arithmetic(minus ? "-" : "+", int_value(0), value);
     }
     case Op::kAnd:
     case Op::kOr: {
@@ -119,7 +120,15 @@ Value Evaluator::literal_dict(const Node& node) {
   for (uint32_t i = 0; i < node.count && ok(); i += 2) {
     const Value key = evaluate(child(node, i));
     if (ok() && !key.is(Kind::kString)) return fail_kind("the key of a mapping", key);
-    keep(entries.push({key, evaluate(child(node, i + 1))}));
+    const Value value = evaluate(child(node, i + 1));
+    size_t at = 0;  // of an earlier entry with this key, whose place it takes
+    while (at < entries.size() && ok() && !same(text_of(entries[at].key), heap_.view(key))) ++at;
+    if (!ok()) return {};
+    if (at < entries.size()) {
+      entries[at].value = value;
+    } else {
+      keep(entries.push({key, value}));
+    }
   }
   Value out;
   if (ok()) keep(make_dict(entries, &out));
@@ -319,17 +328,27 @@ Value Evaluator::fractions(std::string_view op, double a, double b) {
   return float_value(op == "//" ? floor_divide(a, b) : modulo(a, b));
 }
 
-// By repeated products, exact for integers.
+// By repeated products. Of fractions only the last product may be rounded: more roundings would not
+// be Python's result.
 Value Evaluator::power(Value base, Value exponent) {
   constexpr int64_t kMost = 1023;
   const bool supported =
       is_integer(exponent) && exponent.number <= kMost && exponent.number >= -kMost;
   if (!supported) return fail(MOE_ERR_UNSUPPORTED, "this exponent of **");
   const bool below = exponent.number < 0;
+  constexpr int64_t kTwo53 = int64_t{1} << 53;
+  bool exact = true;
   Value out = int_value(1);
   for (int64_t n = below ? -exponent.number : exponent.number; n > 0 && charge(0); --n) {
+    if (!exact) return fail(MOE_ERR_UNSUPPORTED, "this exponent of ** for a fraction");
+    const Value before = out;
     out = arithmetic("*", out, base);
+    if (ok() && base.is(Kind::kFloat)) {
+      exact = is_product(to_double(before), float_of(base), to_double(out));
+    }
   }
+  const bool rounded = !exact || (is_integer(out) && (out.number > kTwo53 || out.number < -kTwo53));
+  if (ok() && below && rounded) return fail(MOE_ERR_UNSUPPORTED, "this exponent of **");
   return below ? arithmetic("/", int_value(1), out) : out;
 }
 

@@ -199,6 +199,8 @@ Evaluator::Flow Evaluator::execute_for(uint32_t index) {
   return ok() ? run_loop(index, items, scope(), 1) : Flow::kNext;
 }
 
+// As in Jinja, {% else %} runs unless an iteration has reached its end: after {% continue %} or
+// {% break %} in all of them too.
 Evaluator::Flow Evaluator::run_loop(uint32_t index, Value items, uint32_t parent, uint32_t level) {
   const Node& node = node_at(index);
   const size_t n_before = scopes_.size();
@@ -207,6 +209,7 @@ Evaluator::Flow Evaluator::run_loop(uint32_t index, Value items, uint32_t parent
   if (ok() && child(node, 1) != kNoNode) items = filtered(node, items);
   keep(loops_.push({items, 0, index, parent, level}));
   Flow flow = Flow::kNext;
+  bool completed = false;
   for (uint32_t i = 0; i < items.b && ok(); ++i) {
     pop_scope();
     push_scope(parent);
@@ -214,11 +217,13 @@ Evaluator::Flow Evaluator::run_loop(uint32_t index, Value items, uint32_t parent
     loops_[loop].index = i;
     define(loop_name_, {Kind::kLoop, static_cast<uint32_t>(loop), 0, 0});
     assign(node.a, heap_.items[items.a + i]);
-    if (ok() && execute(child(node, 2)) == Flow::kBreak) break;
+    const Flow end = ok() ? execute(child(node, 2)) : Flow::kBreak;
+    if (end == Flow::kBreak) break;
+    completed = completed || end == Flow::kNext;
   }
   while (loops_.size() > loop) loops_.pop();
   const uint32_t otherwise = child(node, 3);
-  if (ok() && items.b == 0 && otherwise != kNoNode) {
+  if (ok() && !completed && otherwise != kNoNode) {
     pop_scope();
     push_scope(parent);
     if (ok()) flow = execute(otherwise);

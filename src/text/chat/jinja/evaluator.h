@@ -107,7 +107,10 @@ class Evaluator {
   };
   void read_arguments(const Node& node, Arguments& out);
   void spread(const Node& node, Arguments& out);
+  bool check_arguments(const char* kind, std::string_view name, const Arguments& arguments);
   Value call(const Node& node);
+  Value call_value(const Node& node, Value function, const Arguments& arguments);
+  Value held_function(Value object, Text name);
   Value call_function(const Node& node, Value function, const Arguments& arguments);
   Value call_macro(const Node& node, Value macro, const Arguments& arguments);
   void bind_parameters(const Node& macro, const Arguments& arguments);
@@ -118,6 +121,9 @@ class Evaluator {
   bool put_date_field(char field);
   Value method(Value object, std::string_view name, const Arguments& arguments, bool* known);
   Value string_method(Value object, std::string_view name, const Arguments& arguments, bool* known);
+  Value find_in(Value text, const Arguments& arguments);
+  Value begins_or_ends(Value text, bool front, const Arguments& arguments);
+  bool take_part(Value* text, const Arguments& arguments, int64_t* begin);
   Value dict_method(Value object, std::string_view name, const Arguments& arguments, bool* known);
 
   // filters and tests (filters.cpp, tests.cpp)

@@ -15,6 +15,7 @@ Value Evaluator::filter(const Node& node) {
 }
 
 Value Evaluator::apply_filter(std::string_view name, Value value, const Arguments& arguments) {
+  if (!check_arguments("filter", name, arguments)) return {};
   bool known = true;
   Value result = simple_filter(name, value, arguments, &known);
   if (known || !ok()) return result;
@@ -45,6 +46,8 @@ Value Evaluator::simple_filter(std::string_view name, Value value, const Argumen
   if (name == "list") return iterable(value, "the filter list");
   if (name == "items") return items_of(value);
   if (name == "first" || name == "last") {
+    if (value.is(Kind::kUndefined)) return {};
+    if (value.is(Kind::kDict)) value = iterable(value, "first, last");
     if (!value.is(Kind::kList) && !value.is(Kind::kString)) return fail_kind("first, last", value);
     if (value.b == 0) return {};
     return member(value, int_value(name == "first" ? 0 : -1), false);
@@ -70,8 +73,10 @@ Value Evaluator::text_filter(std::string_view name, Value value, const Arguments
   if (name == "indent") return indent(text, arguments);
   if (name == "replace") {
     const Value count = argument(arguments, 2, "count");
+    const bool all = count.is(Kind::kUndefined) || count.is(Kind::kNone);
+    if (!all && !count.is(Kind::kInt)) return fail_kind("the count of replace", count);
     return replace(text, argument(arguments, 0, "old"), argument(arguments, 1, "new"),
-                   count.is(Kind::kInt) ? count.number : -1);
+                   all ? -1 : count.number);
   }
   return change_case(text, name != "lower", name == "capitalize");
 }
@@ -81,6 +86,12 @@ Value Evaluator::number_filter(std::string_view name, Value value, const Argumen
   charge(32768);  // reading and rounding compare with up to 64 doubles
   const Value other = argument(arguments, 0, "default");
   const bool reads_text = name == "int" || name == "float";
+  const Value given_base = name == "int" ? argument(arguments, 1, "base") : Value{};
+  const int64_t base = given_base.is(Kind::kUndefined) ? 10 : given_base.number;
+  const bool known_base = base == 0 || (base >= 2 && base <= 36);
+  if (!given_base.is(Kind::kUndefined) && (!given_base.is(Kind::kInt) || !known_base)) {
+    return fail_kind("the base of int", given_base);
+  }
   if (reads_text && !is_number(value)) {
     if (value.is(Kind::kString)) {
       std::string_view text = heap_.view(strip(value, {}, true, true));
@@ -88,14 +99,15 @@ Value Evaluator::number_filter(std::string_view name, Value value, const Argumen
       if (minus || text.starts_with("+")) text.remove_prefix(1);
       double fraction = 0;
       int64_t whole = 0;
-      const bool decimal = text.size() < 2 || text[0] != '0' || (text[1] >= '0' && text[1] <= '9');
-      if (name == "int" && decimal && read_integer(text, &whole)) {
-        return int_value(minus ? -whole : whole);
+      Reading reading = Reading::kNotOne;
+      if (name == "int") reading = read_integer(text, static_cast<int>(base), &whole);
+      if (reading == Reading::kDone) return int_value(minus ? -whole : whole);
+      if (reading == Reading::kNotOne) reading = read_float(text, &fraction);
+      if (reading == Reading::kTooLong) {
+        return fail(MOE_ERR_UNSUPPORTED, "the filter '%s' of a number with so many digits",
+                    name == "int" ? "int" : "float");
       }
-      const bool begins = !text.empty() && (text[0] == '.' || (text[0] >= '0' && text[0] <= '9'));
-      if (begins && text != "." && read_float(text, &fraction)) {
-        value = float_value(minus ? -fraction : fraction);
-      }
+      if (reading == Reading::kDone) value = float_value(minus ? -fraction : fraction);
     }
     if (!is_number(value)) {
       if (!other.is(Kind::kUndefined)) return other;
@@ -116,6 +128,7 @@ Value Evaluator::number_filter(std::string_view name, Value value, const Argumen
   }
   const Value digits = argument(arguments, 0, "precision");
   const Value method = argument(arguments, 1, "method");
+  if (!digits.is(Kind::kInt) && !digits.is(Kind::kUndefined)) return fail_kind("round", digits);
   const int64_t n = digits.is(Kind::kInt) ? digits.number : 0;
   if (n < -20 || n > 20) return fail(MOE_ERR_UNSUPPORTED, "round to more than 20 digits");
   if (!method.is(Kind::kString) || heap_.view(method) == "common") {

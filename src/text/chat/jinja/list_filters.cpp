@@ -35,6 +35,9 @@ Value Evaluator::select(Value list, const Arguments& arguments, bool of_attribut
   const Value attribute = of_attribute ? argument(arguments, 0, "") : Value{};
   const Value test_name = argument(arguments, n_before, "");
   if (of_attribute && !attribute.is(Kind::kString)) return fail_kind("selectattr", attribute);
+  for (const Text name : arguments.names) {
+    if (name.size != 0) return fail(MOE_ERR_UNSUPPORTED, "a named argument of select and reject");
+  }
   Array<Value> out(allocator_);
   std::span<const Value> rest = arguments.values.span();
   rest = rest.subspan(std::min(rest.size(), n_before + 1));
@@ -56,7 +59,7 @@ Value Evaluator::attribute_path(Value value, Value path) {
     const size_t end = std::min(names.find('.', begin), names.size());
     const std::string_view name = slice(names, begin, end - begin);
     int64_t index = 0;
-    if (read_integer(name, &index)) {
+    if (read_integer(name, 0, &index) == Reading::kDone) {
       value = member(value, int_value(index), false);
     } else {
       value = member(value, text_value(child_text(path, begin, end - begin)), true);
@@ -76,6 +79,10 @@ Value Evaluator::map(Value list, const Arguments& arguments) {
   if (!ok()) return {};
   const bool of_attribute = !attribute.is(Kind::kUndefined);
   if (!of_attribute && !called.is(Kind::kString)) return fail_kind("map", called);
+  const bool with_default = !otherwise.is(Kind::kUndefined);
+  if (of_attribute && arguments.values.size() > (with_default ? 2U : 1U)) {
+    return fail(MOE_ERR_UNSUPPORTED, "an argument of map(attribute=...), other than default,");
+  }
   Arguments rest(allocator_);
   for (size_t i = 1; i < arguments.values.size(); ++i) {
     keep(rest.values.push(arguments.values[i]));

@@ -6,6 +6,8 @@ namespace moe::jinja {
 
 Value Evaluator::method(Value object, std::string_view name, const Arguments& arguments,
                         bool* known) {
+  const bool has_methods = object.is(Kind::kString) || object.is(Kind::kDict);
+  if (has_methods && !check_arguments("method", name, arguments)) return {};
   if (object.is(Kind::kString)) return string_method(object, name, arguments, known);
   if (object.is(Kind::kLoop) && object.a < loops_.size() && name == "cycle") {
     const size_t n = arguments.values.size();
@@ -18,40 +20,77 @@ Value Evaluator::method(Value object, std::string_view name, const Arguments& ar
 
 Value Evaluator::string_method(Value object, std::string_view name, const Arguments& arguments,
                                bool* known) {
-  const Value a = argument(arguments, 0, "");
+  const Value a = argument(arguments, 0, name == "split" ? "sep" : "");
   const Value b = argument(arguments, 1, "");
-  const auto number = [](Value v) { return v.is(Kind::kInt) ? v.number : int64_t{-1}; };
+  const auto number = [&](size_t position, const char* parameter) {
+    const Value v = argument(arguments, position, parameter);
+    if (v.is(Kind::kInt)) return v.number;
+    if (!v.is(Kind::kUndefined)) fail_kind(parameter, v);
+    return int64_t{-1};
+  };
   if (name == "strip") return strip(object, a, true, true);
   if (name == "lstrip") return strip(object, a, true, false);
   if (name == "rstrip") return strip(object, a, false, true);
-  if (name == "split") return split(object, a, number(argument(arguments, 1, "maxsplit")));
-  if (name == "replace") return replace(object, a, b, number(argument(arguments, 2, "count")));
+  if (name == "split") return split(object, a, number(1, "maxsplit"));
+  if (name == "replace") return replace(object, a, b, number(2, "count"));
   if (name == "upper" || name == "lower") return change_case(object, name == "upper", false);
   if (name == "capitalize") return change_case(object, true, true);
   if (name == "title") return title(object, false);
   if (name == "join") return join(a, object, {});
-  if (name == "find") {
-    if (!a.is(Kind::kString)) return fail_kind("find", a);
-    const size_t at = find(heap_.view(object), heap_.view(a), 0);
-    if (at == std::string_view::npos) return int_value(-1);
-    return int_value(length(text_value(child_text(object, 0, at))));
-  }
+  if (name == "find") return find_in(object, arguments);
   if (name == "startswith" || name == "endswith") {
-    const std::string_view text = heap_.view(object);
-    const bool front = name == "startswith";
-    const auto fits = [&](Value v) {
-      const std::string_view part = v.is(Kind::kString) ? heap_.view(v) : std::string_view();
-      if (!v.is(Kind::kString)) fail_kind(front ? "startswith" : "endswith", v);
-      if (!charge(std::min(text.size(), part.size()))) return false;
-      return front ? text.starts_with(part) : text.ends_with(part);
-    };
-    if (!a.is(Kind::kList)) return bool_value(fits(a));
-    bool any = false;
-    for (uint32_t i = 0; i < a.b && ok(); ++i) any = fits(heap_.items[a.a + i]) || any;
-    return bool_value(any);
+    return begins_or_ends(object, name == "startswith", arguments);
   }
   *known = false;
   return {};
+}
+
+// Cuts `text` to the characters that the second and the third argument give, as a slice does;
+// *begin is the first one. False if there are none, not even an empty text.
+bool Evaluator::take_part(Value* text, const Arguments& arguments, int64_t* begin) {
+  *begin = 0;
+  if (arguments.values.size() < 2) return true;
+  const int64_t n = length(*text);
+  int64_t bounds[2] = {0, n};
+  for (size_t i = 0; i < 2; ++i) {
+    const Value given = argument(arguments, i + 1, "");
+    if (given.is(Kind::kUndefined) || given.is(Kind::kNone)) continue;
+    if (!given.is(Kind::kInt)) fail_kind("a position in a text", given);
+    bounds[i] = given.number < 0 ? std::max<int64_t>(given.number + n, 0) : given.number;
+  }
+  bounds[1] = std::min(bounds[1], n);
+  if (!ok() || bounds[0] > bounds[1]) return false;
+  *begin = bounds[0];
+  *text = slice_text(*text, bounds[0], bounds[1], 1);
+  return ok();
+}
+
+Value Evaluator::find_in(Value text, const Arguments& arguments) {
+  const Value what = argument(arguments, 0, "");
+  int64_t begin = 0;
+  if (!what.is(Kind::kString)) return fail_kind("find", what);
+  if (!take_part(&text, arguments, &begin)) return int_value(-1);
+  const size_t at = find(heap_.view(text), heap_.view(what), 0);
+  if (at == std::string_view::npos) return int_value(-1);
+  return int_value(begin + length(text_value(child_text(text, 0, at))));
+}
+
+// With a list, whether one of its texts fits.
+Value Evaluator::begins_or_ends(Value object, bool front, const Arguments& arguments) {
+  const Value parts = argument(arguments, 0, "");
+  int64_t begin = 0;
+  if (!take_part(&object, arguments, &begin)) return bool_value(false);
+  const std::string_view text = heap_.view(object);
+  const auto fits = [&](Value v) {
+    const std::string_view part = v.is(Kind::kString) ? heap_.view(v) : std::string_view();
+    if (!v.is(Kind::kString)) fail_kind(front ? "startswith" : "endswith", v);
+    if (!charge(std::min(text.size(), part.size()))) return false;
+    return front ? text.starts_with(part) : text.ends_with(part);
+  };
+  if (!parts.is(Kind::kList)) return bool_value(fits(parts));
+  bool any = false;
+  for (uint32_t i = 0; i < parts.b && ok(); ++i) any = fits(heap_.items[parts.a + i]) || any;
+  return bool_value(any);
 }
 
 Value Evaluator::dict_method(Value object, std::string_view name, const Arguments& arguments,

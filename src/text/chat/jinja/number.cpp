@@ -143,30 +143,44 @@ double remainder_of(double a, double b) {
 
 }  // namespace
 
-bool read_integer(std::string_view text, int64_t* out) {
-  int base = 10;
+Reading read_integer(std::string_view text, int base, int64_t* out) {
+  bool after_digit = false;  // or a prefix: an underscore may follow
   if (text.size() > 2 && text[0] == '0') {
     const char kind = static_cast<char>(text[1] | 0x20);
-    base = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 10;
-    if (base != 10) text.remove_prefix(2);
+    const int of_prefix = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 0;
+    after_digit = of_prefix != 0 && (base == 0 || base == of_prefix);
+    if (after_digit) {
+      text.remove_prefix(2);
+      base = of_prefix;
+    }
   }
   const bool zero = text.find_first_not_of("0_") == std::string_view::npos;
-  if (base == 10 && !zero && text.starts_with("0")) return false;
+  if (base == 0 && !zero && text.starts_with("0")) return Reading::kNotOne;
+  if (base == 0) base = 10;
   int64_t value = 0;
-  bool any = false;
+  bool too_long = false;
   for (const char c : text) {
-    if (c == '_') continue;
+    if (c == '_' && !after_digit) return Reading::kNotOne;
+    after_digit = c != '_';
+    if (!after_digit) continue;
     const char lower = static_cast<char>(c | 0x20);
-    const int digit = is_digit(c) ? c - '0' : lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : 16;
-    if (digit >= base || value > 100'000'000'000'000'000) return false;
-    value = value * base + digit;
-    any = true;
+    const int digit = is_digit(c) ? c - '0' : lower >= 'a' && lower <= 'z' ? lower - 'a' + 10 : 99;
+    if (digit >= base) return Reading::kNotOne;
+    too_long = too_long || value > 100'000'000'000'000'000;
+    if (!too_long) value = value * base + digit;
   }
-  if (any) *out = value;
-  return any;
+  if (text.empty() || !after_digit) return Reading::kNotOne;
+  *out = value;
+  return too_long ? Reading::kTooLong : Reading::kDone;
 }
 
-bool read_float(std::string_view text, double* out) {
+Reading read_float(std::string_view text, double* out) {
+  for (size_t k = 0; k < text.size(); ++k) {  // underscores stand between digits
+    if (text[k] != '_') continue;
+    const bool between =
+        k > 0 && is_digit(text[k - 1]) && k + 1 < text.size() && is_digit(text[k + 1]);
+    if (!between) return Reading::kNotOne;
+  }
   Natural digits(0);
   size_t n = 0;  // digits without zeros in front
   int exponent = 0;
@@ -181,27 +195,28 @@ bool read_float(std::string_view text, double* out) {
     if (!is_digit(text[i])) break;
     any = true;
     n += n > 0 || text[i] != '0' ? 1U : 0U;
-    if (n > kMostDigits) return false;
+    if (n > kMostDigits) continue;
     digits.times_plus(10, static_cast<uint32_t>(text[i] - '0'));
     exponent -= fraction ? 1 : 0;
   }
-  if (!any) return false;
+  if (!any) return Reading::kNotOne;
   if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
     const bool minus = ++i < text.size() && text[i] == '-';
     if (minus || (i < text.size() && text[i] == '+')) ++i;
-    if (i == text.size()) return false;
+    if (i == text.size()) return Reading::kNotOne;
     int given = 0;
     for (; i < text.size() && (is_digit(text[i]) || text[i] == '_'); ++i) {
       if (text[i] != '_') given = std::min(given * 10 + (text[i] - '0'), 9999);
     }
     exponent += minus ? -given : given;
   }
-  if (i != text.size()) return false;
+  if (i != text.size()) return Reading::kNotOne;
+  if (n > kMostDigits) return Reading::kTooLong;
   *out = 0;
-  if (n == 0 || exponent < kLeastPower) return true;
+  if (n == 0 || exponent < kLeastPower) return Reading::kDone;
   *out = exponent > kMostPower ? std::bit_cast<double>(uint64_t{0x7FF} << 52)
                                : nearest_double(digits, exponent);
-  return true;
+  return Reading::kDone;
 }
 
 size_t write_float(double value, char out[kMaxFloatText]) {
@@ -279,10 +294,17 @@ double modulo(double a, double b) {
 }
 
 double floor_divide(double a, double b) {
+  const bool apart = a != 0 && std::signbit(a) != std::signbit(b);
+  if (magnitude(a) - magnitude(a) == 0 && b == b && b - b != 0) return apart ? -1 : a / b;
   const double exact = (a - modulo(a, b)) / b;
-  if (exact == 0) return a / b < 0 ? -0.0 : 0.0;
+  if (exact == 0) return std::signbit(a / b) ? -0.0 : 0.0;
   const double down = floor_of(exact);
   return exact - down > 0.5 ? down + 1 : down;
+}
+
+bool is_product(double a, double b, double product) {
+  if (a == 0 || b == 0) return product == 0;
+  return magnitude(product) > 1e-250 && magnitude(product) < 1e300 && std::fma(a, b, -product) == 0;
 }
 
 double floor_of(double value) {

@@ -207,14 +207,11 @@ uint32_t Parser::power() {
 
 uint32_t Parser::unary(bool with_filters) {
   const uint32_t line = token().line;
-  uint32_t n_minus = 0;
-  while (is("-") || is("+")) {
-    n_minus += is("-") ? 1U : 0U;
-    advance();
-  }
+  Array<int64_t> signs(allocator());
+  for (; ok() && (is("-") || is("+")); advance()) keep(signs.push(is("-") ? -1 : 1));
   uint32_t value = postfix(primary());
-  for (; ok() && n_minus > 0; --n_minus) {
-    value = add({.op = Op::kNegative, .line = line, .a = value});
+  for (size_t i = signs.size(); ok() && i > 0; --i) {
+    value = add({.op = Op::kSign, .line = line, .a = value, .number = signs[i - 1]});
   }
   return with_filters ? filters(value) : value;
 }
@@ -238,13 +235,13 @@ uint32_t Parser::number(const Token& t) {
   int64_t whole = 0;
   const bool fraction = text.find_first_of(".eE") != std::string_view::npos &&
                         !text.starts_with("0x") && !text.starts_with("0X");
-  if (fraction ? !read_float(text, &value) : !read_integer(text, &whole)) {
-    const bool digits = text.find_first_not_of("0123456789_") == std::string_view::npos;
-    if (!digits || text.starts_with("0")) return unexpected("a number");
-    advance();
-    return unsupported(t.line, "a number of more than 18 digits");
-  }
+  const Reading reading = fraction ? read_float(text, &value) : read_integer(text, 0, &whole);
+  if (reading == Reading::kNotOne) return unexpected("a number");
   advance();
+  if (reading == Reading::kTooLong) {
+    return unsupported(
+        t.line, fraction ? "a fraction of more than 40 digits" : "a number of more than 18 digits");
+  }
   if (!fraction) return add({.op = Op::kInt, .line = t.line, .number = whole});
   return add({.op = Op::kFloat, .line = t.line, .number = std::bit_cast<int64_t>(value)});
 }

@@ -60,7 +60,7 @@ enum class Op : uint8_t {
   kKeyword,    // text, a (kNoNode: a macro's parameter without a default)
   kSpread,     // a: more arguments; number 1: of a list, 2: of a mapping
   kNot,        // a
-  kNegative,   // a
+  kSign,       // a; number -1: minus, 1: plus
   kAnd,        // a, b
   kOr,         // a, b
   kChoice,     // list: condition, then, else (may be kNoNode)

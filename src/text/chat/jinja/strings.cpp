@@ -196,15 +196,17 @@ Value Evaluator::indent(Value text, const Arguments& arguments) {
 
 Value Evaluator::join(Value list, Value separator, Value attribute) {
   list = iterable(list, "join");
+  separator = as_text(separator);
+  const bool of_attribute = !attribute.is(Kind::kUndefined) && !attribute.is(Kind::kNone);
   Array<Value> texts(allocator_);  // writing numbers would interleave with the parts
   for (uint32_t i = 0; i < list.b && ok(); ++i) {
     Value item = heap_.items[list.a + i];
-    if (attribute.is(Kind::kString)) item = attribute_path(item, attribute);
+    if (of_attribute) item = attribute_path(item, attribute);
     keep(texts.push(as_text(item)));
   }
   const size_t begin = heap_.text.size();
   for (size_t i = 0; i < texts.size() && ok(); ++i) {
-    if (i > 0 && separator.is(Kind::kString)) put(separator);
+    if (i > 0) put(separator);
     put(texts[i]);
   }
   return since(begin);

@@ -89,7 +89,10 @@ bool Evaluator::test_kind(std::string_view name, Value v, bool* known) {
   if (name == "boolean") return v.is(Kind::kBool);
   if (name == "true") return v.is(Kind::kBool) && v.number != 0;
   if (name == "false") return v.is(Kind::kBool) && v.number == 0;
-  if (name == "callable") return v.is(Kind::kMacro) || v.is(Kind::kFunction);
+  if (name == "callable") {  // an undefined value too: the call fails
+    return v.is(Kind::kMacro) || v.is(Kind::kFunction) || v.is(Kind::kLoop) ||
+           v.is(Kind::kUndefined);
+  }
   *known = false;
   return false;
 }
