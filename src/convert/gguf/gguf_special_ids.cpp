@@ -15,12 +15,12 @@ constexpr std::string_view kPrefix = "tokenizer.ggml.";
 constexpr std::string_view kSuffix = "_token_id";
 
 // What decides where a text begins or a reply ends. Others have no effect.
-constexpr std::string_view kRead[] = {"bos", "eos", "eot", "eom"};
+constexpr std::string_view kReadIds[] = {"bos", "eos", "eot", "eom"};
 
 bool is_read(std::string_view key) {
   key.remove_prefix(kPrefix.size());
   key.remove_suffix(kSuffix.size());
-  return std::find(std::begin(kRead), std::end(kRead), key) != std::end(kRead);
+  return std::find(std::begin(kReadIds), std::end(kReadIds), key) != std::end(kReadIds);
 }
 
 // -1 in any type of integer.
