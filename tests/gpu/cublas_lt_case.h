@@ -13,7 +13,7 @@
 namespace moe {
 
 #if defined(MOE_CUDA_EMULATOR)
-inline constexpr const char* kWhole[] = {MOE_FAKE_CUBLAS_LT, nullptr};
+inline constexpr const char* kWholeLibrary[] = {MOE_FAKE_CUBLAS_LT, nullptr};
 
 inline FakeCublasLt& fake() {
   void* file = dlopen(MOE_FAKE_CUBLAS_LT, RTLD_NOW | RTLD_LOCAL);
@@ -28,7 +28,7 @@ inline int matmuls() { return fake().matmuls; }
 inline cuda::ProductLibraryOptions small_options() {
   cuda::ProductLibraryOptions o;
 #if defined(MOE_CUDA_EMULATOR)
-  o.names = kWhole;
+  o.names = kWholeLibrary;
 #endif
   o.weight_bytes = 32 * 512;
   o.sum_bytes = 32 * 64 * 4;
