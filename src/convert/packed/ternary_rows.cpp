@@ -40,7 +40,7 @@ void TernaryBytes::read(const Checkpoint& checkpoint, int64_t first, int64_t n, 
     for (int64_t c = 0; c < cols; ++c) {
       fine &= put(codes[static_cast<size_t>(c)] >> bits & 3, scale, out + c);
     }
-    for (int64_t c = 0; !fine; ++c) {
+    for (int64_t c = 0; !fine && c < cols; ++c) {
       if ((codes[static_cast<size_t>(c)] >> bits & 3) == 3) fail_code(bytes, row, c);
     }
   }
