@@ -35,6 +35,7 @@ exec "$moe" "\$@"
 END
 chmod +x "$folder/moe"
 data=$root/tests/data
+export MOE_TEST_NO_EDITOR=1 # static programs have no libedit
 for name in batch chat context encoder perplexity results score terminal text_input trace translate worker; do
   echo "== $name"
   python3 -B "$root/tests/cli/${name}_test.py" "$folder/moe" "$root/examples/models/stories.moe" \
