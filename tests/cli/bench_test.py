@@ -10,15 +10,9 @@ import subprocess
 import time
 import unittest
 
-from support import MODEL, MOE, Cli, main
+from support import MODEL, MOE, Cli, main, sanitized
 
 LARGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
-
-
-def sanitized():
-    with open(MOE, "rb") as program:
-        text = program.read()
-    return b"__asan_init" in text or b"__tsan_init" in text
 
 
 def flags_of_largest_mapping(pid):

@@ -22,6 +22,12 @@ def run(*args, text=None, env=None):
     return subprocess.run([MOE, *args], input=text or "", capture_output=True, text=True, timeout=300, env=env)
 
 
+def sanitized():
+    with open(MOE, "rb") as program:
+        text = program.read()
+    return b"__asan_init" in text or b"__tsan_init" in text
+
+
 class Terminal:
     """The command, or another program, at a terminal of its own. Ends it with the test."""
 
