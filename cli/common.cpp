@@ -13,6 +13,7 @@
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/memory.h"
+#include "cli/model_cache.h"
 #include "cli/output_file.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
