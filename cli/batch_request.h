@@ -19,8 +19,8 @@ struct LineError : std::runtime_error {
 void check_line(moe_status status, const moe_error& error);
 
 /// The object in a line, without keys that are null; whole: false if only its beginning was read.
-/// Of a line of OpenAI's batch files it is the "body" with the "custom_id". Throws LineError,
-/// after *id, unless it is null, was set to id_of() the line, if that is an object.
+/// A line of OpenAI's batch files gives its "body" with its "custom_id". If `id` is not null, *id
+/// becomes id_of() the line, also of one that is refused. Throws LineError.
 Json parse_request(const std::string& line, bool whole, Json* id = nullptr);
 /// "id" or "custom_id", under its own name, if it can be copied to the result; otherwise empty.
 Json id_of(const Json& request);

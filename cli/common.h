@@ -46,8 +46,8 @@ void check_option(moe_status status, const moe_error& error, const std::string& 
 bool blames_text(moe_status status);
 /// The same as check() after a call with line `number` of a text, which an error of the line names.
 void check_line(moe_status status, const moe_error& error, size_t number);
-/// Of a file that could not be written, with the reason of the last system call. Throws if the
-/// process was interrupted while it wrote to stdout, "-".
+/// The error that `path` could not be written, with the reason of the last system call. Throws if
+/// the process was interrupted while it wrote to stdout, "-".
 CallError write_error(const std::string& path);
 
 struct Deleter {

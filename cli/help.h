@@ -15,7 +15,7 @@ inline constexpr const char* kSessionGroup = "Context and routing";
 inline constexpr const char* kMachineGroup = "Machine";
 inline constexpr const char* kOutputGroup = "Output";
 
-/// What MODEL may be, for every command that runs one.
+/// The description of MODEL in every command that runs one.
 inline constexpr const char* kModelText =
     "Model file (.moe), or a checkpoint folder or GGUF file, which is converted once";
 

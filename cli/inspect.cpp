@@ -23,7 +23,7 @@ struct InspectOptions {
   bool verify = false;
 };
 
-// What the file says about vectors of texts.
+// The settings of the file for vectors of texts.
 Json vectors_json(const moe_model* model, const moe_model_info& i) {
   Json prompts = Json::object();
   Json chosen;

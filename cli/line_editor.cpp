@@ -285,7 +285,7 @@ class Editor : public LineEditor {
   }
 
   static constexpr char kEscape = '\1';  // libedit counts no column between two of them
-  // What the user types has the prompt's colour, up to the end of the line.
+  // The typed text has the prompt's colour, up to the end of the line.
   static constexpr const char* kBeginColour = "\1\033[1;32m\1";
   static constexpr const char* kEndColour = "\033[0m";
 

@@ -109,7 +109,7 @@ Json to_json(const std::vector<SourceFile>& files) {
   return list;
 }
 
-// Of KEY.json; null if it is missing or damaged.
+// The content of KEY.json; null if it is missing or damaged.
 Json description(const std::string& key) {
   std::ifstream in(with_ending(key, ".json"));
   return in ? Json::parse(in, nullptr, false) : Json();
@@ -188,7 +188,8 @@ bool is_key(std::string_view name) {
          name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// Of a conversion that was killed: ".KEY.moe.moe-XXXXXX" and "KEY.json.new", or "KEY.json" alone.
+// A conversion that was killed leaves ".KEY.moe.moe-XXXXXX" and "KEY.json.new", or "KEY.json"
+// alone.
 bool is_leftover(const std::string& folder, std::string_view name) {
   const std::string_view key = name.substr(name.starts_with('.') ? 1 : 0, kKeyLength);
   if (!is_key(key)) return false;

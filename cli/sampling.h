@@ -23,7 +23,7 @@ struct SamplingOptions {
   int max_draft = 0;
 };
 
-/// What a command samples with where an option is not given.
+/// The settings that a command samples with where an option is not given.
 enum class SampleBy : uint8_t { kGreedy, kModel };
 void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tokens,
                           SampleBy by = SampleBy::kGreedy);

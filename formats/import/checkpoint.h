@@ -39,8 +39,8 @@ class PackedRows {
   /// Rows [first, first + n): out (n, cols). May throw like Checkpoint::read.
   virtual void read(const Checkpoint& checkpoint, int64_t first, int64_t n, float* out) const = 0;
   virtual PackedCodes codes(const Checkpoint& checkpoint) const = 0;
-  /// Of all but others and ternary ones: (n, cols / 32), both; of kRows8 (n) scales. Minimums are
-  /// those of codes from 0 on.
+  /// Scales and minimums are (n, cols / 32) each; kRows8 has (n) scales. Others and ternary ones
+  /// have none. Minimums are those of codes from 0 on.
   virtual void read_scales(const Checkpoint& checkpoint, int64_t first, int64_t n, float* scales,
                            float* minimums) const = 0;
 };
@@ -58,7 +58,7 @@ class Checkpoint {
   std::string name() const;
   /// Path of the folder or the GGUF file (of several, the first).
   const std::string& path() const { return path_; }
-  /// What was accepted though it is unusual, a sentence each.
+  /// A sentence for each thing that was accepted though it is unusual.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void warn(const std::string& text);
   /// Key-value pairs of a GGUF file; null for a folder.

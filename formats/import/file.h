@@ -34,8 +34,9 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-/// What stands in place of a binary file, to follow "PATH is": nothing, a Git LFS pointer, or text
-/// (of a web page or an error). Empty if it does not look like one of these.
+/// The description of a file that stands in place of a binary one, to follow "PATH is": nothing, a
+/// Git LFS pointer, or text (of a web page or an error). Empty if it does not look like one of
+/// these.
 std::string foreign_start(const InputFile& file);
 /// The same of a file that begins with `text`, which is not empty.
 std::string foreign_start(std::string_view text);

@@ -9,7 +9,7 @@
 
 namespace moe {
 
-/// Which part of how many, from 1; a count of 0: the name does not say.
+/// The number of a part, from 1, and their count; a count of 0: the name does not say.
 struct GgufPart {
   int number = 0;
   int count = 0;

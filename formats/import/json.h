@@ -77,7 +77,7 @@ class JsonNode {
   std::vector<std::string> others(std::initializer_list<const char*> keys) const {
     return others(std::span(keys.begin(), keys.size()));
   }
-  /// What --ignore-key takes for the member `key`: "member.member[3].key".
+  /// The argument of --ignore-key for the member `key`: "member.member[3].key".
   std::string member_path(const std::string& key) const;
 
   /// Throws MOE_ERR_FORMAT: "path: expected <expected>, found <the value>".

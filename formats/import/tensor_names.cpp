@@ -36,7 +36,7 @@ std::string without_inner(std::string_view name) {
   return out;
 }
 
-// What a prefix means is its end, so the rest of the name stays where it is.
+// A replacement is the end of the prefix that it replaces, so the rest of the name stays in place.
 bool replace_prefix(std::string_view* name) {
   for (const Prefix& prefix : kPrefixes) {
     if (!name->starts_with(prefix.found)) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Which files of a checkpoint's folder hold its weights.
+// Finds the files of a checkpoint's folder that hold its weights.
 
 #include <string>
 #include <vector>

@@ -232,7 +232,7 @@ Status Replacement::lock_once(bool* again) {
   return status;
 }
 
-// What a killed process left. Nobody else writes here while the lock is held.
+// Removes the files of a killed process. Nobody else writes here while the lock is held.
 void Replacement::remove_leftovers() const {
   DIR* folder = opendir(folder_.c_str());
   if (folder == nullptr) return;

@@ -78,7 +78,7 @@ struct ConvertReport {
   int32_t n_skipped_layers = 0;             // layers of multi-token prediction
   std::vector<std::string> dropped_tokens;  // added tokens without an embedding
   std::vector<std::string> ignored_keys;
-  // What was accepted or left out though it is unusual, a sentence each.
+  // A sentence for each thing that was accepted or left out though it is unusual.
   std::vector<std::string> warnings;
   std::optional<SplitReport> split;
   std::optional<CalibrationReport> calibration;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// What a checkpoint says about sampling: generation_config.json, or a GGUF file's general.sampling.
+// Reads a checkpoint's settings of sampling: generation_config.json, or a GGUF file's
+// general.sampling.
 
 #include "src/convert/importer.h"
 

@@ -147,7 +147,7 @@ void check_lower_case(const Checkpoint& checkpoint, const JsonNode& length) {
   if (!lower) fail_value(length.at("do_lower_case"), "only a tokenizer that does this itself is");
 }
 
-// What the model gives to the pooling, in later versions.
+// The output that the model gives to the pooling, in later versions.
 void check_output(const JsonNode& length) {
   if (!length.has("modality_config")) return;
   const JsonNode modality = length.at("modality_config");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// What a folder of `sentence-transformers` says about vectors of texts: modules.json, the pooling,
+// Reads how a folder of `sentence-transformers` makes vectors of texts: modules.json, the pooling,
 // prompts and the number of tokens.
 
 #include "src/convert/importer.h"

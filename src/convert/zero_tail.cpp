@@ -12,10 +12,10 @@ namespace {
 using ull = unsigned long long;
 constexpr size_t kProbeBytes = 4096;
 constexpr size_t kPieceBytes = size_t{1} << 20;
-// Of a matrix's rows, zeros at its end: more than any padding of a vocabulary or of a width takes.
+// The share of a matrix's rows that zeros at its end must exceed: more than padding takes.
 constexpr uint64_t kVocabularyShare = 2;  // a half
 constexpr uint64_t kShare = 4;            // a quarter
-// Of codes without rows.
+// The same of codes without rows, in elements.
 constexpr uint64_t kFlat = 4096;
 // Elements before a row's end that may be zero by chance, next to rows that are.
 constexpr uint64_t kChance = 8;

@@ -119,7 +119,7 @@ struct Prompt {
   const char* text;
 };
 
-/// Of models that are made for vectors.
+/// The settings of a model that is made for vectors.
 struct TextVectorConfig {
   explicit TextVectorConfig(const Allocator& allocator) : prompts(allocator) {}
 

@@ -52,7 +52,7 @@ size_t Drafter::draft(std::span<const int32_t> text, size_t room, int32_t* out) 
     rate(0) += kRecovery * (1 - rate(0));
     cost_ -= kRecovery * cost_;
   }
-  // What follows the occurrence may reach the end of the text, and goes on with the draft.
+  // The text behind the occurrence may reach its end, and goes on with the draft.
   for (size_t i = 0; i < n_drafted_; ++i) {
     const size_t at = match.end + i;
     out[i] = at < text.size() ? text[at] : out[at - text.size()];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is wrong in a GGUF file is said in its own words; parts of a split model.
+// Errors about a GGUF file are in its own words; parts of a split model.
 
 #include <gtest/gtest.h>
 

@@ -139,7 +139,7 @@ TEST_F(PackedBitnet, ABiasIsMultipliedWithItsMatrix) {
   }
 }
 
-// Of a matrix with gate and up, the rows of both are packed together.
+// The rows of gate and up are packed together where one matrix has both.
 TEST_F(PackedBitnet, ProjectionsInOneMatrix) {
   open("phi3");
   pack_all();

@@ -35,8 +35,8 @@ TEST(TokenizerJson, MergesAsLinesAndTwice) {
       << "the last of two equal merges counts";
 }
 
-// What `tokenizers` accepts: the second of two equal added tokens is ignored, no text has an empty
-// token.
+// Oddities that `tokenizers` accepts: the second of two equal added tokens is ignored, no text has
+// an empty token.
 TEST(TokenizerJson, RepeatedAndEmptyTokens) {
   Json d = bpe();
   d["added_tokens"][0]["id"] = 5;

@@ -10,7 +10,7 @@ namespace {
 constexpr int32_t kMaxWidth = 1 << 20;
 constexpr const char* kPositions = "positions_and_type";  // derived here
 
-// Of a layer, after its prefix. Some published files still have TensorFlow's names of norms.
+// A layer's names, after its prefix. Some published files still have TensorFlow's names of norms.
 constexpr TensorName kLayerNames[] = {
     {"attention.q.weight", "attention.self.query.weight"},
     {"attention.q.bias", "attention.self.query.bias"},
@@ -34,7 +34,7 @@ constexpr TensorName kLayerNames[] = {
     {"ffn_post_norm.bias", "output.LayerNorm.beta"},
     {"position_embedding.weight", kPositions}};
 
-// Of a checkpoint without a head; one with a head puts its prefix in front of them.
+// The names in a checkpoint without a head; one with a head puts its prefix in front of them.
 constexpr TensorName kBareNames[] = {{"embedding.weight", "embeddings.word_embeddings.weight"},
                                      {"embedding_norm.weight", "embeddings.LayerNorm.weight"},
                                      {"embedding_norm.weight", "embeddings.LayerNorm.gamma"},

@@ -31,7 +31,7 @@ Json gguf_config(const Checkpoint& checkpoint);
 /// same with `key` if it is derived. Empty for a folder.
 std::string place_in_gguf(const Checkpoint& checkpoint, const std::string& key);
 
-/// What a GGUF file calls `key` of config.json, behind "ARCH."; empty if it is derived.
+/// The name of `key` of config.json in a GGUF file, behind "ARCH."; empty if it is derived.
 std::string gguf_key(const std::string& key);
 
 /// An error in the words of the file: its path, keys and tensors, where `status` names those that

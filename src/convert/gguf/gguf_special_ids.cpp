@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kPrefix = "tokenizer.ggml.";
 constexpr std::string_view kSuffix = "_token_id";
 
-// What decides where a text begins or a reply ends. Others have no effect.
+// These decide where a text begins or a reply ends. Others have no effect.
 constexpr std::string_view kReadIds[] = {"bos", "eos", "eot", "eom"};
 
 bool is_read(std::string_view key) {
@@ -30,7 +30,7 @@ bool is_none(const Json& id) {
   return value == UINT32_MAX || value == UINT64_MAX;
 }
 
-// Of the tokens or the embedding, whichever has more.
+// The number of tokens or of rows of the embedding, whichever is larger.
 uint64_t vocabulary_size(const Checkpoint& checkpoint) {
   const Json* const tokens = checkpoint.metadata().find("tokenizer.ggml.tokens");
   const SourceTensor* const embedding = checkpoint.find("token_embd.weight");

@@ -200,7 +200,7 @@ class TokenizerBuilder {
     return value.is_number() ? value.get<double>() : 0;
   }
 
-  // Of tokens with the same text one encodes: the one with the best score, then the first; beside
+  // If tokens have the same text, the one with the best score, then the first, encodes it. Beside
   // it a user-defined one, or else a special one, is found in a text. The others only decode.
   void find_roles() {
     roles_.assign(tokens_.size(), kEncodes);

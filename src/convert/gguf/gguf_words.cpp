@@ -191,7 +191,8 @@ std::string without_documents(const Checkpoint& checkpoint, std::string text) {
   return text;
 }
 
-// What a reader can do about a key. The path may contain anything, so it is not searched.
+// The advice about the key that a message names. The path may contain anything, so it is not
+// searched.
 std::string way_out(const Checkpoint& checkpoint, std::string text, const std::string& arch) {
   replace_all(&text, checkpoint.path(), "");
   if (text.find("--ignore-key") != std::string::npos) return "";

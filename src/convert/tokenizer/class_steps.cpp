@@ -141,7 +141,7 @@ Json model_essence(const Json& model) {
   return out;
 }
 
-// What the keys of a class say about the space before a text.
+// The rule for the space before a text, by the keys of a class.
 struct Prefix {
   std::optional<bool> given;
   bool legacy = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// What the files beside tokenizer.json change in it. docs/checkpoints.md says what counts.
+// Changes tokenizer.json as the files beside it say. docs/checkpoints.md has the rules.
 
 #include <optional>
 #include <string>

@@ -240,7 +240,7 @@ void read_added(const JsonNode& root, Pieces& pieces, TokenizerData& data) {
                               "\" is there twice; the first is used, as in `tokenizers`");
       continue;
     }
-    // Of tokens with the same text a GGUF file may have several (gguf_tokenizer.cpp).
+    // A GGUF file may have several tokens with the same text (gguf_tokenizer.cpp).
     const std::string role = token.string("same_text", "");
     const auto own = pieces.model.find(content);
     const bool in_model = own != pieces.model.end() && role.empty();

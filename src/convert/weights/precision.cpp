@@ -46,7 +46,7 @@ bool is_shared_by_all(const Slot& slot) {
   }
 }
 
-// Of a linear layer that rounds its inputs, and maybe its weights, in every forward pass.
+// The rule for a linear layer that rounds its inputs, and maybe its weights, in every forward pass.
 PrecisionRule bit_linear_rule(BitLinear kind) {
   PrecisionRule rule;
   if (kind == BitLinear::kNo) return rule;

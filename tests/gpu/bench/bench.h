@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// What the cases of gpu_bench share: their sizes, their time and the JSON that they add to.
+// Shared by the cases of gpu_bench: their sizes, their time and the JSON that they add to.
 
 #include <nlohmann/json.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What surrounds the products of a layer: norms and codes, routers, sums of experts, attention.
+// Times the operations around the products of a layer: norms and codes, routers, sums, attention.
 // Shapes are those of OLMoE-1B-7B and Maple-20B-A1B.
 
 #include <random>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which arguments filters, methods and functions take: others fail instead of being dropped.
+// The arguments that filters, methods and functions take: others fail instead of being dropped.
 
 #include "src/base/string.h"
 #include "src/text/chat/jinja/evaluator.h"
