@@ -18,6 +18,7 @@ TEST=(
   clang libclang-rt-dev llvm        # the sanitizers; llvm-symbolizer names lines in their reports
   python3 binutils
   python3-numpy python3-pytest mypy # the Python binding
+  python3-pycparser                 # reads moe_c.h for the bindings
   abigail-tools                     # the ABI check
   locales                           # a decimal comma
 )

@@ -10,15 +10,6 @@ import (
 	"unsafe"
 )
 
-// Thinking selects if the model thinks before it answers.
-type Thinking int32
-
-const (
-	ThinkingDefault Thinking = C.MOE_THINKING_DEFAULT // as the template does by itself
-	ThinkingOn      Thinking = C.MOE_THINKING_ON
-	ThinkingOff     Thinking = C.MOE_THINKING_OFF
-)
-
 // ChatOptions are the options of a Chat.
 type ChatOptions struct {
 	Thinking  Thinking

@@ -13,16 +13,6 @@ import (
 	"unsafe"
 )
 
-// LogLevel is the importance of a message.
-type LogLevel int32
-
-const (
-	LogError   LogLevel = C.MOE_LOG_ERROR
-	LogWarning LogLevel = C.MOE_LOG_WARNING
-	LogInfo    LogLevel = C.MOE_LOG_INFO
-	LogDebug   LogLevel = C.MOE_LOG_DEBUG
-)
-
 // EnvOptions are the options of an Env; zero values are the library's defaults.
 type EnvOptions struct {
 	Threads        int    // that compute, the caller's included; 0: what the machine allows

@@ -7,31 +7,6 @@ import "C"
 
 import "errors"
 
-// Status is the reason of a failure; the groups are those of moe_c.h.
-type Status int32
-
-const (
-	StatusOK          Status = C.MOE_OK
-	StatusArgument    Status = C.MOE_ERR_ARGUMENT
-	StatusRange       Status = C.MOE_ERR_RANGE
-	StatusShape       Status = C.MOE_ERR_SHAPE
-	StatusNonFinite   Status = C.MOE_ERR_NON_FINITE
-	StatusState       Status = C.MOE_ERR_STATE
-	StatusTooLong     Status = C.MOE_ERR_TOO_LONG
-	StatusUnsupported Status = C.MOE_ERR_UNSUPPORTED
-	StatusIO          Status = C.MOE_ERR_IO
-	StatusNotFound    Status = C.MOE_ERR_NOT_FOUND
-	StatusFormat      Status = C.MOE_ERR_FORMAT
-	StatusVersion     Status = C.MOE_ERR_VERSION
-	StatusCorrupt     Status = C.MOE_ERR_CORRUPT
-	StatusText        Status = C.MOE_ERR_TEXT
-	StatusMemory      Status = C.MOE_ERR_MEMORY
-	StatusBudget      Status = C.MOE_ERR_BUDGET
-	StatusDevice      Status = C.MOE_ERR_DEVICE
-	StatusCancelled   Status = C.MOE_ERR_CANCELLED
-	StatusInternal    Status = C.MOE_ERR_INTERNAL
-)
-
 // String is the spelling in moe_c.h, such as "MOE_ERR_RANGE".
 func (s Status) String() string { return C.GoString(C.moe_status_name(C.moe_status(s))) }
 

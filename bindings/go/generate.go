@@ -149,22 +149,6 @@ func pieceOf(p *C.moe_piece) Piece {
 	}
 }
 
-// Finish is the reason that a generation ended.
-type Finish int32
-
-const (
-	FinishLength   Finish = C.MOE_FINISH_LENGTH
-	FinishEOS      Finish = C.MOE_FINISH_EOS
-	FinishStop     Finish = C.MOE_FINISH_STOP
-	FinishContext  Finish = C.MOE_FINISH_CONTEXT
-	FinishCallback Finish = C.MOE_FINISH_CALLBACK // the callback said so
-)
-
-var finishNames = map[Finish]string{FinishLength: "length", FinishEOS: "eos", FinishStop: "stop",
-	FinishContext: "context", FinishCallback: "callback"}
-
-func (f Finish) String() string { return finishNames[f] }
-
 // GenerateResult describes a generation.
 type GenerateResult struct {
 	Finish                         Finish

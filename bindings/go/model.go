@@ -14,15 +14,6 @@ import (
 	"unsafe"
 )
 
-// IO selects how a file is read.
-type IO int32
-
-const (
-	IOAuto     IO = C.MOE_IO_AUTO
-	IODirect   IO = C.MOE_IO_DIRECT
-	IOBuffered IO = C.MOE_IO_BUFFERED
-)
-
 // ModelOptions are the options for opening a Model.
 type ModelOptions struct {
 	// MapWeights maps uncompressed weights instead of reading them. The file must then not change

@@ -19,17 +19,6 @@ import (
 	"unsafe"
 )
 
-// KVType is the type of a KV cache.
-type KVType int32
-
-const (
-	KVDefault KVType = C.MOE_KV_DEFAULT
-	KVF16     KVType = C.MOE_KV_F16
-	KVInt8    KVType = C.MOE_KV_INT8
-	KVF32     KVType = C.MOE_KV_F32    // on the CPU
-	KVLatent  KVType = C.MOE_KV_LATENT // on the CPU; of models whose keys and values come from a latent
-)
-
 // SessionOptions are the options of a Session; zero values are the library's defaults.
 type SessionOptions struct {
 	Context, Chunk int
@@ -57,15 +46,6 @@ func (o SessionOptions) params(a *arena) (*C.moe_session_params, error) {
 	return put(a, p), nil
 }
 
-// BeamStop selects when a beam search ends, and which finished texts it returns.
-type BeamStop int32
-
-const (
-	BeamStopCount BeamStop = C.MOE_BEAM_STOP_COUNT // once as many texts as the beam have ended
-	BeamStopBound BeamStop = C.MOE_BEAM_STOP_BOUND // once no text can become better than those
-	BeamStopStep  BeamStop = C.MOE_BEAM_STOP_STEP  // as count, at the end of the step; the best are kept
-)
-
 // TranslateOptions are the options of Translate; zero values are the library's defaults.
 type TranslateOptions struct {
 	Beam, NBest          int
@@ -82,25 +62,6 @@ type Translation struct {
 	Tokens []int32 // with the end-of-text token
 	Score  float32
 }
-
-// Pooling to one vector per text: the mean over all tokens, or the first or last token's.
-type Pooling int32
-
-const (
-	PoolMean  Pooling = C.MOE_POOL_MEAN
-	PoolFirst Pooling = C.MOE_POOL_FIRST
-	PoolLast  Pooling = C.MOE_POOL_LAST
-	PoolModel Pooling = C.MOE_POOL_MODEL // as the model file says; the mean if it says nothing
-)
-
-// Normalize is the length of a pooled vector.
-type Normalize int32
-
-const (
-	NormalizeOff   Normalize = C.MOE_NORMALIZE_OFF   // as it is
-	NormalizeOn    Normalize = C.MOE_NORMALIZE_ON    // 1
-	NormalizeModel Normalize = C.MOE_NORMALIZE_MODEL // as the model file says; as it is if it says nothing
-)
 
 // EncodeOptions select the results of Encode.
 type EncodeOptions struct {

@@ -1,29 +1,12 @@
 // SPDX-License-Identifier: MIT
 // moe_c.h documents every value under its C name (maxTokens is max_tokens).
 
+import type { Finish, Io, KvType, Pooling } from './names';
+
+export type { ErrorCode, Finish, Io, KvType, Pooling } from './names';
+
 /** A text or token ids. */
 export type Tokens = string | Int32Array | readonly number[];
-
-/** The `code` of this package's Errors. The message is one line that names the faulty item. */
-export type ErrorCode =
-  | 'MOE_ERR_ARGUMENT'
-  | 'MOE_ERR_RANGE'
-  | 'MOE_ERR_SHAPE'
-  | 'MOE_ERR_NON_FINITE'
-  | 'MOE_ERR_STATE'
-  | 'MOE_ERR_TOO_LONG'
-  | 'MOE_ERR_UNSUPPORTED'
-  | 'MOE_ERR_IO'
-  | 'MOE_ERR_NOT_FOUND'
-  | 'MOE_ERR_FORMAT'
-  | 'MOE_ERR_VERSION'
-  | 'MOE_ERR_CORRUPT'
-  | 'MOE_ERR_TEXT'
-  | 'MOE_ERR_MEMORY'
-  | 'MOE_ERR_BUDGET'
-  | 'MOE_ERR_DEVICE'
-  | 'MOE_ERR_CANCELLED'
-  | 'MOE_ERR_INTERNAL';
 
 /** Each model and each layer has its own threads and device. */
 export interface EnvOptions {
@@ -39,7 +22,7 @@ export interface SessionOptions {
   /** Maximum number of tokens; 0: the model's, at most 4096. */
   context?: number;
   chunk?: number;
-  kv?: 'default' | 'f16' | 'int8' | 'f32' | 'latent';
+  kv?: KvType;
 }
 
 /** `context`, `chunk` and `kv` describe the session that must fit within `memoryBytes`. */
@@ -49,7 +32,7 @@ export interface ModelOptions extends EnvOptions, SessionOptions {
   skipChecksums?: boolean;
   /** Cap on weights, KV caches and scratch memory in bytes; 0: none. */
   memoryBytes?: number;
-  io?: 'auto' | 'direct' | 'buffered';
+  io?: Io;
   /** With a cap, read experts only when a token needs them, not ahead into free memory. */
   lazyExperts?: boolean;
 }
@@ -128,7 +111,7 @@ export interface GenerateOptions {
 }
 
 export interface GenerateResult {
-  finish: 'length' | 'eos' | 'stop' | 'context' | 'callback';
+  finish: Finish;
   nPrompt: number;
   nGenerated: number;
   promptSeconds: number;
@@ -210,7 +193,7 @@ export interface Session extends Closable {
    * a decoder evaluates it after the session's tokens. By default pooling and length are those that the model file
    * says, the mean and as it is if it says nothing.
    */
-  embed(text: Tokens, options?: { pooling?: 'mean' | 'first' | 'last' | 'model'; signal?: AbortSignal }): Promise<Float32Array>;
+  embed(text: Tokens, options?: { pooling?: Pooling; signal?: AbortSignal }): Promise<Float32Array>;
   /** Without a prompt, generation continues from the session's position. */
   generate(prompt?: Tokens, options?: GenerateOptions): Generation;
   chat(options?: ChatOptions): Chat;

@@ -35,7 +35,8 @@ ROWS = {
     "cli": ["include/moe_c.h", "moe_c.h"],
     "bindings": ["moe_c.h"],
     # built by npm without the rest of the tree
-    "bindings/node/src": ["moe_c.h", "functions.h", "handle.h", "js.h", "layer.h", "owner.h", "work.h"],
+    "bindings/node/src": ["moe_c.h", "functions.h", "handle.h", "js.h", "layer.h", "names.h", "owner.h",
+                          "work.h"],
     "examples": ["moe_c.h"],
     "tests": [""],
 }

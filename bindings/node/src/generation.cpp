@@ -60,27 +60,11 @@ struct Request {
   std::vector<const char*> stop;
 };
 
-const char* finish_name(moe_finish finish) {
-  switch (finish) {
-    case MOE_FINISH_LENGTH:
-      return "length";
-    case MOE_FINISH_EOS:
-      return "eos";
-    case MOE_FINISH_STOP:
-      return "stop";
-    case MOE_FINISH_CONTEXT:
-      return "context";
-    case MOE_FINISH_CALLBACK:
-      return "callback";
-  }
-  return "unknown";
-}
-
 /// The fields common to moe_generate_result and moe_chat_result.
 template <class Result>
 napi_value to_js(const Js& js, const Result& r) {
   napi_value result = js.object();
-  js.set(result, "finish", js.string(finish_name(r.finish)));
+  js.set(result, "finish", js.string(name_of(r.finish, kFinishNames)));
   js.set(result, "nPrompt", js.of(static_cast<double>(r.n_prompt)));
   js.set(result, "nGenerated", js.of(static_cast<double>(r.n_generated)));
   js.set(result, "promptSeconds", js.of(r.prompt_seconds));

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "names.h"
+
 namespace moe_node {
 
 struct Fault {
@@ -26,6 +28,15 @@ struct Thrown {};
 
 inline void check(moe_status status, const moe_error& error) {
   if (status != MOE_OK) fail(status, error.text);
+}
+
+/// The name of a value; "unknown" for one that a newer library has added.
+template <class Enum, size_t n>
+const char* name_of(Enum value, const Name<Enum> (&names)[n]) {
+  for (const Name<Enum>& name : names) {
+    if (name.value == value) return name.text;
+  }
+  return "unknown";
 }
 
 class Js {
@@ -126,6 +137,26 @@ class Js {
       fail(MOE_ERR_ARGUMENT, std::string(what) + ": contains a zero byte");
     }
     return result;
+  }
+
+  /// The value that a text names.
+  template <class Enum, size_t n>
+  Enum named(napi_value value, const char* what, const Name<Enum> (&names)[n]) const {
+    const std::string found = text(value, what);
+    std::string all;
+    for (const Name<Enum>& name : names) {
+      if (found == name.text) return name.value;
+      all += (all.empty() ? "" : ", ") + std::string(name.text);
+    }
+    fail(MOE_ERR_ARGUMENT,
+         std::string(what) + ": expected one of " + all + ", found '" + found + "'");
+  }
+  /// A property, or the default value if it is missing.
+  template <class Enum, size_t n>
+  Enum named(napi_value object, const char* key, const Name<Enum> (&names)[n],
+             Enum standard) const {
+    napi_value value = get(object, key);
+    return missing(value) ? standard : named(value, key, names);
   }
 
   std::vector<napi_value> list(napi_value value, const char* what) const {

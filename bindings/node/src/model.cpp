@@ -6,16 +6,6 @@
 namespace moe_node {
 namespace {
 
-moe_io io_of(const Js& js, napi_value options) {
-  napi_value io = js.get(options, "io");
-  if (js.missing(io)) return MOE_IO_AUTO;
-  const std::string name = js.text(io, "io");
-  if (name == "auto") return MOE_IO_AUTO;
-  if (name == "direct") return MOE_IO_DIRECT;
-  if (name == "buffered") return MOE_IO_BUFFERED;
-  fail(MOE_ERR_ARGUMENT, "io: expected auto, direct or buffered, found '" + name + "'");
-}
-
 struct OpenCall {
   OpenCall(const Js& js, napi_value file, napi_value options)
       : path(js.c_text(file, "path")),
@@ -26,7 +16,7 @@ struct OpenCall {
     params.skip_checksums = js.flag(options, "skipChecksums");
     params.memory_bytes = js.size(options, "memoryBytes");
     params.session = &session;
-    params.io = io_of(js, options);
+    params.io = js.named(options, "io", kIoNames, MOE_IO_AUTO);
     params.lazy_experts = js.flag(options, "lazyExperts");
   }
   moe_status run(moe_error* error) {
@@ -56,19 +46,8 @@ moe_session_params session_params(const Js& js, napi_value options) {
   p.struct_size = sizeof p;
   p.context = js.int32(options, "context");
   p.chunk = js.int32(options, "chunk");
-  napi_value kv = js.get(options, "kv");
-  if (js.missing(kv)) return p;
-  const std::string name = js.text(kv, "kv");
-  const std::pair<const char*, moe_kv_type> types[] = {{"default", MOE_KV_DEFAULT},
-                                                       {"f16", MOE_KV_F16},
-                                                       {"int8", MOE_KV_INT8},
-                                                       {"f32", MOE_KV_F32},
-                                                       {"latent", MOE_KV_LATENT}};
-  for (const auto& type : types) {
-    p.kv = type.second;
-    if (name == type.first) return p;
-  }
-  fail(MOE_ERR_ARGUMENT, "kv: expected f16, int8, f32 or latent, found '" + name + "'");
+  p.kv = js.named(options, "kv", kKvTypeNames, MOE_KV_DEFAULT);
+  return p;
 }
 
 napi_value open_model(const Js& js, const Arguments& a) {

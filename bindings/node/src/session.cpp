@@ -28,15 +28,6 @@ moe_model_info info_of(const Handle* session) {
   return info;
 }
 
-moe_pooling pooling_of(const Js& js, napi_value value) {
-  const std::string name = js.text(value, "pooling");
-  if (name == "mean") return MOE_POOL_MEAN;
-  if (name == "first") return MOE_POOL_FIRST;
-  if (name == "last") return MOE_POOL_LAST;
-  if (name == "model") return MOE_POOL_MODEL;
-  fail(MOE_ERR_ARGUMENT, "pooling: expected mean, first, last or model, found '" + name + "'");
-}
-
 /// The concatenated tokens of several sessions, and the result.
 struct Pieces {
   Pieces(const Js& js, napi_value given) {
@@ -124,7 +115,7 @@ napi_value embed(const Js& js, const Arguments& a) {
   const size_t d = static_cast<size_t>(info_of(unwrap(js, a[0])).d_model);
   moe_encode_params p = {};
   p.struct_size = sizeof p;
-  p.pooling = pooling_of(js, a[2]);
+  p.pooling = js.named(a[2], "pooling", kPoolingNames);
   p.normalize = p.pooling == MOE_POOL_MODEL ? MOE_NORMALIZE_MODEL : MOE_NORMALIZE_OFF;
   return numbers(js, a, [=](moe_session* s, const auto& tokens, auto* vector, moe_error* e) {
     vector->resize(d);

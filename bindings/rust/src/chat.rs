@@ -1,25 +1,16 @@
 // SPDX-License-Identifier: MIT
 //! A conversation over a session.
 
+use crate::enums::{Finish, Thinking};
 use crate::env::made;
 use crate::error::{call, Result};
-use crate::generate::{with_params, Finish, GenerateOptions, Piece, NO_LOGITS};
+use crate::generate::{with_params, GenerateOptions, Piece, NO_LOGITS};
 use crate::session::{Canceller, Session};
 use crate::sys;
 use crate::text::{borrowed, c_string, filled, filled_text, int, sized, slice, Optional, Texts};
 use std::ops::ControlFlow;
 use std::os::raw::c_char;
 use std::ptr::{self, NonNull};
-
-/// Selects if the model thinks before it answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Thinking {
-    /// The template's own default.
-    #[default]
-    Default,
-    On,
-    Off,
-}
 
 /// Options of a [`Chat`]. The default: the model's own template.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,11 +89,7 @@ impl Chat {
             (Optional::new(options.system, "system")?, Optional::new(options.date, "date")?);
         let variables = Texts::new(options.variables, "variables")?;
         let mut params = sized!(moe_chat_params);
-        params.thinking = match options.thinking {
-            Thinking::Default => sys::MOE_THINKING_DEFAULT,
-            Thinking::On => sys::MOE_THINKING_ON,
-            Thinking::Off => sys::MOE_THINKING_OFF,
-        };
+        params.thinking = options.thinking.code();
         params.chat_template = chat_template.pointer();
         params.system = system.pointer();
         params.variables = variables.pointer();

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! The environment: threads, device and log that models share.
 
-use crate::error::{call, Error, Result, Status};
+use crate::enums::{LogLevel, Status};
+use crate::error::{call, Error, Result};
 use crate::sys;
 use crate::text::{borrowed, owned, sized, Optional};
 use std::os::raw::{c_char, c_void};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    Error,
-    Warning,
-    Info,
-    Debug,
-}
 
 /// Gets each message, possibly from several threads. It must not call this crate: the model may be
 /// locked. A panic in it ends there.
@@ -68,14 +61,7 @@ pub struct Env {
 unsafe extern "C" fn on_log(user: *mut c_void, level: sys::moe_log_level, text: *const c_char) {
     // SAFETY: the environment keeps the log; the text is terminated.
     let (log, text) = unsafe { (&*(user as *const Log), owned(text)) };
-    let level = match level {
-        sys::MOE_LOG_ERROR => LogLevel::Error,
-        sys::MOE_LOG_WARNING => LogLevel::Warning,
-        sys::MOE_LOG_INFO => LogLevel::Info,
-        sys::MOE_LOG_DEBUG => LogLevel::Debug,
-        _ => LogLevel::Debug,
-    };
-    let _ = catch_unwind(AssertUnwindSafe(|| log(level, &text)));
+    let _ = catch_unwind(AssertUnwindSafe(|| log(LogLevel::of(level), &text)));
 }
 
 /// The declarations of this crate are those of one version; while the major one is 0, a minor one

@@ -2,6 +2,7 @@
 //! Sampling, and parameters and results of generation.
 
 use crate::callback::Guarded;
+use crate::enums::Finish;
 use crate::error::Result;
 use crate::sys;
 use crate::text::{int, sized, slice, Texts};
@@ -85,33 +86,6 @@ pub struct Piece<'a> {
     pub top: &'a [TokenLogprob],
     /// In a chat: not part of the answer.
     pub thinking: bool,
-}
-
-/// The reason that a generation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Finish {
-    Length,
-    Eos,
-    Stop,
-    Context,
-    /// The callback stopped it.
-    Callback,
-    /// A number that this crate does not know.
-    Other(i32),
-}
-
-impl Finish {
-    pub(crate) fn of(code: sys::moe_finish) -> Finish {
-        match code {
-            sys::MOE_FINISH_LENGTH => Finish::Length,
-            sys::MOE_FINISH_EOS => Finish::Eos,
-            sys::MOE_FINISH_STOP => Finish::Stop,
-            sys::MOE_FINISH_CONTEXT => Finish::Context,
-            sys::MOE_FINISH_CALLBACK => Finish::Callback,
-            other => Finish::Other(other),
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! A single MoE layer: (n, d_model) to (n, d_model).
 
+use crate::enums::Status;
 use crate::env::{made, Env, EnvHandle};
-use crate::error::{call, Error, Result, Status};
+use crate::error::{call, Error, Result};
 use crate::sys;
 use crate::text::{int, sized, zeros, Optional};
 use std::fmt::Display;

@@ -14,6 +14,7 @@
 
 mod callback;
 mod chat;
+mod enums;
 mod env;
 mod error;
 mod generate;
@@ -27,24 +28,25 @@ mod sys;
 mod text;
 mod tokenizer;
 
-pub use chat::{Chat, ChatOptions, ChatResult, Message, Thinking};
+pub use chat::{Chat, ChatOptions, ChatResult, Message};
+pub use enums::{BeamStop, Finish, Io, KvType, LogLevel, Normalize, Pooling, Status, Thinking};
 pub use env::{
     chat_template_names, isas, session_routers, version, weight_formats, Env, EnvInfo, EnvOptions,
-    Log, LogLevel,
+    Log,
 };
-pub use error::{Error, Result, Status};
+pub use error::{Error, Result};
 pub use generate::{
-    Finish, GenerateOptions, GenerateResult, LogitBias, Piece, Sample, Sampling, TokenLogprob,
+    GenerateOptions, GenerateResult, LogitBias, Piece, Sample, Sampling, TokenLogprob,
 };
 pub use layer::{ExpertWeights, Layer, LayerOptions};
 pub use model::{
-    memory_info, Io, LayerInfo, MemoryInfo, MemoryLine, MemoryPlan, Model, ModelInfo, ModelOptions,
+    memory_info, LayerInfo, MemoryInfo, MemoryLine, MemoryPlan, Model, ModelInfo, ModelOptions,
     TensorInfo,
 };
 pub use routing::{ActivationStats, ExpertStats, MemoryStats, RoutingChoices, RoutingStats};
 pub use session::{
-    BeamStop, Canceller, EncodeOptions, Encoded, KvType, Normalize, Perplexity, Pooling, Session,
-    SessionOptions, TranslateOptions, Translation,
+    Canceller, EncodeOptions, Encoded, Perplexity, Session, SessionOptions, TranslateOptions,
+    Translation,
 };
 pub use source::Source;
 pub use tokenizer::{EncodeText, Tokenizer};

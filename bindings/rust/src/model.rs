@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! A model file: its contents and its memory.
 
+use crate::enums::Io;
 use crate::env::{made, Env, EnvHandle};
 use crate::error::{call, Result};
 use crate::generate::Sampling;
@@ -15,15 +16,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-
-/// Selects how a file is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Io {
-    #[default]
-    Auto,
-    Direct,
-    Buffered,
-}
 
 /// Options for opening a [`Model`]. The default: everything is read on first use, no cap.
 #[derive(Clone, Debug, Default)]
@@ -204,11 +196,7 @@ fn params_of(options: &ModelOptions, session: &sys::moe_session_params) -> sys::
     params.skip_checksums = i32::from(options.skip_checksums);
     params.memory_bytes = options.memory_bytes;
     params.session = session;
-    params.io = match options.io {
-        Io::Auto => sys::MOE_IO_AUTO,
-        Io::Direct => sys::MOE_IO_DIRECT,
-        Io::Buffered => sys::MOE_IO_BUFFERED,
-    };
+    params.io = options.io.code();
     params.lazy_experts = i32::from(options.lazy_experts);
     params
 }

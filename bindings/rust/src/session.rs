@@ -2,11 +2,11 @@
 //! One text being evaluated: a KV cache and a position.
 
 use crate::callback::Guarded;
+use crate::enums::{BeamStop, Finish, KvType, Normalize, Pooling, Status};
 use crate::env::made;
-use crate::error::{call, Error, Result, Status};
+use crate::error::{call, Error, Result};
 use crate::generate::{
-    with_params, Finish, GenerateOptions, GenerateResult, Piece, Sample, Sampling, TokenLogprob,
-    NO_LOGITS,
+    with_params, GenerateOptions, GenerateResult, Piece, Sample, Sampling, TokenLogprob, NO_LOGITS,
 };
 use crate::model::{Model, ModelHandle};
 use crate::replacement::Replacement;
@@ -24,18 +24,6 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KvType {
-    #[default]
-    Default,
-    F16,
-    Int8,
-    /// On the CPU.
-    F32,
-    /// CPU only, for models with multi-head latent attention.
-    Latent,
-}
-
 /// Options of a [`Session`]; zero values are the library's defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionOptions {
@@ -51,28 +39,10 @@ impl SessionOptions {
         let mut params = sized!(moe_session_params);
         params.context = self.context;
         params.chunk = self.chunk;
-        params.kv = match self.kv {
-            KvType::Default => sys::MOE_KV_DEFAULT,
-            KvType::F16 => sys::MOE_KV_F16,
-            KvType::Int8 => sys::MOE_KV_INT8,
-            KvType::F32 => sys::MOE_KV_F32,
-            KvType::Latent => sys::MOE_KV_LATENT,
-        };
+        params.kv = self.kv.code();
         params.max_beam = self.max_beam;
         params
     }
-}
-
-/// When a beam search ends, and which finished texts it returns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BeamStop {
-    /// When as many texts as the beam have finished; later ones of the same step are rejected.
-    #[default]
-    Count,
-    /// When no text can still beat the finished ones.
-    Bound,
-    /// After the step in which as many as the beam have finished; returns the best of them.
-    Step,
 }
 
 /// Options of [`Session::translate`]; zero values are the library's defaults, except for
@@ -113,11 +83,7 @@ impl TranslateOptions<'_> {
         params.max_tokens = self.max_tokens;
         params.length_penalty = self.length_penalty;
         params.no_length_penalty = (self.length_penalty == 0.0) as i32;
-        params.stop = match self.stop {
-            BeamStop::Count => sys::MOE_BEAM_STOP_COUNT,
-            BeamStop::Bound => sys::MOE_BEAM_STOP_BOUND,
-            BeamStop::Step => sys::MOE_BEAM_STOP_STEP,
-        };
+        params.stop = self.stop.code();
         params.prefix = self.prefix.as_ptr();
         params.n_prefix = self.prefix.len();
         params
@@ -130,28 +96,6 @@ pub struct Translation {
     /// Including the end-of-text token.
     pub tokens: Vec<i32>,
     pub score: f32,
-}
-
-/// Pooling to one vector per text: the mean over all tokens, or the first or last token's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pooling {
-    Mean,
-    First,
-    Last,
-    /// As the model file says; the mean if it says nothing.
-    Model,
-}
-
-/// Length of a pooled vector.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Normalize {
-    /// As it is.
-    #[default]
-    Off,
-    /// 1.
-    On,
-    /// As the model file says; as it is if it says nothing.
-    Model,
 }
 
 /// Requested results of [`Session::encode`].
@@ -438,17 +382,8 @@ impl Session {
             outputs: zeros_if(options.outputs, n_rows * info.n_outputs as usize)?,
         };
         let mut params = sized!(moe_encode_params);
-        params.pooling = match options.pooling {
-            Some(Pooling::First) => sys::MOE_POOL_FIRST,
-            Some(Pooling::Last) => sys::MOE_POOL_LAST,
-            Some(Pooling::Model) => sys::MOE_POOL_MODEL,
-            Some(Pooling::Mean) | None => sys::MOE_POOL_MEAN,
-        };
-        params.normalize = match options.normalize {
-            Normalize::Off => sys::MOE_NORMALIZE_OFF,
-            Normalize::On => sys::MOE_NORMALIZE_ON,
-            Normalize::Model => sys::MOE_NORMALIZE_MODEL,
-        };
+        params.pooling = options.pooling.unwrap_or_default().code();
+        params.normalize = options.normalize.code();
         params.hidden = room(&mut encoded.hidden);
         params.pooled = room(&mut encoded.pooled);
         params.outputs = room(&mut encoded.outputs);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Where models and saved sessions are read from.
 
-use crate::error::{Error, Result, Status};
+use crate::enums::Status;
+use crate::error::{Error, Result};
 use crate::sys;
 use std::any::Any;
 use std::fs::File;

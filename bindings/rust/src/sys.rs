@@ -1,6 +1,6 @@
+// Generated from include/moe_c.h by bindings/generate.py; do not edit.
 // SPDX-License-Identifier: MIT
-//! The C API as `moe_c.h` declares it, name by name; the header is its manual.
-//! `tests/house/bindings_test.py` compares the two.
+
 #![allow(non_camel_case_types, dead_code)]
 
 use std::os::raw::{c_char, c_int, c_void};
@@ -9,26 +9,52 @@ pub const MOE_ERROR_TEXT_BYTES: usize = 400;
 pub const MOE_VERSION_MAJOR: u32 = 0;
 pub const MOE_VERSION_MINOR: u32 = 1;
 pub const MOE_VERSION_PATCH: u32 = 0;
+/// add nothing before or after the text
+pub const MOE_ENCODE_NO_SPECIAL: u32 = 1;
+/// convert special tokens spelled out in the text to their ids; otherwise text can never produce
+/// them
+pub const MOE_ENCODE_PARSE_SPECIAL: u32 = 2;
+pub const MOE_DECODE_SKIP_SPECIAL: u32 = 1;
+/// in a chat: not part of the answer
+pub const MOE_PIECE_THINKING: u32 = 1;
 
+/// Result of every fallible call. Numbers never change; new codes are appended to a group.
 pub type moe_status = c_int;
 pub const MOE_OK: moe_status = 0;
+/// null pointer, bad struct_size, unknown option, unknown field set
 pub const MOE_ERR_ARGUMENT: moe_status = 1;
+/// a number outside its stated range
 pub const MOE_ERR_RANGE: moe_status = 2;
+/// shapes that do not match
 pub const MOE_ERR_SHAPE: moe_status = 3;
+/// NaN or infinity where a finite number is required
 pub const MOE_ERR_NON_FINITE: moe_status = 4;
+/// the call is not allowed now (session in use, poisoned, empty)
 pub const MOE_ERR_STATE: moe_status = 5;
+/// more tokens than the context holds, or a buffer that is too small
 pub const MOE_ERR_TOO_LONG: moe_status = 6;
+/// valid, but this build, machine or model cannot do it
 pub const MOE_ERR_UNSUPPORTED: moe_status = 7;
+/// a file operation (the text gives errno) or the caller's own failed
 pub const MOE_ERR_IO: moe_status = 20;
+/// no such file, tensor, token or template
 pub const MOE_ERR_NOT_FOUND: moe_status = 21;
+/// not a file of this kind, or its structure is damaged
 pub const MOE_ERR_FORMAT: moe_status = 22;
+/// written in a newer format version
 pub const MOE_ERR_VERSION: moe_status = 23;
+/// a checksum or the content contradicts the metadata
 pub const MOE_ERR_CORRUPT: moe_status = 24;
+/// text that cannot be encoded or decoded
 pub const MOE_ERR_TEXT: moe_status = 25;
+/// an allocation failed
 pub const MOE_ERR_MEMORY: moe_status = 40;
+/// the memory cap or GPU limit is too small; the text itemises it
 pub const MOE_ERR_BUDGET: moe_status = 41;
+/// device missing, lost or failed
 pub const MOE_ERR_DEVICE: moe_status = 42;
 pub const MOE_ERR_CANCELLED: moe_status = 43;
+/// 60..: bugs in this library; please report
 pub const MOE_ERR_INTERNAL: moe_status = 60;
 
 pub type moe_log_level = c_int;
@@ -37,67 +63,379 @@ pub const MOE_LOG_WARNING: moe_log_level = 2;
 pub const MOE_LOG_INFO: moe_log_level = 3;
 pub const MOE_LOG_DEBUG: moe_log_level = 4;
 
+/// How a file is read.
 pub type moe_io = c_int;
+/// direct if the file is larger than the available memory
 pub const MOE_IO_AUTO: moe_io = 0;
+/// bypasses the page cache (O_DIRECT), so weights are in memory only once. MOE_ERR_UNSUPPORTED if
+/// the file system does not support it
 pub const MOE_IO_DIRECT: moe_io = 1;
+/// through the page cache, which may still hold data that is read again
 pub const MOE_IO_BUFFERED: moe_io = 2;
 
 pub type moe_kv_type = c_int;
+/// f16
 pub const MOE_KV_DEFAULT: moe_kv_type = 0;
 pub const MOE_KV_F16: moe_kv_type = 1;
+/// one scale per head and position; half the memory. Encoders always use f32
 pub const MOE_KV_INT8: moe_kv_type = 2;
+/// CPU only: twice the memory, no rounding
 pub const MOE_KV_F32: moe_kv_type = 3;
+/// CPU only, for models with multi-head latent attention (DeepSeek, Kimi-K2): stores the latent
+/// (kv_lora_rank) that keys and values are computed from, as f16. Uses a fraction of the memory;
+/// long prompts take longer. MOE_ERR_UNSUPPORTED for other models. The first such session creates
+/// f16 matrices that remain allocated with the model.
 pub const MOE_KV_LATENT: moe_kv_type = 4;
 
-pub type moe_beam_stop = c_int;
-pub const MOE_BEAM_STOP_COUNT: moe_beam_stop = 0;
-pub const MOE_BEAM_STOP_BOUND: moe_beam_stop = 1;
-pub const MOE_BEAM_STOP_STEP: moe_beam_stop = 2;
-
+/// Pooling to one vector per text: the mean over all tokens, including special ones, or the first or
+/// last token's vector. MODEL: as the model file says, the mean if it says nothing.
 pub type moe_pooling = c_int;
 pub const MOE_POOL_MEAN: moe_pooling = 0;
 pub const MOE_POOL_FIRST: moe_pooling = 1;
 pub const MOE_POOL_LAST: moe_pooling = 2;
 pub const MOE_POOL_MODEL: moe_pooling = 3;
 
+/// Length of a pooled vector.
 pub type moe_normalize = c_int;
+/// as it is
 pub const MOE_NORMALIZE_OFF: moe_normalize = 0;
+/// 1, so that the dot product of two vectors is their cosine
 pub const MOE_NORMALIZE_ON: moe_normalize = 1;
+/// as the model file says, off if it says nothing
 pub const MOE_NORMALIZE_MODEL: moe_normalize = 2;
 
+/// When a beam search ends, and which finished texts it returns.
+pub type moe_beam_stop = c_int;
+/// when `beam` texts have finished; later ones of the same step are rejected (fairseq)
+pub const MOE_BEAM_STOP_COUNT: moe_beam_stop = 0;
+/// when no text can still beat the worst of the `beam` best finished ones (transformers,
+/// early_stopping=False)
+pub const MOE_BEAM_STOP_BOUND: moe_beam_stop = 1;
+/// after the step in which `beam` texts have finished; returns the best of them (transformers 5,
+/// early_stopping=True)
+pub const MOE_BEAM_STOP_STEP: moe_beam_stop = 2;
+
 pub type moe_finish = c_int;
+/// max_tokens were generated
 pub const MOE_FINISH_LENGTH: moe_finish = 1;
+/// an end-of-text token; it is not reported
 pub const MOE_FINISH_EOS: moe_finish = 2;
+/// a stop string, no part of which is reported
 pub const MOE_FINISH_STOP: moe_finish = 3;
+/// the context is full
 pub const MOE_FINISH_CONTEXT: moe_finish = 4;
+/// a callback stopped the call
 pub const MOE_FINISH_CALLBACK: moe_finish = 5;
 
 pub type moe_thinking = c_int;
+/// the template's own default
 pub const MOE_THINKING_DEFAULT: moe_thinking = 0;
 pub const MOE_THINKING_ON: moe_thinking = 1;
 pub const MOE_THINKING_OFF: moe_thinking = 2;
 
-pub const MOE_ENCODE_NO_SPECIAL: u32 = 1;
-pub const MOE_ENCODE_PARSE_SPECIAL: u32 = 2;
-pub const MOE_DECODE_SKIP_SPECIAL: u32 = 1;
-pub const MOE_PIECE_THINKING: u32 = 1;
-
+/// Receives each message without a newline, possibly from several threads at once.
 pub type moe_log_fn = Option<unsafe extern "C" fn(*mut c_void, moe_log_level, *const c_char)>;
+
+/// Called from time to time; the caller's parameter says what is counted. Return false to stop with
+/// MOE_ERR_CANCELLED.
 pub type moe_progress_fn =
     Option<unsafe extern "C" fn(*mut c_void, u64, u64, *const c_char) -> bool>;
+
+/// Called before the choices are used, and may change them: expert ids of the layer, distinct per
+/// token, with finite weights. Otherwise the call returns MOE_ERR_RANGE, MOE_ERR_ARGUMENT or
+/// MOE_ERR_NON_FINITE. A capacity applies afterwards; tokens whose experts were changed are ranked
+/// by their new weights. Runs on the caller's thread, also for passes that later fail or are
+/// cancelled. Must not call the session, except for moe_session_cancel.
 pub type moe_routing_fn = Option<unsafe extern "C" fn(*mut c_void, *mut moe_routing_choices)>;
+
+/// Return false to stop (MOE_FINISH_CALLBACK). May only call moe_session_cancel on the session.
+pub type moe_piece_fn = Option<unsafe extern "C" fn(*mut c_void, *const moe_piece) -> bool>;
+
+/// Receives the logits of the next token, n_logits (the vocabulary size) of them, and may change
+/// them; -INFINITY bans a token. tokens: the text so far. Sampling and the piece's logprobs use the
+/// changed values; the session's own logits are unchanged. Return false to stop
+/// (MOE_FINISH_CALLBACK). Runs on the caller's thread, once per token. May only call
+/// moe_session_cancel on the session; calls that would change it get MOE_ERR_STATE. NaN or +INFINITY
+/// gives MOE_ERR_NON_FINITE, banning every token MOE_ERR_RANGE; in both cases the session does not
+/// advance.
 pub type moe_logits_fn =
     Option<unsafe extern "C" fn(*mut c_void, *const i32, usize, *mut f32, usize) -> bool>;
-pub type moe_piece_fn = Option<unsafe extern "C" fn(*mut c_void, *const moe_piece) -> bool>;
+
+/// Receives a call's error message. Owned by the caller; may be NULL. Unchanged on success.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_error {
+    pub code: moe_status,
+    /// UTF-8, always terminated
+    pub text: [c_char; 400],
+}
 
 #[repr(C)]
 pub struct moe_env {
     _private: [u8; 0],
 }
 
+/// The caller's allocator. `allocate` returns NULL on failure; `align` is a power of two.
+/// `deallocate` receives the size that was requested. Called from any thread that calls the library.
+/// On Linux the library may advise the kernel to use large pages for blocks that hold weights.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_allocator {
+    pub allocate: Option<unsafe extern "C" fn(*mut c_void, usize, usize) -> *mut c_void>,
+    pub deallocate: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize)>,
+    pub user: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_env_params {
+    pub struct_size: u32,
+    /// compute threads, including the caller's; 0: as many as affinity and cgroup allow this process;
+    /// at most 1024
+    pub threads: i32,
+    /// NULL: the best one this CPU supports; otherwise a name from moe_env_isas. "amx" requests the
+    /// tile registers from Linux: afterwards the process cannot set alternate signal stacks that are
+    /// too small for them (11 KiB).
+    pub isa: *const c_char,
+    /// NULL, "auto" or "cpu": the CPU; "cuda" or "cuda:N": that GPU, or MOE_ERR_DEVICE if it is not
+    /// usable. "auto" will mean a usable GPU once the CUDA kernels, which so far have run only on an
+    /// emulator, have been tested on one.
+    pub device: *const c_char,
+    /// NULL: malloc; copied
+    pub allocator: *const moe_allocator,
+    /// NULL: silent
+    pub log: moe_log_fn,
+    pub log_user: *mut c_void,
+    /// upper limit of GPU allocations; 0, or above it: 15/16 of the free memory. Experts that do not
+    /// fit are offloaded. Not used on the CPU.
+    pub gpu_memory_bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_env_info {
+    pub struct_size: u32,
+    pub threads: i32,
+    /// "cpu", or for example "cuda:0 (NVIDIA H200)"
+    pub device: *const c_char,
+    /// "avx512vnni" or another name from moe_env_isas
+    pub isa: *const c_char,
+}
+
 #[repr(C)]
 pub struct moe_model {
     _private: [u8; 0],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_model_params {
+    pub struct_size: u32,
+    /// 1: map uncompressed weights instead of reading them. The file must not change while the model
+    /// is open: accessing a truncated mapping kills the process.
+    pub map_weights: i32,
+    /// 1: do not verify checksums of weights (structure is always checked)
+    pub skip_checksums: i32,
+    /// zero
+    pub reserved: i32,
+    /// cap on weights, KV caches and scratch memory of this model and its sessions; 0: none. The
+    /// remainder is an expert cache: missing experts are read by up to four threads of the model;
+    /// results do not change. Mapped weights and models in memory count in full. If the cap is
+    /// too small: MOE_ERR_BUDGET with the itemised sum and the smallest possible cap.
+    pub memory_bytes: u64,
+    /// with a cap: the session that must fit; NULL: the default session
+    pub session: *const moe_session_params,
+    /// files only; MOE_IO_DIRECT with map_weights, memory or a reader: MOE_ERR_ARGUMENT
+    pub io: moe_io,
+    /// With a cap, from the first session on. 0: while nothing else is read, the threads also read
+    /// experts into free memory of the cache, one at a time. 1: they read only what a token needs.
+    pub lazy_experts: i32,
+}
+
+/// Source of a model that is neither a file nor in memory. `read` reads exactly `bytes` bytes at
+/// `offset` and returns 0, or nonzero on failure. Called from any thread, also after the open call
+/// has returned.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_reader {
+    /// of the whole model file, in bytes
+    pub size: u64,
+    pub read: Option<unsafe extern "C" fn(*mut c_void, u64, *mut c_void, usize) -> c_int>,
+    pub user: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_model_info {
+    pub struct_size: u32,
+    pub vocab_size: i32,
+    pub d_model: i32,
+    pub n_layers: i32,
+    pub n_moe_layers: i32,
+    pub context_length: i32,
+    /// -1: none
+    pub bos_token: i32,
+    pub n_eos_tokens: i32,
+    pub eos_tokens: *const i32,
+    pub name: *const c_char,
+    pub n_parameters: u64,
+    /// upper bound for one token: a threshold router counts with its maximum; moe_routing_stats gives
+    /// the actual number
+    pub n_active_parameters: u64,
+    /// all weights in memory, padding included
+    pub weight_bytes: u64,
+    /// weights read per token, including routers and head
+    pub bytes_per_token: u64,
+    pub file_bytes: u64,
+    /// What the head predicts: "tokens"; for an encoder also "classes" (of the whole text), "tags" (of
+    /// each token), "span" (where an answer begins and ends) or "none".
+    pub head: *const c_char,
+    /// vocab_size, the number of labels, 2 or 0
+    pub n_outputs: i32,
+    /// 1: only for moe_session_encode; cannot generate
+    pub is_encoder: i32,
+    /// marks a token that an encoder is to predict; -1: none
+    pub mask_token: i32,
+    pub reserved: i32,
+    /// 1: for moe_session_translate. The first n_encoder_layers layers are the encoder; context_length
+    /// and bytes_per_token refer to the decoder's text.
+    pub is_encoder_decoder: i32,
+    pub n_encoder_layers: i32,
+    /// maximum tokens of a source
+    pub source_length: i32,
+    /// begins each text of the decoder; -1: not an encoder-decoder
+    pub start_token: i32,
+    /// "mean", "first" or "last"; "": nothing, and the next four are 0
+    pub pooling: *const c_char,
+    /// 1: to length 1
+    pub normalized: i32,
+    /// maximum tokens of a text; 0: as many as the context holds
+    pub vector_tokens: i32,
+    /// texts to put before others (moe_model_get_prompt)
+    pub n_prompts: i32,
+    /// the one for texts of no other kind, counted from 1; 0: none
+    pub default_prompt: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_model_layer_info {
+    pub struct_size: u32,
+    /// 0, like the next two: the layer has no attention
+    pub n_heads: i32,
+    pub n_kv_heads: i32,
+    pub head_dim: i32,
+    /// 0: unlimited
+    pub window: i32,
+    /// of the dense FFN or of one expert; 0: the layer has no FFN
+    pub d_ff: i32,
+    /// 0: dense
+    pub n_experts: i32,
+    /// maximum experts per (sub-)token
+    pub n_active: i32,
+    /// heads of MH-MoE, otherwise 1
+    pub n_subheads: i32,
+    /// 0: no shared expert
+    pub shared_d_ff: i32,
+    /// "softmax", "threshold" ...; "" for a dense layer
+    pub router: *const c_char,
+    pub activation: *const c_char,
+    /// X-MoE's sub-layers per expert; 0: an expert is one FFN
+    pub n_sublayers: i32,
+    /// experts per (sub-)token; 0: selected by threshold
+    pub k: i32,
+    /// cumulative probability to reach; only if k is 0
+    pub threshold: f32,
+    /// temperature of a cosine router, otherwise 0
+    pub tau: f32,
+    /// capacity factor (the papers' gamma); 0: no capacity limit
+    pub gamma: f32,
+    pub reserved: i32,
+    /// weights of the selected experts: "raw", "renormalised" or "chosen" (softmax over the selected)
+    /// probabilities, "one"; cosine router: "softmax" or "sigmoid"; "": the router has one fixed rule
+    pub gate: *const c_char,
+    /// MH-MoE: 1 if a head layer precedes the split into sub-tokens
+    pub has_head: i32,
+    /// MH-MoE: 1 if a merge layer follows the experts
+    pub has_merge: i32,
+    /// of cross attention to the encoder's output; 0: none
+    pub n_cross_heads: i32,
+    /// Floats per position with MOE_KV_LATENT (kv_lora_rank + rotated dimensions). 0: not possible.
+    pub kv_latent: i32,
+}
+
+/// One stored matrix or vector, as the file describes it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_tensor_info {
+    pub struct_size: u32,
+    /// -1: none
+    pub layer: i32,
+    /// -1: none
+    pub expert: i32,
+    pub rows: i32,
+    pub cols: i32,
+    /// "embedding", "attention", "experts" ...
+    pub part: *const c_char,
+    /// "q", "gate", "norm" ...
+    pub role: *const c_char,
+    /// "ternary2" ...
+    pub format: *const c_char,
+    /// "none", "tensor", "row", "group"
+    pub scale: *const c_char,
+    /// "f32", "a8", "a8_block", "a8_group"
+    pub activations: *const c_char,
+    /// "none", "zstd"
+    pub codec: *const c_char,
+    /// in memory
+    pub bytes: u64,
+    /// of its segment
+    pub file_offset: u64,
+}
+
+/// One line of the memory account of a model with one session.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_memory_line {
+    /// static text such as "expert weights"
+    pub what: *const c_char,
+    pub bytes: u64,
+}
+
+/// What a session with these parameters (NULL: defaults) gets under the model's cap.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_memory_plan {
+    pub struct_size: u32,
+    /// rows evaluated at once
+    pub chunk: i32,
+    /// 0: none
+    pub cap_bytes: u64,
+    /// the sum of moe_model_get_memory
+    pub needed_bytes: u64,
+    /// The smallest possible cap, with few experts in memory. Without a cap: needed_bytes.
+    pub least_bytes: u64,
+    /// weights of all experts
+    pub expert_bytes: u64,
+    /// in all layers
+    pub n_experts: u64,
+    /// experts that fit in memory at the same time
+    pub n_in_memory: u64,
+    /// Added to least_bytes by each further session, if params.chunk is given or all take 32.
+    pub session_bytes: u64,
+}
+
+/// Memory of this machine, or of this process's memory cgroup if that is smaller.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_memory_info {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub total_bytes: u64,
+    /// available without swapping; the page cache counts as free
+    pub available_bytes: u64,
+    /// 15/16 of it: the cap that moe_model_suggest_memory suggests
+    pub budget_bytes: u64,
 }
 
 #[repr(C)]
@@ -111,219 +449,68 @@ pub struct moe_session {
 }
 
 #[repr(C)]
-pub struct moe_chat {
-    _private: [u8; 0],
-}
-
-#[repr(C)]
-pub struct moe_replacement {
-    _private: [u8; 0],
-}
-
-#[repr(C)]
-pub struct moe_layer {
-    _private: [u8; 0],
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_error {
-    pub code: moe_status,
-    pub text: [c_char; MOE_ERROR_TEXT_BYTES],
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_allocator {
-    pub allocate: Option<unsafe extern "C" fn(*mut c_void, usize, usize) -> *mut c_void>,
-    pub deallocate: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize)>,
-    pub user: *mut c_void,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_env_params {
-    pub struct_size: u32,
-    pub threads: i32,
-    pub isa: *const c_char,
-    pub device: *const c_char,
-    pub allocator: *const moe_allocator,
-    pub log: moe_log_fn,
-    pub log_user: *mut c_void,
-    pub gpu_memory_bytes: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_env_info {
-    pub struct_size: u32,
-    pub threads: i32,
-    pub device: *const c_char,
-    pub isa: *const c_char,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_model_params {
-    pub struct_size: u32,
-    pub map_weights: i32,
-    pub skip_checksums: i32,
-    pub reserved: i32,
-    pub memory_bytes: u64,
-    pub session: *const moe_session_params,
-    pub io: moe_io,
-    pub lazy_experts: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_reader {
-    pub size: u64,
-    pub read: Option<unsafe extern "C" fn(*mut c_void, u64, *mut c_void, usize) -> c_int>,
-    pub user: *mut c_void,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_writer {
-    pub write: Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int>,
-    pub user: *mut c_void,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_model_info {
-    pub struct_size: u32,
-    pub vocab_size: i32,
-    pub d_model: i32,
-    pub n_layers: i32,
-    pub n_moe_layers: i32,
-    pub context_length: i32,
-    pub bos_token: i32,
-    pub n_eos_tokens: i32,
-    pub eos_tokens: *const i32,
-    pub name: *const c_char,
-    pub n_parameters: u64,
-    pub n_active_parameters: u64,
-    pub weight_bytes: u64,
-    pub bytes_per_token: u64,
-    pub file_bytes: u64,
-    pub head: *const c_char,
-    pub n_outputs: i32,
-    pub is_encoder: i32,
-    pub mask_token: i32,
-    pub reserved: i32,
-    pub is_encoder_decoder: i32,
-    pub n_encoder_layers: i32,
-    pub source_length: i32,
-    pub start_token: i32,
-    pub pooling: *const c_char,
-    pub normalized: i32,
-    pub vector_tokens: i32,
-    pub n_prompts: i32,
-    pub default_prompt: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_model_layer_info {
-    pub struct_size: u32,
-    pub n_heads: i32,
-    pub n_kv_heads: i32,
-    pub head_dim: i32,
-    pub window: i32,
-    pub d_ff: i32,
-    pub n_experts: i32,
-    pub n_active: i32,
-    pub n_subheads: i32,
-    pub shared_d_ff: i32,
-    pub router: *const c_char,
-    pub activation: *const c_char,
-    pub n_sublayers: i32,
-    pub k: i32,
-    pub threshold: f32,
-    pub tau: f32,
-    pub gamma: f32,
-    pub reserved: i32,
-    pub gate: *const c_char,
-    pub has_head: i32,
-    pub has_merge: i32,
-    pub n_cross_heads: i32,
-    pub kv_latent: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_tensor_info {
-    pub struct_size: u32,
-    pub layer: i32,
-    pub expert: i32,
-    pub rows: i32,
-    pub cols: i32,
-    pub part: *const c_char,
-    pub role: *const c_char,
-    pub format: *const c_char,
-    pub scale: *const c_char,
-    pub activations: *const c_char,
-    pub codec: *const c_char,
-    pub bytes: u64,
-    pub file_offset: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_memory_line {
-    pub what: *const c_char,
-    pub bytes: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_memory_plan {
-    pub struct_size: u32,
-    pub chunk: i32,
-    pub cap_bytes: u64,
-    pub needed_bytes: u64,
-    pub least_bytes: u64,
-    pub expert_bytes: u64,
-    pub n_experts: u64,
-    pub n_in_memory: u64,
-    pub session_bytes: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_memory_info {
-    pub struct_size: u32,
-    pub reserved: u32,
-    pub total_bytes: u64,
-    pub available_bytes: u64,
-    pub budget_bytes: u64,
-}
-
-#[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_session_params {
     pub struct_size: u32,
+    /// Positions of the KV cache, at most the model's context length; 0: the context length, at most
+    /// 4096. Also the limit of an encoder-decoder's source.
     pub context: i32,
+    /// rows evaluated at once during prefill, at most 4096. 0: 256; on a GPU with enough memory 1024;
+    /// under a memory cap 32 to 4096, depending on the memory left; with an expert capacity, an
+    /// encoder or an encoder-decoder the context, at most 4096
     pub chunk: i32,
     pub kv: moe_kv_type,
+    /// encoder-decoder: the largest beam of its searches, 1..64; 0: 5. Each hypothesis has its own KV
+    /// cache. Must be 0 for any other model
     pub max_beam: i32,
 }
 
+/// What moe_session_encode writes. NULL: not requested.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_encode_params {
+    pub struct_size: u32,
+    pub pooling: moe_pooling,
+    /// (n_tokens, d_model): hidden states after the final norm
+    pub hidden: *mut f32,
+    /// (d_model)
+    pub pooled: *mut f32,
+    /// (n_rows, n_outputs) of the head; "classes": one row, of the first token
+    pub outputs: *mut f32,
+    /// n_rows ascending token indices to write outputs for. NULL: all tokens. NULL for "classes".
+    pub rows: *const i32,
+    /// if `rows` is NULL: n_tokens, or 1 for "classes"
+    pub n_rows: usize,
+    /// of `pooled`
+    pub normalize: moe_normalize,
+    /// zero
+    pub reserved: i32,
+}
+
+/// Lengths exclude the end-of-text token.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_translate_params {
     pub struct_size: u32,
+    /// 0: 5, or the session's max_beam if smaller
     pub beam: i32,
+    /// texts to return, at most `beam`; 0: 1
     pub n_best: i32,
+    /// 0: 1; -1: no minimum, a text may be empty
     pub min_tokens: i32,
+    /// maximum length; 0: 256, or context - 1 if smaller
     pub max_tokens: i32,
+    /// alpha: a text's score is its sum of log-probabilities / tokens^alpha, where tokens includes the
+    /// end-of-text token; 0: 1
     pub length_penalty: f32,
+    /// 1: alpha is 0, the score is the plain sum
     pub no_length_penalty: i32,
     pub stop: moe_beam_stop,
+    /// Forced beginning of every text, such as a language token. NULL: as in the model file.
     pub prefix: *const i32,
     pub n_prefix: usize,
+    /// Before each token: tokens, max_tokens, "translate". Return false to stop with
+    /// MOE_ERR_CANCELLED. May be NULL.
     pub progress: moe_progress_fn,
     pub user: *mut c_void,
 }
@@ -331,6 +518,7 @@ pub struct moe_translate_params {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_translation {
+    /// without the start token, with the end-of-text token
     pub tokens: *const i32,
     pub n_tokens: usize,
     pub score: f32,
@@ -342,22 +530,19 @@ pub struct moe_translation {
 pub struct moe_translate_result {
     pub struct_size: u32,
     pub reserved: u32,
+    /// Best first. Owned by the session; valid until its next translation or until it is freed. May be
+    /// fewer than n_best.
     pub texts: *const moe_translation,
     pub n_texts: usize,
 }
 
+/// Destination of a saved session: `write` receives its bytes in order and returns 0, or nonzero on
+/// failure.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct moe_encode_params {
-    pub struct_size: u32,
-    pub pooling: moe_pooling,
-    pub hidden: *mut f32,
-    pub pooled: *mut f32,
-    pub outputs: *mut f32,
-    pub rows: *const i32,
-    pub n_rows: usize,
-    pub normalize: moe_normalize,
-    pub reserved: i32,
+pub struct moe_writer {
+    pub write: Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int>,
+    pub user: *mut c_void,
 }
 
 #[repr(C)]
@@ -365,8 +550,11 @@ pub struct moe_encode_params {
 pub struct moe_perplexity {
     pub struct_size: u32,
     pub reserved: u32,
+    /// tokens scored
     pub n_scored: u64,
+    /// mean negative log-probability, nats per token
     pub mean_nll: f64,
+    /// exp(mean_nll)
     pub perplexity: f64,
 }
 
@@ -375,62 +563,98 @@ pub struct moe_perplexity {
 pub struct moe_routing_stats {
     pub struct_size: u32,
     pub n_experts: i32,
+    /// (sub-)tokens routed
     pub n_tokens: u64,
+    /// (token, expert) pairs refused by a capacity
     pub n_dropped: u64,
+    /// inner activations computed, as in moe_activation_stats
     pub n_activations: u64,
+    /// of these, above zero
     pub n_positive: u64,
+    /// (n_experts); owned by the session, which updates it; valid until the session is freed
     pub tokens_per_expert: *const u64,
+    /// (n_experts + 1): (sub-)tokens routed to i experts
     pub experts_per_token: *const u64,
+    /// pairs skipped because of "resident=P"
     pub n_skipped: u64,
+    /// their total probability; at most n_tokens
     pub skipped_probability: f64,
 }
 
+/// Inner activations of one layer, dense or of experts: act(gate) of a gated network, otherwise
+/// act(up). One per hidden unit and token, or, with experts, per hidden unit and (token, expert)
+/// pair; shared experts are not counted.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_activation_stats {
     pub struct_size: u32,
     pub reserved: u32,
+    /// 0 for a layer without an FFN
     pub n_activations: u64,
+    /// of these, above zero
     pub n_positive: u64,
 }
 
+/// The routing of one MoE layer for the tokens of one pass.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_routing_choices {
     pub layer: i32,
+    /// of the first token in the text; the others follow
     pub position: i32,
+    /// MH-MoE: sub-tokens, one per sub-head of each token
     pub n_tokens: i32,
+    /// maximum experts per token
     pub n_slots: i32,
+    /// (n_tokens): experts per token, 1..n_slots
     pub counts: *mut i32,
+    /// (n_tokens, n_slots), best first; undefined beyond the count
     pub experts: *mut i32,
+    /// (n_tokens, n_slots)
     pub weights: *mut f32,
+    /// The router's input, (n_tokens, d): hidden states after the layer's norm; MH-MoE: sub-tokens.
     pub hidden: *const f32,
+    /// (n_tokens, n_experts): cosines, or logits before softmax or sigmoid; NULL for a hash router
     pub scores: *const f32,
     pub d: i32,
     pub n_experts: i32,
 }
 
+/// Expert uses and cache hits. An operation is one MoE layer on one chunk of tokens; it uses an
+/// expert once, however many tokens selected it. All zero if every expert is resident.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct moe_expert_stats {
     pub n_uses: u64,
+    /// experts found in memory
     pub n_hits: u64,
+    /// for the misses
     pub read_bytes: u64,
+    /// time that calls waited for experts to be read
     pub wait_seconds: f64,
 }
 
+/// Memory and expert statistics of a model under a cap. The byte counts cover the model and all of
+/// its sessions; zero without a cap.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_memory_stats {
     pub struct_size: u32,
     pub reserved: u32,
+    /// this session; moe_sessions_step counts for its first session
     pub session: moe_expert_stats,
+    /// all sessions since the model was opened
     pub model: moe_expert_stats,
     pub cap_bytes: u64,
+    /// current total that counts against the cap
     pub counted_bytes: u64,
+    /// maximum of counted_bytes
     pub peak_bytes: u64,
+    /// capacity of the expert cache
     pub arena_bytes: u64,
+    /// experts in it
     pub expert_bytes: u64,
+    /// read to fill it, not for a miss: see moe_model_params.lazy_experts
     pub filled_bytes: u64,
 }
 
@@ -438,20 +662,29 @@ pub struct moe_memory_stats {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct moe_logit_bias {
     pub token: i32,
+    /// added to the logit, at most 1e30; -INFINITY bans the token
     pub bias: f32,
 }
 
+/// Applied in this order: bias, repetition penalty, temperature, top-k, top-p, min-p.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_sampling {
     pub struct_size: u32,
+    /// 0: greedy, ties to the lower id; at most 1e6
     pub temperature: f32,
+    /// 0: off
     pub top_k: i32,
+    /// 0 or 1: off; in (0, 1]
     pub top_p: f32,
+    /// 0: off; in [0, 1): minimum probability relative to the best token's
     pub min_p: f32,
+    /// 0 or 1: off; in 0.01..100
     pub repetition_penalty: f32,
+    /// number of last tokens that are penalised; 0: 64
     pub repetition_window: i32,
     pub n_bias: i32,
+    /// the same seed gives the same text
     pub seed: u64,
     pub bias: *const moe_logit_bias,
 }
@@ -460,18 +693,24 @@ pub struct moe_sampling {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct moe_token_logprob {
     pub token: i32,
+    /// natural logarithm, of the model's distribution before sampling filters
     pub logprob: f32,
 }
 
+/// A piece of generated text. With a tokenizer `text` holds whole UTF-8 characters; it may be empty
+/// while a character is incomplete. Only the library creates pieces; the struct may grow at its end.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_piece {
+    /// -1: previously withheld text without a new token
     pub token: i32,
     pub logprob: f32,
     pub text: *const c_char,
     pub n_bytes: usize,
+    /// n_top of them
     pub top: *const moe_token_logprob,
     pub n_top: usize,
+    /// MOE_PIECE_*
     pub flags: u32,
 }
 
@@ -479,15 +718,28 @@ pub struct moe_piece {
 #[derive(Clone, Copy)]
 pub struct moe_generate_params {
     pub struct_size: u32,
+    /// 0: until the context is full
     pub max_tokens: i32,
+    /// NULL: greedy
     pub sampling: *const moe_sampling,
+    /// At most 64 of at most 4096 bytes each; requires a tokenizer. In a chat none matches across a
+    /// special token, nor in the header of a channel.
     pub stop: *const *const c_char,
     pub n_stop: i32,
+    /// 1: continue after end-of-text tokens
     pub ignore_eos: i32,
+    /// candidates reported per piece; at most 64
     pub n_top: i32,
+    /// 0..16. Guesses up to this many tokens at once, as earlier text continued after the same last
+    /// tokens (prompt lookup decoding), and checks them in one pass, which costs less than a pass for
+    /// each. The result is the same; text that repeats itself or the prompt is generated faster.
+    /// Routing and expert statistics include wrong guesses. Not with logits_callback, nor with an
+    /// expert capacity or `resident`, with which results depend on how a text is split. 0: no guesses
     pub max_draft: i32,
+    /// NULL: none
     pub callback: moe_piece_fn,
     pub user: *mut c_void,
+    /// NULL: none
     pub logits_callback: moe_logits_fn,
     pub logits_user: *mut c_void,
 }
@@ -499,22 +751,40 @@ pub struct moe_generate_result {
     pub finish: moe_finish,
     pub n_prompt: i32,
     pub n_generated: i32,
+    /// time for the prompt
     pub prompt_seconds: f64,
+    /// time after the prompt
     pub generate_seconds: f64,
+    /// tokens guessed
     pub n_drafted: i32,
+    /// of these, generated
     pub n_accepted: i32,
+}
+
+#[repr(C)]
+pub struct moe_chat {
+    _private: [u8; 0],
 }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_chat_params {
     pub struct_size: u32,
+    /// On and off set the template's variables enable_thinking and thinking; MOE_ERR_UNSUPPORTED if it
+    /// uses neither.
     pub thinking: moe_thinking,
+    /// A name from moe_chat_template_names, or Jinja text. NULL: the model's template;
+    /// MOE_ERR_NOT_FOUND if it has none.
     pub chat_template: *const c_char,
+    /// first message, with the role "system"; NULL: none
     pub system: *const c_char,
+    /// "NAME=VALUE" for the template. true, false, none and integers become values of that type, any
+    /// other VALUE is text. "plain" accepts user_prefix and reply_prefix.
     pub variables: *const *const c_char,
     pub n_variables: i32,
+    /// zero
     pub reserved: i32,
+    /// "YYYY-MM-DD" for templates that use strftime_now. NULL: today, UTC. "": no date.
     pub date: *const c_char,
 }
 
@@ -523,9 +793,11 @@ pub struct moe_chat_params {
 pub struct moe_chat_message {
     pub struct_size: u32,
     pub reserved: u32,
+    /// terminated; owned by the chat, valid until its messages change
     pub role: *const c_char,
     pub content: *const c_char,
     pub n_bytes: usize,
+    /// of a reply; "": none
     pub thinking: *const c_char,
     pub n_thinking_bytes: usize,
 }
@@ -535,27 +807,45 @@ pub struct moe_chat_message {
 pub struct moe_chat_result {
     pub struct_size: u32,
     pub finish: moe_finish,
+    /// tokens of the conversation before the reply
     pub n_prompt: i32,
+    /// of these, already in the session and not evaluated again
     pub n_reused: i32,
     pub n_generated: i32,
+    /// of these, thinking including its tags
     pub n_thinking: i32,
     pub prompt_seconds: f64,
     pub generate_seconds: f64,
+    /// as in moe_generate_result
     pub n_drafted: i32,
     pub n_accepted: i32,
 }
 
 #[repr(C)]
+pub struct moe_layer {
+    _private: [u8; 0],
+}
+
+/// One expert. Matrices are row-major (out, in); d_in is d_model / n_subheads. A plain FFN has no
+/// gate.
+#[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_expert_weights {
+    /// (d_ff, d_in) or NULL
     pub gate: *const f32,
+    /// (d_ff, d_in)
     pub up: *const f32,
+    /// (d_in, d_ff)
     pub down: *const f32,
+    /// (d_ff) or NULL
     pub gate_bias: *const f32,
+    /// (d_ff) or NULL
     pub up_bias: *const f32,
+    /// (d_in) or NULL
     pub down_bias: *const f32,
 }
 
+/// Sizes and counts are in 1..65536, or 0 where a default is given.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_layer_params {
@@ -563,28 +853,139 @@ pub struct moe_layer_params {
     pub d_model: i32,
     pub d_ff: i32,
     pub n_experts: i32,
+    /// 0 or 1: no sub-tokens; more: MH-MoE
     pub n_subheads: i32,
+    /// rows computed at once; longer calls take several passes; 0: 256
     pub max_rows: i32,
+    /// "relu", "gelu", "gelu_tanh", "silu", "relu2", "tanh"; NULL: "silu"
     pub activation: *const c_char,
+    /// "topk:2", "threshold:0.9", "topk:2,renormalise", "threshold:0.9,one" (each selected expert has
+    /// weight 1), "cosine:1,tau=0.07", "sigmoid:2", "base", "sparsemixer"; NULL: "topk:1"
     pub router: *const c_char,
+    /// format of experts, head and merge: a name from moe_weight_formats; NULL: "f32"
     pub weights: *const c_char,
+    /// "f32", "a8", "a8_block", "a8_group" (formats with scales per group); NULL: the format's
+    ///      default
     pub activations: *const c_char,
+    /// n_experts of them
     pub experts: *const moe_expert_weights,
+    /// (n_experts, d_in); cosine: the expert embeddings (n_experts, d_e)
     pub router_weight: *const f32,
+    /// (n_experts) or NULL; sigmoid: the selection bias
     pub router_bias: *const f32,
+    /// cosine: (d_e, d_in)
     pub router_proj: *const f32,
+    /// cosine
     pub d_e: i32,
+    /// 0: no shared expert
     pub shared_d_ff: i32,
+    /// on d_model, added to the experts' sum
     pub shared: *const moe_expert_weights,
+    /// (d_model) or NULL: scales the shared expert by sigmoid(x . g)
     pub shared_gate: *const f32,
+    /// MH-MoE: (d_model, d_model), or NULL: no head layer
     pub head: *const f32,
+    /// (d_model) or NULL
     pub head_bias: *const f32,
+    /// the same, after the experts
     pub merge: *const f32,
+    /// (d_model) or NULL
     pub merge_bias: *const f32,
 }
 
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_convert_params {
+    pub struct_size: u32,
+    /// 1: zstd for segments where it saves at least 5 %
+    pub compress: i32,
+    /// NULL or "auto", or a name from moe_weight_formats
+    pub weights: *const c_char,
+    /// "PATTERN=FORMAT" on tensor names; * matches anything; the last match wins
+    pub overrides: *const *const c_char,
+    pub n_overrides: i32,
+    /// 1: read the result back and compare every weight with the checkpoint
+    pub verify: i32,
+    /// Counts bytes of the checkpoint, tokens while the source model reads `calibration`
+    /// ("calibrate"), or bytes of `statistics` ("statistics"). Return false to cancel.
+    pub progress: moe_progress_fn,
+    /// One JSON object per stored matrix, then one for the whole conversion. May be NULL.
+    pub report: Option<unsafe extern "C" fn(*mut c_void, *const c_char)>,
+    pub user: *mut c_void,
+    /// Keys of config.json or of a GGUF file to ignore: those that the importer does not know and that
+    /// do not change what the model computes. In an object of config.json "OBJECT.KEY"; each may be
+    /// several with commas between.
+    pub ignored_keys: *const *const c_char,
+    pub n_ignored_keys: i32,
+    /// 0
+    pub reserved: i32,
+    /// A text of n_calibration bytes to run through the source model, or NULL. Each matrix's input
+    /// second moments (an expert's, over the tokens routed to it) determine how later weights
+    /// compensate for the rounding error of earlier ones. Runs on all CPUs and needs a temporary float
+    /// copy of the model next to the destination (an unnamed file). MOE_ERR_ARGUMENT, before anything
+    /// is written, if the text has no tokens, the checkpoint has no tokenizer, or nothing is rounded
+    /// and split_ffn is 0.
+    pub calibration: *const c_char,
+    pub n_calibration: usize,
+    /// Splits every FFN of a dense model into this many experts; must divide the FFN's width; 0: no
+    /// split. A router is fitted to the FFN's inputs on `calibration`. The file's threshold is 1,
+    /// which selects all experts and equals the dense model; moe_session_set_router selects fewer with
+    /// "threshold:T" or "topk:K". MOE_ERR_ARGUMENT without `calibration`.
+    pub split_ffn: i32,
+    /// 1: group neurons with similar weights; 0: neighbouring neurons
+    pub split_by_clusters: i32,
+    /// Instead of `calibration`: a file that save_statistics named when the same checkpoint was
+    /// converted. The model is the one that its text would give, in any format, without reading the
+    /// text. The file is checked before anything is written; MOE_ERR_ARGUMENT if it is of another
+    /// checkpoint, or with split_ffn. Another one is told by its configuration, the shapes of its
+    /// tensors, and one value in 1024 of each: the first 256 of every 2^18, and the last 256. An edit
+    /// of other values alone goes unnoticed.
+    pub statistics: *const c_char,
+    /// With `calibration` and without split_ffn: a file to write its statistics to, or NULL. An input
+    /// of n channels, which matrices may share, takes about 2 n min(n, 2048) bytes. The file
+    /// gets its name just after the destination does: if that alone fails, the model is complete, and
+    /// an older file of statistics is unchanged. A file with other content is not replaced:
+    /// MOE_ERR_ARGUMENT.
+    pub save_statistics: *const c_char,
+    /// 1: accept a file that ends in matrices of zeros. 0: MOE_ERR_CORRUPT, before anything is
+    /// written, because a download that stopped after its space was reserved leaves such a file.
+    pub allow_zeros: i32,
+    /// Of I2_S tensors in a GGUF file. 1: in blocks of 64 weights, as bitnet.cpp writes them on ARM
+    /// since November 2025; 0: of 128, as it writes them elsewhere. The file does not say which.
+    pub i2_s_arm: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_synthetic_params {
+    pub struct_size: u32,
+    /// 0: the shape's default
+    pub context: i32,
+    /// what moe_convert makes of 16-bit weights with it; NULL: "ternary2"
+    pub weights: *const c_char,
+    pub seed: u64,
+    /// bytes of weights written; return false to cancel. May be NULL.
+    pub progress: moe_progress_fn,
+    pub user: *mut c_void,
+    /// 1: a file with holes instead of weights: it takes little time and room, and opens as the whole
+    /// one would, which tells what a session needs, but its weights cannot be read (MOE_ERR_CORRUPT,
+    /// unless checksums are skipped).
+    /// moe_synthetic_create: MOE_ERR_ARGUMENT.
+    pub outline: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// one thread at a time
+#[repr(C)]
+pub struct moe_replacement {
+    _private: [u8; 0],
+}
+
 extern "C" {
+    /// "MOE_ERR_RANGE" and so on; "unknown status" for an unknown number.
     pub fn moe_status_name(status: moe_status) -> *const c_char;
+    /// Version of the library at run time: major * 1000000 + minor * 1000 + patch.
     pub fn moe_version() -> u32;
     pub fn moe_version_string() -> *const c_char;
     pub fn moe_env_create(
@@ -598,7 +999,10 @@ extern "C" {
         out: *mut moe_env_info,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Comma-separated names of the instruction sets built into this library, best first.
     pub fn moe_env_isas() -> *const c_char;
+    /// Separated by ", ": the weight formats ("ternary2, int8 ..."), and the selection rules that
+    /// moe_session_set_router accepts ("topk:K, threshold:T").
     pub fn moe_weight_formats() -> *const c_char;
     pub fn moe_session_routers() -> *const c_char;
     pub fn moe_model_open(
@@ -608,6 +1012,8 @@ extern "C" {
         out: *mut *mut moe_model,
         error: *mut moe_error,
     ) -> moe_status;
+    /// `data` must remain valid and unchanged until moe_model_free. If it is 64-byte aligned it is used
+    /// in place, otherwise it is copied in parts on use.
     pub fn moe_model_open_memory(
         env: *mut moe_env,
         data: *const c_void,
@@ -629,6 +1035,9 @@ extern "C" {
         out: *mut moe_model_info,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Prompt `index`, from 0: its name, such as "query", and its text. Both live as long as the model.
+    /// MOE_ERR_RANGE if there is none. Models that are made for vectors may want one before every text;
+    /// the caller puts it there.
     pub fn moe_model_get_prompt(
         model: *const moe_model,
         index: i32,
@@ -649,6 +1058,8 @@ extern "C" {
         out: *mut moe_tensor_info,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Itemises the memory of the model with one session of these parameters (NULL: defaults), which
+    /// need not exist.
     pub fn moe_model_get_memory(
         model: *const moe_model,
         params: *const moe_session_params,
@@ -663,15 +1074,26 @@ extern "C" {
         out: *mut moe_memory_plan,
         error: *mut moe_error,
     ) -> moe_status;
+    /// MOE_ERR_UNSUPPORTED if the system does not report it.
     pub fn moe_get_memory_info(out: *mut moe_memory_info, error: *mut moe_error) -> moe_status;
+    /// The memory_bytes to open this model with for one session with these parameters (NULL: defaults).
+    /// 0 if everything fits in 15/16 of the memory available now, or in all of it when a cap of 15/16
+    /// would be too small; otherwise that 15/16. Also 0 on a GPU, for mapped models and models in
+    /// memory, and if the system does not report its memory.
     pub fn moe_model_suggest_memory(
         model: *const moe_model,
         params: *const moe_session_params,
         memory_bytes: *mut u64,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Reads every weight once and verifies checksums, codes and scales; takes as long as reading the
+    /// file. Under a cap it takes memory from the expert cache, and calls that create or free sessions
+    /// wait for it; MOE_ERR_BUDGET if the sessions leave too little.
     pub fn moe_model_verify(model: *mut moe_model, error: *mut moe_error) -> moe_status;
+    /// NULL if the model has none (token ids only).
     pub fn moe_model_tokenizer(model: *const moe_model) -> *const moe_tokenizer;
+    /// `text` need not be terminated. Invalid UTF-8 is first replaced by U+FFFD, except by a tokenizer
+    /// of kind "bytes", whose tokens are the bytes themselves.
     pub fn moe_tokenizer_encode(
         tokenizer: *const moe_tokenizer,
         text: *const c_char,
@@ -692,6 +1114,7 @@ extern "C" {
         n_bytes: *mut usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// A token as the vocabulary spells it ("Ġthe"), terminated; NULL if the id is out of range.
     pub fn moe_tokenizer_piece(tokenizer: *const moe_tokenizer, token: i32) -> *const c_char;
     pub fn moe_session_create(
         model: *mut moe_model,
@@ -700,6 +1123,17 @@ extern "C" {
         error: *mut moe_error,
     ) -> moe_status;
     pub fn moe_session_free(session: *mut moe_session);
+    /// Appends `n_tokens` tokens to the text; 0, with `tokens` NULL or not, changes nothing. Results do
+    /// not depend on how the text is split into calls.
+    /// logits: NULL, or n_rows rows of vocab_size floats; n_rows is 1 (last token only) or n_tokens.
+    /// MOE_ERR_TOO_LONG, with nothing changed, if the context cannot hold the tokens. After
+    /// MOE_ERR_CANCELLED or an error found while computing, the session is at the end of the last
+    /// completed chunk; some of n_tokens rows of logits may have been written.
+    ///
+    /// MOE_ERR_NON_FINITE is such an error: a requested logit or a router score is NaN or infinite,
+    /// which finite but huge weights can cause. Rows whose logits are not requested are not checked.
+    /// Reading the logits of a later token that attends to such a row then fails, also in
+    /// moe_session_sample and moe_session_generate; moe_session_rewind to an earlier position recovers.
     pub fn moe_session_eval(
         session: *mut moe_session,
         tokens: *const i32,
@@ -708,6 +1142,12 @@ extern "C" {
         n_rows: usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Log-probabilities of given tokens without rows of logits: appends the tokens as moe_session_eval
+    /// does and writes for each the natural logarithm of its probability given the preceding text.
+    /// n_logprobs must be n_tokens, or n_tokens - 1 in an empty session (0 for no tokens), because its
+    /// first token has no predecessor; otherwise MOE_ERR_ARGUMENT. Each value is the log-softmax of
+    /// moe_session_eval's row, summed in double and rounded to the nearest float. Memory use does not
+    /// grow with text or vocabulary. Errors as moe_session_eval; some values may then have been written.
     pub fn moe_session_score(
         session: *mut moe_session,
         tokens: *const i32,
@@ -716,6 +1156,11 @@ extern "C" {
         n_logprobs: usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Appends one token to each of several distinct sessions of one model in a single pass. logits:
+    /// NULL or (n, vocab_size). Each session gets exactly what moe_session_eval would give it.
+    /// MOE_ERR_STATE if a session is in use or listed twice. On failure no session has advanced, and
+    /// some rows of logits may have been written. MOE_ERR_NON_FINITE as moe_session_eval. On a GPU a
+    /// step of up to 32 sessions is recorded and replayed; with more, kernels are launched one by one.
     pub fn moe_sessions_step(
         sessions: *const *mut moe_session,
         tokens: *const i32,
@@ -723,6 +1168,12 @@ extern "C" {
         logits: *mut f32,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Appends n_tokens[i] >= 1 tokens to session i, all sessions together. `tokens` concatenates the
+    /// tokens of all sessions in order. logits: NULL or (n, vocab_size), of each session's last token. A
+    /// server can prefill a long prompt in slices while it decodes other sessions. The first session's
+    /// chunk (moe_session_params) limits the rows of one pass: MOE_ERR_TOO_LONG if one session has more
+    /// tokens; a call with more rows in total takes several passes. With an expert capacity each session
+    /// is routed separately, as in a call of its own.
     pub fn moe_sessions_eval(
         sessions: *const *mut moe_session,
         tokens: *const i32,
@@ -731,6 +1182,13 @@ extern "C" {
         logits: *mut f32,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Runs the model over a text without changing the session. In an encoder every token sees every
+    /// other. In a decoder a token sees the tokens before it, including those in the session; the text
+    /// may fill the rest of the context, and with `hidden` NULL one chunk of hidden states is allocated.
+    /// MOE_ERR_UNSUPPORTED for outputs of a decoder (use moe_session_eval). MOE_ERR_TOO_LONG for more
+    /// tokens than the context has room for, or than an encoder's chunk (by default the context, at most
+    /// 4096); nothing is written then. MOE_ERR_NON_FINITE if a requested value is NaN or infinite. After
+    /// that and after MOE_ERR_CANCELLED the arrays are undefined. Do not pad: pass one text at a time.
     pub fn moe_session_encode(
         session: *mut moe_session,
         tokens: *const i32,
@@ -738,6 +1196,19 @@ extern "C" {
         params: *const moe_encode_params,
         error: *mut moe_error,
     ) -> moe_status;
+    /// The best texts that an encoder-decoder generates for a source. `source` includes the special
+    /// tokens the model was trained with (moe_tokenizer_encode without flags adds them). Beam search:
+    /// each step extends every running text by every token except padding, and sorts the extensions by
+    /// their sum of log-probabilities; ties go to the better text, then to the lower token. Of the best
+    /// 2 beam extensions, an end-of-text token among the first `beam` finishes its text, a lower one is
+    /// discarded, and the best `beam` others continue. A beam of 1 is greedy.
+    ///
+    /// Afterwards the session has read the source and is empty. MOE_ERR_UNSUPPORTED for any other model.
+    /// MOE_ERR_RANGE for a beam outside 1..64 or above max_beam, n_best above the beam, min_tokens above
+    /// max_tokens, a length penalty outside -100..100, or if no text finished. MOE_ERR_TOO_LONG for more
+    /// source tokens than the model, the context or the chunk allows, or if max_tokens and the start
+    /// token exceed the context. In a library built with MOE_TRANSLATE=OFF this and the next function
+    /// return MOE_ERR_UNSUPPORTED.
     pub fn moe_session_translate(
         session: *mut moe_session,
         source: *const i32,
@@ -746,6 +1217,12 @@ extern "C" {
         out: *mut moe_translate_result,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Reads a source, replacing the previous one, and empties the session. Afterwards the session works
+    /// like a decoder's: its text begins with start_token of moe_model_info and attends to the source;
+    /// moe_session_score scores a given translation, moe_session_generate samples one. Without a source
+    /// these return MOE_ERR_STATE. hidden: NULL, or (n_source, d_model) for the encoder's output. Errors
+    /// as moe_session_translate; MOE_ERR_NON_FINITE if `hidden`, which is then written, is not finite.
+    /// Invalid arguments change nothing; after any other failure there is no source.
     pub fn moe_session_read_source(
         session: *mut moe_session,
         source: *const i32,
@@ -753,29 +1230,55 @@ extern "C" {
         hidden: *mut f32,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Tokens evaluated so far, and the maximum.
     pub fn moe_session_position(session: *const moe_session) -> i32;
     pub fn moe_session_context(session: *const moe_session) -> i32;
+    /// Drops all positions from `position` on, for example to reuse a common prefix. Position 0 also
+    /// clears a device fault.
     pub fn moe_session_rewind(
         session: *mut moe_session,
         position: i32,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Writes the session's text with its keys and values, so that another process or device can resume
+    /// it without evaluating the text again. The size is about that of the used positions in the KV
+    /// cache. The header identifies the model file by a hash. Routers, statistics and logits are not
+    /// saved: logits of the last token are recomputed from that token alone, and differ if a router has
+    /// a capacity. MOE_ERR_UNSUPPORTED for an encoder or an encoder-decoder; MOE_ERR_IO if the writer
+    /// failed.
     pub fn moe_session_save(
         session: *mut moe_session,
         writer: *const moe_writer,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Replaces the session's text by a saved one, which may be untrusted. MOE_ERR_FORMAT: not a saved
+    /// session, truncated or extended. MOE_ERR_VERSION. MOE_ERR_CORRUPT: a wrong checksum or an invalid
+    /// token. MOE_ERR_ARGUMENT: another model file, another KV type or, if positions depend on it
+    /// (LongRoPE), another context. MOE_ERR_TOO_LONG: the context is too small. Keys and values are not
+    /// validated: forged ones with a valid checksum give nonsense or a later MOE_ERR_NON_FINITE. If the
+    /// first 64 bytes are rejected the session is unchanged; after any other failure it is empty.
     pub fn moe_session_load(
         session: *mut moe_session,
         reader: *const moe_reader,
         error: *mut moe_error,
     ) -> moe_status;
+    /// A copy of a session: same model, text, parameters and router, but no shared mutable state. The
+    /// two continue independently and may be freed in any order. Counters and callbacks are not copied.
+    /// Counts against the cap like any session: MOE_ERR_BUDGET. MOE_ERR_UNSUPPORTED for an
+    /// encoder-decoder.
     pub fn moe_session_fork(
         session: *mut moe_session,
         out: *mut *mut moe_session,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Makes the session's current call return MOE_ERR_CANCELLED within one layer's time. Any thread.
+    /// Without a current call it does nothing.
     pub fn moe_session_cancel(session: *mut moe_session);
+    /// Perplexity of a text in non-overlapping windows of the session's context. `tokens` are encoded
+    /// with MOE_ENCODE_NO_SPECIAL; each window begins with the model's prefix, see section 5. Without a
+    /// prefix a window's first token is not scored. The session must be empty (position 0) and is empty
+    /// afterwards. MOE_ERR_NON_FINITE as moe_session_eval; MOE_ERR_UNSUPPORTED for an encoder-decoder
+    /// (use moe_session_score). progress: after each window, or NULL.
     pub fn moe_session_perplexity(
         session: *mut moe_session,
         tokens: *const i32,
@@ -785,45 +1288,79 @@ extern "C" {
         out: *mut moe_perplexity,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Overrides the router of every MoE layer in this session:
+    ///   "threshold:0.9"  experts by descending probability until their sum reaches 0.9
+    ///   "topk:4"         the 4 most probable experts
+    /// followed by any of ",gamma=1.25" ",min_capacity=4" ",resident=0.05", and for a threshold
+    /// ",min_k=1" ",max_k=8". "gamma=1.25" alone leaves the selection unchanged. The model's own rule
+    /// computes the weights. Only routers with a softmax over all experts can be overridden. NULL: as in
+    /// the file.
+    ///
+    /// resident, in 0..1, is for a memory cap: an expert that is not in memory and would evict another
+    /// is skipped if no token of the pass gives it a larger probability. Each token retains its best
+    /// expert. If the model's rule normalises weights, it does so over the remaining experts. Results
+    /// then depend on the contents of the cache, and two runs can differ. MOE_ERR_UNSUPPORTED on a GPU.
+    ///
+    /// gamma is the capacity factor: it limits the tokens per expert, counted over one call, so a call
+    /// must fit in one chunk. A default chunk (params.chunk 0) grows to the context, at most 4096, with
+    /// the memory that it needs (MOE_ERR_BUDGET if a cap leaves too little); an explicit chunk does not
+    /// grow, and a longer call gets MOE_ERR_TOO_LONG.
     pub fn moe_session_set_router(
         session: *mut moe_session,
         router: *const c_char,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Starts counting from zero, or stops (on = false); off by default. Cheap, except that a GPU then
+    /// waits after each layer. Counts only tokens that became part of the text, not those of cancelled
+    /// or failed passes.
     pub fn moe_session_count_routing(
         session: *mut moe_session,
         on: bool,
         error: *mut moe_error,
     ) -> moe_status;
+    /// MOE_ERR_UNSUPPORTED for a dense layer; MOE_ERR_STATE if counting is off.
     pub fn moe_session_get_routing(
         session: *const moe_session,
         layer: i32,
         out: *mut moe_routing_stats,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Counts of moe_session_count_routing. MOE_ERR_STATE if counting is off.
     pub fn moe_session_get_activations(
         session: *const moe_session,
         layer: i32,
         out: *mut moe_activation_stats,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Applies to later passes; NULL: removes the callback. MOE_ERR_UNSUPPORTED on a GPU.
     pub fn moe_session_watch_routing(
         session: *mut moe_session,
         callback: moe_routing_fn,
         user: *mut c_void,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Do not call it during another call of the session.
     pub fn moe_session_get_memory_stats(
         session: *const moe_session,
         out: *mut moe_memory_stats,
         error: *mut moe_error,
     ) -> moe_status;
+    /// How to sample a conversation where the user says nothing: what the checkpoint's authors say
+    /// (generation_config.json, or a GGUF file's general.sampling), stored in the model file; *in_file
+    /// is then true. What they leave out is off, and the temperature 1. If they say nothing, or only how
+    /// to penalise repetitions, it is temperature 0.8, top_p 0.95 and min_p 0.05, and *in_file false. A
+    /// temperature of 0 means that they do not sample. `moe chat` uses these settings; the functions of
+    /// this library use what they are given. Writes every field: the seed is 0 and there is no bias.
+    /// in_file may be NULL. Any thread.
     pub fn moe_model_get_sampling(
         model: *const moe_model,
         out: *mut moe_sampling,
         in_file: *mut bool,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Samples from the logits of the last evaluated token without advancing the session. top: NULL or
+    /// room for n_top (at most 64) candidates, best first, token -1 beyond the vocabulary. The draw
+    /// number is the session's position: sampling twice at one position gives the same token.
     pub fn moe_session_sample(
         session: *mut moe_session,
         sampling: *const moe_sampling,
@@ -832,6 +1369,10 @@ extern "C" {
         n_top: usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Appends the prompt's tokens, then generates. Without a prompt it continues from the session's
+    /// position (which must not be 0). A character that the last token leaves incomplete is reported as
+    /// U+FFFD; a call that continues reports the whole character. After MOE_ERR_CANCELLED the text
+    /// reported so far is valid.
     pub fn moe_session_generate(
         session: *mut moe_session,
         prompt: *const i32,
@@ -840,8 +1381,13 @@ extern "C" {
         out: *mut moe_generate_result,
         error: *mut moe_error,
     ) -> moe_status;
+    /// The model file's Jinja template; NULL: none.
     pub fn moe_model_chat_template(model: *const moe_model) -> *const c_char;
+    /// Comma-separated names of the built-in templates: "chatml", "llama3", "mistral", and "plain",
+    /// which concatenates the messages for models that continue text.
     pub fn moe_chat_template_names() -> *const c_char;
+    /// The session must have a tokenizer and must outlive the chat. It need not be empty, and several
+    /// chats may share it: each reply reuses the session's text up to the first difference.
     pub fn moe_chat_create(
         session: *mut moe_session,
         params: *const moe_chat_params,
@@ -849,11 +1395,16 @@ extern "C" {
         error: *mut moe_error,
     ) -> moe_status;
     pub fn moe_chat_free(chat: *mut moe_chat);
+    /// Continues in another session of the same model (otherwise MOE_ERR_ARGUMENT), for example one with
+    /// a larger context. The old session may be freed before or after the call. The next reply evaluates
+    /// whatever the new session does not contain.
     pub fn moe_chat_set_session(
         chat: *mut moe_chat,
         session: *mut moe_session,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Appends a message. role: "user", "assistant" or any role that the template supports. `content`
+    /// need not be terminated.
     pub fn moe_chat_add(
         chat: *mut moe_chat,
         role: *const c_char,
@@ -861,17 +1412,25 @@ extern "C" {
         n_bytes: usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Removes all but the first n_messages messages. The system text does not count and remains.
     pub fn moe_chat_truncate(
         chat: *mut moe_chat,
         n_messages: usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Makes room: removes the oldest turns, as few as possible, until the conversation with the
+    /// beginning of a reply has at most max_tokens tokens. A turn is a message with the role "user" and
+    /// those up to the next one. The system text, messages before the first turn and the last turn
+    /// remain. The next reply evaluates what is left, as the template renders it. *n_removed (may be
+    /// NULL): messages. MOE_ERR_TOO_LONG if what must remain has more tokens, MOE_ERR_TEXT if the
+    /// template rejects what would remain; then nothing changes.
     pub fn moe_chat_remove_oldest(
         chat: *mut moe_chat,
         max_tokens: usize,
         n_removed: *mut usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Replaces the system text; NULL: none.
     pub fn moe_chat_set_system(
         chat: *mut moe_chat,
         system: *const c_char,
@@ -884,6 +1443,8 @@ extern "C" {
         out: *mut moe_chat_message,
         error: *mut moe_error,
     ) -> moe_status;
+    /// The conversation as the model reads it, with special tokens spelled out; begin_reply: including
+    /// the start of the next reply. MOE_ERR_TEXT if the template rejects the conversation.
     pub fn moe_chat_render(
         chat: *const moe_chat,
         begin_reply: bool,
@@ -892,6 +1453,7 @@ extern "C" {
         n_bytes: *mut usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// The same as token ids.
     pub fn moe_chat_tokens(
         chat: *const moe_chat,
         begin_reply: bool,
@@ -900,6 +1462,19 @@ extern "C" {
         n_tokens: *mut usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Generates a reply to the messages so far and appends it with the role "assistant". It ends at an
+    /// end-of-text token of the model or tokenizer (MOE_FINISH_EOS), or at a built-in template's end of
+    /// turn.
+    ///
+    /// Thinking is the leading part of a reply between <think> and </think>, between other tags that the
+    /// template names, or in channels other than "final". It is reported in pieces with
+    /// MOE_PIECE_THINKING, without the tags. The template decides what later turns see of it.
+    ///
+    /// MOE_ERR_TOO_LONG if the conversation fills the context. MOE_ERR_CANCELLED after
+    /// moe_session_cancel, also while the template runs. After any failure the messages are unchanged; a
+    /// failure before evaluation leaves the session as it was, after a later one it holds a prefix of
+    /// the conversation and of the unfinished reply. The next reply reuses what matches. A reply that
+    /// was stopped (by length, context, stop string or callback) is appended as far as it was generated.
     pub fn moe_chat_reply(
         chat: *mut moe_chat,
         params: *const moe_generate_params,
@@ -913,6 +1488,9 @@ extern "C" {
         error: *mut moe_error,
     ) -> moe_status;
     pub fn moe_layer_free(layer: *mut moe_layer);
+    /// x, y: (n, d_model), may be the same array. Bit-identical for any thread count and any split of
+    /// the rows. MOE_ERR_NON_FINITE for NaN or infinity in x, before anything is written. An error found
+    /// while computing may leave earlier passes of max_rows rows written.
     pub fn moe_layer_forward(
         layer: *mut moe_layer,
         x: *const f32,
@@ -920,19 +1498,433 @@ extern "C" {
         y: *mut f32,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Locks the file at `path`, which need not exist, until moe_replacement_free. MOE_ERR_IO if another
+    /// program has locked it, if it cannot be written, is no regular file (a folder, a pipe, a device),
+    /// or if its folder does not exist.
     pub fn moe_replacement_open(
         path: *const c_char,
         out: *mut *mut moe_replacement,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Begins new content, at the start of an empty file, and stores its file descriptor: use write,
+    /// pwrite or pread, and do not close it. It is valid until moe_replacement_commit succeeds or
+    /// moe_replacement_free. A second call before that empties the file, for example to write less after
+    /// a full disk.
     pub fn moe_replacement_begin(
         replacement: *mut moe_replacement,
         file: *mut c_int,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Writes the new content through to the disk and gives it the name of the file. MOE_ERR_STATE if
+    /// none was begun. After MOE_ERR_IO the old file is unchanged, and moe_replacement_begin may try
+    /// again. The lock stays, so that further content can follow.
     pub fn moe_replacement_commit(
         replacement: *mut moe_replacement,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Drops content that was not committed, and unlocks. NULL is allowed.
     pub fn moe_replacement_free(replacement: *mut moe_replacement);
+}
+
+#[cfg(all(test, target_pointer_width = "64"))]
+macro_rules! layout {
+    ($name:ident, $size:literal, { $($field:ident: $offset:literal,)* }) => {
+        assert_eq!(std::mem::size_of::<$name>(), $size, stringify!($name));
+        let place = std::mem::MaybeUninit::<$name>::uninit();
+        let base = place.as_ptr();
+        // SAFETY: takes addresses and reads nothing.
+        $(let at = unsafe { std::ptr::addr_of!((*base).$field) } as usize - base as usize;
+        assert_eq!(at, $offset, concat!(stringify!($name), ".", stringify!($field)));)*
+    };
+}
+
+/// Sizes and offsets as the C compiler has them on 64-bit machines.
+#[cfg(all(test, target_pointer_width = "64"))]
+#[test]
+fn structs_are_those_of_c() {
+    layout!(moe_error, 404, {
+        code: 0,
+        text: 4,
+    });
+    layout!(moe_allocator, 24, {
+        allocate: 0,
+        deallocate: 8,
+        user: 16,
+    });
+    layout!(moe_env_params, 56, {
+        struct_size: 0,
+        threads: 4,
+        isa: 8,
+        device: 16,
+        allocator: 24,
+        log: 32,
+        log_user: 40,
+        gpu_memory_bytes: 48,
+    });
+    layout!(moe_env_info, 24, {
+        struct_size: 0,
+        threads: 4,
+        device: 8,
+        isa: 16,
+    });
+    layout!(moe_model_params, 40, {
+        struct_size: 0,
+        map_weights: 4,
+        skip_checksums: 8,
+        reserved: 12,
+        memory_bytes: 16,
+        session: 24,
+        io: 32,
+        lazy_experts: 36,
+    });
+    layout!(moe_reader, 24, {
+        size: 0,
+        read: 8,
+        user: 16,
+    });
+    layout!(moe_model_info, 152, {
+        struct_size: 0,
+        vocab_size: 4,
+        d_model: 8,
+        n_layers: 12,
+        n_moe_layers: 16,
+        context_length: 20,
+        bos_token: 24,
+        n_eos_tokens: 28,
+        eos_tokens: 32,
+        name: 40,
+        n_parameters: 48,
+        n_active_parameters: 56,
+        weight_bytes: 64,
+        bytes_per_token: 72,
+        file_bytes: 80,
+        head: 88,
+        n_outputs: 96,
+        is_encoder: 100,
+        mask_token: 104,
+        reserved: 108,
+        is_encoder_decoder: 112,
+        n_encoder_layers: 116,
+        source_length: 120,
+        start_token: 124,
+        pooling: 128,
+        normalized: 136,
+        vector_tokens: 140,
+        n_prompts: 144,
+        default_prompt: 148,
+    });
+    layout!(moe_model_layer_info, 104, {
+        struct_size: 0,
+        n_heads: 4,
+        n_kv_heads: 8,
+        head_dim: 12,
+        window: 16,
+        d_ff: 20,
+        n_experts: 24,
+        n_active: 28,
+        n_subheads: 32,
+        shared_d_ff: 36,
+        router: 40,
+        activation: 48,
+        n_sublayers: 56,
+        k: 60,
+        threshold: 64,
+        tau: 68,
+        gamma: 72,
+        reserved: 76,
+        gate: 80,
+        has_head: 88,
+        has_merge: 92,
+        n_cross_heads: 96,
+        kv_latent: 100,
+    });
+    layout!(moe_tensor_info, 88, {
+        struct_size: 0,
+        layer: 4,
+        expert: 8,
+        rows: 12,
+        cols: 16,
+        part: 24,
+        role: 32,
+        format: 40,
+        scale: 48,
+        activations: 56,
+        codec: 64,
+        bytes: 72,
+        file_offset: 80,
+    });
+    layout!(moe_memory_line, 16, {
+        what: 0,
+        bytes: 8,
+    });
+    layout!(moe_memory_plan, 64, {
+        struct_size: 0,
+        chunk: 4,
+        cap_bytes: 8,
+        needed_bytes: 16,
+        least_bytes: 24,
+        expert_bytes: 32,
+        n_experts: 40,
+        n_in_memory: 48,
+        session_bytes: 56,
+    });
+    layout!(moe_memory_info, 32, {
+        struct_size: 0,
+        reserved: 4,
+        total_bytes: 8,
+        available_bytes: 16,
+        budget_bytes: 24,
+    });
+    layout!(moe_session_params, 20, {
+        struct_size: 0,
+        context: 4,
+        chunk: 8,
+        kv: 12,
+        max_beam: 16,
+    });
+    layout!(moe_encode_params, 56, {
+        struct_size: 0,
+        pooling: 4,
+        hidden: 8,
+        pooled: 16,
+        outputs: 24,
+        rows: 32,
+        n_rows: 40,
+        normalize: 48,
+        reserved: 52,
+    });
+    layout!(moe_translate_params, 64, {
+        struct_size: 0,
+        beam: 4,
+        n_best: 8,
+        min_tokens: 12,
+        max_tokens: 16,
+        length_penalty: 20,
+        no_length_penalty: 24,
+        stop: 28,
+        prefix: 32,
+        n_prefix: 40,
+        progress: 48,
+        user: 56,
+    });
+    layout!(moe_translation, 24, {
+        tokens: 0,
+        n_tokens: 8,
+        score: 16,
+        reserved: 20,
+    });
+    layout!(moe_translate_result, 24, {
+        struct_size: 0,
+        reserved: 4,
+        texts: 8,
+        n_texts: 16,
+    });
+    layout!(moe_writer, 16, {
+        write: 0,
+        user: 8,
+    });
+    layout!(moe_perplexity, 32, {
+        struct_size: 0,
+        reserved: 4,
+        n_scored: 8,
+        mean_nll: 16,
+        perplexity: 24,
+    });
+    layout!(moe_routing_stats, 72, {
+        struct_size: 0,
+        n_experts: 4,
+        n_tokens: 8,
+        n_dropped: 16,
+        n_activations: 24,
+        n_positive: 32,
+        tokens_per_expert: 40,
+        experts_per_token: 48,
+        n_skipped: 56,
+        skipped_probability: 64,
+    });
+    layout!(moe_activation_stats, 24, {
+        struct_size: 0,
+        reserved: 4,
+        n_activations: 8,
+        n_positive: 16,
+    });
+    layout!(moe_routing_choices, 64, {
+        layer: 0,
+        position: 4,
+        n_tokens: 8,
+        n_slots: 12,
+        counts: 16,
+        experts: 24,
+        weights: 32,
+        hidden: 40,
+        scores: 48,
+        d: 56,
+        n_experts: 60,
+    });
+    layout!(moe_expert_stats, 32, {
+        n_uses: 0,
+        n_hits: 8,
+        read_bytes: 16,
+        wait_seconds: 24,
+    });
+    layout!(moe_memory_stats, 120, {
+        struct_size: 0,
+        reserved: 4,
+        session: 8,
+        model: 40,
+        cap_bytes: 72,
+        counted_bytes: 80,
+        peak_bytes: 88,
+        arena_bytes: 96,
+        expert_bytes: 104,
+        filled_bytes: 112,
+    });
+    layout!(moe_logit_bias, 8, {
+        token: 0,
+        bias: 4,
+    });
+    layout!(moe_sampling, 48, {
+        struct_size: 0,
+        temperature: 4,
+        top_k: 8,
+        top_p: 12,
+        min_p: 16,
+        repetition_penalty: 20,
+        repetition_window: 24,
+        n_bias: 28,
+        seed: 32,
+        bias: 40,
+    });
+    layout!(moe_token_logprob, 8, {
+        token: 0,
+        logprob: 4,
+    });
+    layout!(moe_piece, 48, {
+        token: 0,
+        logprob: 4,
+        text: 8,
+        n_bytes: 16,
+        top: 24,
+        n_top: 32,
+        flags: 40,
+    });
+    layout!(moe_generate_params, 72, {
+        struct_size: 0,
+        max_tokens: 4,
+        sampling: 8,
+        stop: 16,
+        n_stop: 24,
+        ignore_eos: 28,
+        n_top: 32,
+        max_draft: 36,
+        callback: 40,
+        user: 48,
+        logits_callback: 56,
+        logits_user: 64,
+    });
+    layout!(moe_generate_result, 40, {
+        struct_size: 0,
+        finish: 4,
+        n_prompt: 8,
+        n_generated: 12,
+        prompt_seconds: 16,
+        generate_seconds: 24,
+        n_drafted: 32,
+        n_accepted: 36,
+    });
+    layout!(moe_chat_params, 48, {
+        struct_size: 0,
+        thinking: 4,
+        chat_template: 8,
+        system: 16,
+        variables: 24,
+        n_variables: 32,
+        reserved: 36,
+        date: 40,
+    });
+    layout!(moe_chat_message, 48, {
+        struct_size: 0,
+        reserved: 4,
+        role: 8,
+        content: 16,
+        n_bytes: 24,
+        thinking: 32,
+        n_thinking_bytes: 40,
+    });
+    layout!(moe_chat_result, 48, {
+        struct_size: 0,
+        finish: 4,
+        n_prompt: 8,
+        n_reused: 12,
+        n_generated: 16,
+        n_thinking: 20,
+        prompt_seconds: 24,
+        generate_seconds: 32,
+        n_drafted: 40,
+        n_accepted: 44,
+    });
+    layout!(moe_expert_weights, 48, {
+        gate: 0,
+        up: 8,
+        down: 16,
+        gate_bias: 24,
+        up_bias: 32,
+        down_bias: 40,
+    });
+    layout!(moe_layer_params, 144, {
+        struct_size: 0,
+        d_model: 4,
+        d_ff: 8,
+        n_experts: 12,
+        n_subheads: 16,
+        max_rows: 20,
+        activation: 24,
+        router: 32,
+        weights: 40,
+        activations: 48,
+        experts: 56,
+        router_weight: 64,
+        router_bias: 72,
+        router_proj: 80,
+        d_e: 88,
+        shared_d_ff: 92,
+        shared: 96,
+        shared_gate: 104,
+        head: 112,
+        head_bias: 120,
+        merge: 128,
+        merge_bias: 136,
+    });
+    layout!(moe_convert_params, 120, {
+        struct_size: 0,
+        compress: 4,
+        weights: 8,
+        overrides: 16,
+        n_overrides: 24,
+        verify: 28,
+        progress: 32,
+        report: 40,
+        user: 48,
+        ignored_keys: 56,
+        n_ignored_keys: 64,
+        reserved: 68,
+        calibration: 72,
+        n_calibration: 80,
+        split_ffn: 88,
+        split_by_clusters: 92,
+        statistics: 96,
+        save_statistics: 104,
+        allow_zeros: 112,
+        i2_s_arm: 116,
+    });
+    layout!(moe_synthetic_params, 48, {
+        struct_size: 0,
+        context: 4,
+        weights: 8,
+        seed: 16,
+        progress: 24,
+        user: 32,
+        outline: 40,
+        reserved: 44,
+    });
 }

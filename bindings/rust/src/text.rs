@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Strings, arrays and structs across the C boundary.
 
-use crate::error::{call, Error, Result, Status};
+use crate::enums::Status;
+use crate::error::{call, Error, Result};
 use crate::sys;
 use std::ffi::{CStr, CString};
 use std::fmt::Display;

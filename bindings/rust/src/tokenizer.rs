@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Text to token ids and back.
 
-use crate::error::{Error, Result, Status};
+use crate::enums::Status;
+use crate::error::{Error, Result};
 use crate::model::ModelHandle;
 use crate::sys;
 use crate::text::{filled, filled_text, owned};

@@ -17,7 +17,7 @@ TypeError; what callbacks, file objects and open() raise comes out as it is. Chi
 be closed in any order.
 """
 
-from ._structs import Finish, KvType, LogLevel
+from ._constants import Finish, KvType, LogLevel, Status
 from .batch import BatchResult
 from .chat import Chat, Message, Reply, chat_template_names
 from .completion import CompletionStream
@@ -47,7 +47,6 @@ from .errors import (
     RangeError,
     ShapeError,
     StateError,
-    Status,
     TextError,
     TooLongError,
     UnsupportedError,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ._structs import integer
+from ._sized import integer
 from .errors import RangeError, ShapeError
 
 FloatArray = npt.NDArray[np.float32]

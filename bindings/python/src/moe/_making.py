@@ -14,9 +14,9 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import FloatArray, IntArray, address, int32
+from ._constants import Finish, PIECE_THINKING
 from ._handle import Native, Raised, c_strings
 from ._library import call, lib
-from ._structs import Finish
 from .errors import ShapeError
 from .info import GenerateResult, plain
 from .sampling import Piece, Sampling, n_candidates, sampling_struct, top_of
@@ -96,7 +96,7 @@ def _piece(piece: Any) -> Piece:
     p = piece.contents
     text = c.string_at(p.text, p.n_bytes).decode("utf-8", "replace")
     return Piece(p.token, text, p.logprob, top_of(p.top, p.n_top),
-                 bool(p.flags & s.PIECE_THINKING))
+                 bool(p.flags & PIECE_THINKING))
 
 
 Generate = Callable[[Native, Request, s.GenerateParams, Raised], GenerateResult]

@@ -1,379 +1,640 @@
+# Generated from include/moe_c.h by bindings/generate.py; do not edit.
 # SPDX-License-Identifier: MIT
-"""The structs and enums of moe_c.h, field by field. A test compares them with the header."""
+
+"""The structs and callbacks of moe_c.h, field by field."""
 
 from __future__ import annotations
 
 import ctypes as c
-import enum
-import operator
-from typing import TYPE_CHECKING, Any
 
-from .errors import ArgumentError, RangeError
-
-
-class LogLevel(enum.IntEnum):
-    """The importance of a log message (moe_log_level)."""
-
-    ERROR = 1
-    WARNING = 2
-    INFO = 3
-    DEBUG = 4
-
-
-class Io(enum.IntEnum):
-    AUTO = 0
-    DIRECT = 1
-    BUFFERED = 2
-
-
-class KvType(enum.IntEnum):
-    """How keys and values are kept (moe_kv_type); INT8 takes half the memory of F16, F32 (CPU
-    alone) twice, LATENT (CPU, models whose keys and values come from a latent) a fraction."""
-
-    DEFAULT = 0
-    F16 = 1
-    INT8 = 2
-    F32 = 3
-    LATENT = 4
-
-    if TYPE_CHECKING:
-        def __new__(cls, value: int | str) -> KvType: ...
-
-    @classmethod
-    def _missing_(cls, value: object) -> KvType:
-        """Also by name, in small letters."""
-        names = {kv.name.lower(): kv for kv in cls}
-        if isinstance(value, str) and value in names:
-            return names[value]
-        raise ArgumentError(f"kv: expected one of {', '.join(names)}, found {value!r}")
-
-
-class BeamStop(enum.IntEnum):
-    """When a beam search ends (moe_beam_stop)."""
-
-    COUNT = 0
-    BOUND = 1
-    STEP = 2
-
-
-class Pooling(enum.IntEnum):
-    """One vector of a text (moe_pooling)."""
-
-    MEAN = 0
-    FIRST = 1
-    LAST = 2
-    MODEL = 3
-
-
-class Normalize(enum.IntEnum):
-    """Length of a vector of a text (moe_normalize)."""
-
-    OFF = 0
-    ON = 1
-    MODEL = 2
-
-
-class Finish(enum.IntEnum):
-    """The reason that a generation ended (moe_finish). CALLBACK: it was closed early."""
-
-    LENGTH = 1
-    EOS = 2
-    STOP = 3
-    CONTEXT = 4
-    CALLBACK = 5
-
-
-class Thinking(enum.IntEnum):
-    """Whether a model thinks before it answers (moe_thinking)."""
-
-    DEFAULT = 0
-    ON = 1
-    OFF = 2
-
-
-PIECE_THINKING = 1
-ENCODE_NO_SPECIAL = 1
-ENCODE_PARSE_SPECIAL = 2
-DECODE_SKIP_SPECIAL = 1
-ERROR_TEXT_BYTES = 400
-
-AllocateFn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
-DeallocateFn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t)
-LogFn = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_char_p)
-ReadFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint64, c.c_void_p, c.c_size_t)
-WriteFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_size_t)
-ProgressFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_uint64, c.c_uint64, c.c_char_p)
-ReportFn = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p)
+from ._sized import Sized
 
 
 class Error(c.Structure):
-    _fields_ = [("code", c.c_int), ("text", c.c_char * ERROR_TEXT_BYTES)]
+    """moe_error. Receives a call's error message. Owned by the caller; may be NULL. Unchanged on
+    success.
+    """
+
+    _fields_ = [
+        ("code", c.c_int),
+        ("text", c.c_char * 400),
+    ]
 
 
-_INTEGERS = (c.c_int, c.c_int32, c.c_uint32, c.c_uint64, c.c_size_t)
+AllocateFn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
 
 
-def integer(value: Any, name: str, kind: Any) -> int:
-    """An argument of an integer type of C; ctypes cuts off what does not fit."""
-    number = operator.index(value)
-    if kind(number).value != number:
-        raise RangeError(f"{name}: {number} does not fit in {'' if kind(-1).value < 0 else 'unsigned '}"
-                         f"{8 * c.sizeof(kind)} bits")
-    return number
-
-
-class Sized(c.Structure):
-    """A struct whose first field is its own size, set when it is made."""
-
-    def __init__(self, **fields: object) -> None:
-        kinds = {field[0]: field[1] for field in self._fields_}
-        super().__init__(struct_size=c.sizeof(self), **{
-            name: integer(value, name, kinds[name]) if kinds[name] in _INTEGERS else value
-            for name, value in fields.items()})
+DeallocateFn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t)
 
 
 class Allocator(c.Structure):
-    _fields_ = [("allocate", AllocateFn), ("deallocate", DeallocateFn), ("user", c.c_void_p)]
+    """moe_allocator. The caller's allocator. `allocate` returns NULL on failure; `align` is a
+    power of two. `deallocate` receives the size that was requested. Called from any thread
+    that calls the library. On Linux the library may advise the kernel to use large pages for
+    blocks that hold weights.
+    """
+
+    _fields_ = [
+        ("allocate", AllocateFn),
+        ("deallocate", DeallocateFn),
+        ("user", c.c_void_p),
+    ]
+
+
+LogFn = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_char_p)
 
 
 class EnvParams(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("threads", c.c_int32), ("isa", c.c_char_p),
-                ("device", c.c_char_p), ("allocator", c.POINTER(Allocator)), ("log", LogFn),
-                ("log_user", c.c_void_p), ("gpu_memory_bytes", c.c_uint64)]
+    """moe_env_params."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("threads", c.c_int32),
+        ("isa", c.c_char_p),
+        ("device", c.c_char_p),
+        ("allocator", c.POINTER(Allocator)),
+        ("log", LogFn),
+        ("log_user", c.c_void_p),
+        ("gpu_memory_bytes", c.c_uint64),
+    ]
 
 
 class EnvInfo(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("threads", c.c_int32), ("device", c.c_char_p),
-                ("isa", c.c_char_p)]
+    """moe_env_info."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("threads", c.c_int32),
+        ("device", c.c_char_p),
+        ("isa", c.c_char_p),
+    ]
 
 
 class SessionParams(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("context", c.c_int32), ("chunk", c.c_int32),
-                ("kv", c.c_int), ("max_beam", c.c_int32)]
+    """moe_session_params."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("context", c.c_int32),
+        ("chunk", c.c_int32),
+        ("kv", c.c_int),
+        ("max_beam", c.c_int32),
+    ]
 
 
 class ModelParams(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("map_weights", c.c_int32),
-                ("skip_checksums", c.c_int32), ("reserved", c.c_int32),
-                ("memory_bytes", c.c_uint64), ("session", c.POINTER(SessionParams)),
-                ("io", c.c_int), ("lazy_experts", c.c_int32)]
+    """moe_model_params."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("map_weights", c.c_int32),
+        ("skip_checksums", c.c_int32),
+        ("reserved", c.c_int32),
+        ("memory_bytes", c.c_uint64),
+        ("session", c.POINTER(SessionParams)),
+        ("io", c.c_int),
+        ("lazy_experts", c.c_int32),
+    ]
+
+
+ReadFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint64, c.c_void_p, c.c_size_t)
 
 
 class Reader(c.Structure):
-    _fields_ = [("size", c.c_uint64), ("read", ReadFn), ("user", c.c_void_p)]
+    """moe_reader. Source of a model that is neither a file nor in memory. `read` reads exactly
+    `bytes` bytes at `offset` and returns 0, or nonzero on failure. Called from any thread,
+    also after the open call has returned.
+    """
 
-
-class Writer(c.Structure):
-    _fields_ = [("write", WriteFn), ("user", c.c_void_p)]
+    _fields_ = [
+        ("size", c.c_uint64),
+        ("read", ReadFn),
+        ("user", c.c_void_p),
+    ]
 
 
 class ModelInfo(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("vocab_size", c.c_int32), ("d_model", c.c_int32),
-                ("n_layers", c.c_int32), ("n_moe_layers", c.c_int32),
-                ("context_length", c.c_int32), ("bos_token", c.c_int32),
-                ("n_eos_tokens", c.c_int32), ("eos_tokens", c.POINTER(c.c_int32)),
-                ("name", c.c_char_p), ("n_parameters", c.c_uint64),
-                ("n_active_parameters", c.c_uint64), ("weight_bytes", c.c_uint64),
-                ("bytes_per_token", c.c_uint64), ("file_bytes", c.c_uint64),
-                ("head", c.c_char_p), ("n_outputs", c.c_int32), ("is_encoder", c.c_int32),
-                ("mask_token", c.c_int32), ("reserved", c.c_int32),
-                ("is_encoder_decoder", c.c_int32), ("n_encoder_layers", c.c_int32),
-                ("source_length", c.c_int32), ("start_token", c.c_int32),
-                ("pooling", c.c_char_p), ("normalized", c.c_int32), ("vector_tokens", c.c_int32),
-                ("n_prompts", c.c_int32), ("default_prompt", c.c_int32)]
+    """moe_model_info."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("vocab_size", c.c_int32),
+        ("d_model", c.c_int32),
+        ("n_layers", c.c_int32),
+        ("n_moe_layers", c.c_int32),
+        ("context_length", c.c_int32),
+        ("bos_token", c.c_int32),
+        ("n_eos_tokens", c.c_int32),
+        ("eos_tokens", c.POINTER(c.c_int32)),
+        ("name", c.c_char_p),
+        ("n_parameters", c.c_uint64),
+        ("n_active_parameters", c.c_uint64),
+        ("weight_bytes", c.c_uint64),
+        ("bytes_per_token", c.c_uint64),
+        ("file_bytes", c.c_uint64),
+        ("head", c.c_char_p),
+        ("n_outputs", c.c_int32),
+        ("is_encoder", c.c_int32),
+        ("mask_token", c.c_int32),
+        ("reserved", c.c_int32),
+        ("is_encoder_decoder", c.c_int32),
+        ("n_encoder_layers", c.c_int32),
+        ("source_length", c.c_int32),
+        ("start_token", c.c_int32),
+        ("pooling", c.c_char_p),
+        ("normalized", c.c_int32),
+        ("vector_tokens", c.c_int32),
+        ("n_prompts", c.c_int32),
+        ("default_prompt", c.c_int32),
+    ]
 
 
 class ModelLayerInfo(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("n_heads", c.c_int32), ("n_kv_heads", c.c_int32),
-                ("head_dim", c.c_int32), ("window", c.c_int32), ("d_ff", c.c_int32),
-                ("n_experts", c.c_int32), ("n_active", c.c_int32), ("n_subheads", c.c_int32),
-                ("shared_d_ff", c.c_int32), ("router", c.c_char_p), ("activation", c.c_char_p),
-                ("n_sublayers", c.c_int32), ("k", c.c_int32), ("threshold", c.c_float),
-                ("tau", c.c_float), ("gamma", c.c_float), ("reserved", c.c_int32),
-                ("gate", c.c_char_p), ("has_head", c.c_int32), ("has_merge", c.c_int32),
-                ("n_cross_heads", c.c_int32), ("kv_latent", c.c_int32)]
+    """moe_model_layer_info."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("n_heads", c.c_int32),
+        ("n_kv_heads", c.c_int32),
+        ("head_dim", c.c_int32),
+        ("window", c.c_int32),
+        ("d_ff", c.c_int32),
+        ("n_experts", c.c_int32),
+        ("n_active", c.c_int32),
+        ("n_subheads", c.c_int32),
+        ("shared_d_ff", c.c_int32),
+        ("router", c.c_char_p),
+        ("activation", c.c_char_p),
+        ("n_sublayers", c.c_int32),
+        ("k", c.c_int32),
+        ("threshold", c.c_float),
+        ("tau", c.c_float),
+        ("gamma", c.c_float),
+        ("reserved", c.c_int32),
+        ("gate", c.c_char_p),
+        ("has_head", c.c_int32),
+        ("has_merge", c.c_int32),
+        ("n_cross_heads", c.c_int32),
+        ("kv_latent", c.c_int32),
+    ]
 
 
 class TensorInfo(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("layer", c.c_int32), ("expert", c.c_int32),
-                ("rows", c.c_int32), ("cols", c.c_int32), ("part", c.c_char_p),
-                ("role", c.c_char_p), ("format", c.c_char_p), ("scale", c.c_char_p),
-                ("activations", c.c_char_p), ("codec", c.c_char_p), ("bytes", c.c_uint64),
-                ("file_offset", c.c_uint64)]
+    """moe_tensor_info. One stored matrix or vector, as the file describes it."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("layer", c.c_int32),
+        ("expert", c.c_int32),
+        ("rows", c.c_int32),
+        ("cols", c.c_int32),
+        ("part", c.c_char_p),
+        ("role", c.c_char_p),
+        ("format", c.c_char_p),
+        ("scale", c.c_char_p),
+        ("activations", c.c_char_p),
+        ("codec", c.c_char_p),
+        ("bytes", c.c_uint64),
+        ("file_offset", c.c_uint64),
+    ]
 
 
 class MemoryLine(c.Structure):
-    _fields_ = [("what", c.c_char_p), ("bytes", c.c_uint64)]
+    """moe_memory_line. One line of the memory account of a model with one session."""
 
-
-class EncodeParams(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("pooling", c.c_int), ("hidden", c.c_void_p),
-                ("pooled", c.c_void_p), ("outputs", c.c_void_p), ("rows", c.c_void_p),
-                ("n_rows", c.c_size_t), ("normalize", c.c_int), ("reserved", c.c_int32)]
-
-
-class TranslateParams(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("beam", c.c_int32), ("n_best", c.c_int32),
-                ("min_tokens", c.c_int32), ("max_tokens", c.c_int32),
-                ("length_penalty", c.c_float), ("no_length_penalty", c.c_int32),
-                ("stop", c.c_int), ("prefix", c.c_void_p), ("n_prefix", c.c_size_t),
-                ("progress", ProgressFn), ("user", c.c_void_p)]
-
-
-class Translation(c.Structure):
-    _fields_ = [("tokens", c.POINTER(c.c_int32)), ("n_tokens", c.c_size_t), ("score", c.c_float),
-                ("reserved", c.c_int32)]
-
-
-class TranslateResult(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32),
-                ("texts", c.POINTER(Translation)), ("n_texts", c.c_size_t)]
-
-
-class Perplexity(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32), ("n_scored", c.c_uint64),
-                ("mean_nll", c.c_double), ("perplexity", c.c_double)]
-
-
-class RoutingStats(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("n_experts", c.c_int32), ("n_tokens", c.c_uint64),
-                ("n_dropped", c.c_uint64), ("n_activations", c.c_uint64),
-                ("n_positive", c.c_uint64), ("tokens_per_expert", c.POINTER(c.c_uint64)),
-                ("experts_per_token", c.POINTER(c.c_uint64)), ("n_skipped", c.c_uint64),
-                ("skipped_probability", c.c_double)]
-
-
-class ActivationStats(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32),
-                ("n_activations", c.c_uint64), ("n_positive", c.c_uint64)]
-
-
-class RoutingChoices(c.Structure):
-    _fields_ = [("layer", c.c_int32), ("position", c.c_int32), ("n_tokens", c.c_int32),
-                ("n_slots", c.c_int32), ("counts", c.POINTER(c.c_int32)),
-                ("experts", c.POINTER(c.c_int32)), ("weights", c.POINTER(c.c_float)),
-                ("hidden", c.POINTER(c.c_float)), ("scores", c.POINTER(c.c_float)),
-                ("d", c.c_int32), ("n_experts", c.c_int32)]
-
-
-RoutingFn = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(RoutingChoices))
-
-
-class ExpertStats(c.Structure):
-    _fields_ = [("n_uses", c.c_uint64), ("n_hits", c.c_uint64), ("read_bytes", c.c_uint64),
-                ("wait_seconds", c.c_double)]
-
-
-class MemoryStats(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32), ("session", ExpertStats),
-                ("model", ExpertStats), ("cap_bytes", c.c_uint64), ("counted_bytes", c.c_uint64),
-                ("peak_bytes", c.c_uint64), ("arena_bytes", c.c_uint64),
-                ("expert_bytes", c.c_uint64), ("filled_bytes", c.c_uint64)]
+    _fields_ = [
+        ("what", c.c_char_p),
+        ("bytes", c.c_uint64),
+    ]
 
 
 class MemoryPlan(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("chunk", c.c_int32), ("cap_bytes", c.c_uint64),
-                ("needed_bytes", c.c_uint64), ("least_bytes", c.c_uint64),
-                ("expert_bytes", c.c_uint64), ("n_experts", c.c_uint64),
-                ("n_in_memory", c.c_uint64), ("session_bytes", c.c_uint64)]
+    """moe_memory_plan. What a session with these parameters (NULL: defaults) gets under the
+    model's cap.
+    """
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("chunk", c.c_int32),
+        ("cap_bytes", c.c_uint64),
+        ("needed_bytes", c.c_uint64),
+        ("least_bytes", c.c_uint64),
+        ("expert_bytes", c.c_uint64),
+        ("n_experts", c.c_uint64),
+        ("n_in_memory", c.c_uint64),
+        ("session_bytes", c.c_uint64),
+    ]
 
 
 class MemoryInfo(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32),
-                ("total_bytes", c.c_uint64), ("available_bytes", c.c_uint64),
-                ("budget_bytes", c.c_uint64)]
+    """moe_memory_info. Memory of this machine, or of this process's memory cgroup if that is
+    smaller.
+    """
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("reserved", c.c_uint32),
+        ("total_bytes", c.c_uint64),
+        ("available_bytes", c.c_uint64),
+        ("budget_bytes", c.c_uint64),
+    ]
+
+
+class EncodeParams(Sized):
+    """moe_encode_params. What moe_session_encode writes. NULL: not requested."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("pooling", c.c_int),
+        ("hidden", c.c_void_p),
+        ("pooled", c.c_void_p),
+        ("outputs", c.c_void_p),
+        ("rows", c.c_void_p),
+        ("n_rows", c.c_size_t),
+        ("normalize", c.c_int),
+        ("reserved", c.c_int32),
+    ]
+
+
+ProgressFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_uint64, c.c_uint64, c.c_char_p)
+
+
+class TranslateParams(Sized):
+    """moe_translate_params. Lengths exclude the end-of-text token."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("beam", c.c_int32),
+        ("n_best", c.c_int32),
+        ("min_tokens", c.c_int32),
+        ("max_tokens", c.c_int32),
+        ("length_penalty", c.c_float),
+        ("no_length_penalty", c.c_int32),
+        ("stop", c.c_int),
+        ("prefix", c.c_void_p),
+        ("n_prefix", c.c_size_t),
+        ("progress", ProgressFn),
+        ("user", c.c_void_p),
+    ]
+
+
+class Translation(c.Structure):
+    """moe_translation."""
+
+    _fields_ = [
+        ("tokens", c.POINTER(c.c_int32)),
+        ("n_tokens", c.c_size_t),
+        ("score", c.c_float),
+        ("reserved", c.c_int32),
+    ]
+
+
+class TranslateResult(Sized):
+    """moe_translate_result."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("reserved", c.c_uint32),
+        ("texts", c.POINTER(Translation)),
+        ("n_texts", c.c_size_t),
+    ]
+
+
+WriteFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_size_t)
+
+
+class Writer(c.Structure):
+    """moe_writer. Destination of a saved session: `write` receives its bytes in order and
+    returns 0, or nonzero on failure.
+    """
+
+    _fields_ = [
+        ("write", WriteFn),
+        ("user", c.c_void_p),
+    ]
+
+
+class Perplexity(Sized):
+    """moe_perplexity."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("reserved", c.c_uint32),
+        ("n_scored", c.c_uint64),
+        ("mean_nll", c.c_double),
+        ("perplexity", c.c_double),
+    ]
+
+
+class RoutingStats(Sized):
+    """moe_routing_stats."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("n_experts", c.c_int32),
+        ("n_tokens", c.c_uint64),
+        ("n_dropped", c.c_uint64),
+        ("n_activations", c.c_uint64),
+        ("n_positive", c.c_uint64),
+        ("tokens_per_expert", c.POINTER(c.c_uint64)),
+        ("experts_per_token", c.POINTER(c.c_uint64)),
+        ("n_skipped", c.c_uint64),
+        ("skipped_probability", c.c_double),
+    ]
+
+
+class ActivationStats(Sized):
+    """moe_activation_stats. Inner activations of one layer, dense or of experts: act(gate) of a
+    gated network, otherwise act(up). One per hidden unit and token, or, with experts, per
+    hidden unit and (token, expert) pair; shared experts are not counted.
+    """
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("reserved", c.c_uint32),
+        ("n_activations", c.c_uint64),
+        ("n_positive", c.c_uint64),
+    ]
+
+
+class RoutingChoices(c.Structure):
+    """moe_routing_choices. The routing of one MoE layer for the tokens of one pass."""
+
+    _fields_ = [
+        ("layer", c.c_int32),
+        ("position", c.c_int32),
+        ("n_tokens", c.c_int32),
+        ("n_slots", c.c_int32),
+        ("counts", c.POINTER(c.c_int32)),
+        ("experts", c.POINTER(c.c_int32)),
+        ("weights", c.POINTER(c.c_float)),
+        ("hidden", c.POINTER(c.c_float)),
+        ("scores", c.POINTER(c.c_float)),
+        ("d", c.c_int32),
+        ("n_experts", c.c_int32),
+    ]
+
+
+class ExpertStats(c.Structure):
+    """moe_expert_stats. Expert uses and cache hits. An operation is one MoE layer on one chunk
+    of tokens; it uses an expert once, however many tokens selected it. All zero if every
+    expert is resident.
+    """
+
+    _fields_ = [
+        ("n_uses", c.c_uint64),
+        ("n_hits", c.c_uint64),
+        ("read_bytes", c.c_uint64),
+        ("wait_seconds", c.c_double),
+    ]
+
+
+class MemoryStats(Sized):
+    """moe_memory_stats. Memory and expert statistics of a model under a cap. The byte counts
+    cover the model and all of its sessions; zero without a cap.
+    """
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("reserved", c.c_uint32),
+        ("session", ExpertStats),
+        ("model", ExpertStats),
+        ("cap_bytes", c.c_uint64),
+        ("counted_bytes", c.c_uint64),
+        ("peak_bytes", c.c_uint64),
+        ("arena_bytes", c.c_uint64),
+        ("expert_bytes", c.c_uint64),
+        ("filled_bytes", c.c_uint64),
+    ]
 
 
 class LogitBias(c.Structure):
-    _fields_ = [("token", c.c_int32), ("bias", c.c_float)]
+    """moe_logit_bias."""
+
+    _fields_ = [
+        ("token", c.c_int32),
+        ("bias", c.c_float),
+    ]
 
 
 class Sampling(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("temperature", c.c_float), ("top_k", c.c_int32),
-                ("top_p", c.c_float), ("min_p", c.c_float), ("repetition_penalty", c.c_float),
-                ("repetition_window", c.c_int32), ("n_bias", c.c_int32), ("seed", c.c_uint64),
-                ("bias", c.POINTER(LogitBias))]
+    """moe_sampling. Applied in this order: bias, repetition penalty, temperature, top-k, top-p,
+    min-p.
+    """
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("temperature", c.c_float),
+        ("top_k", c.c_int32),
+        ("top_p", c.c_float),
+        ("min_p", c.c_float),
+        ("repetition_penalty", c.c_float),
+        ("repetition_window", c.c_int32),
+        ("n_bias", c.c_int32),
+        ("seed", c.c_uint64),
+        ("bias", c.POINTER(LogitBias)),
+    ]
 
 
 class TokenLogprob(c.Structure):
-    _fields_ = [("token", c.c_int32), ("logprob", c.c_float)]
+    """moe_token_logprob."""
+
+    _fields_ = [
+        ("token", c.c_int32),
+        ("logprob", c.c_float),
+    ]
 
 
 class Piece(c.Structure):
-    _fields_ = [("token", c.c_int32), ("logprob", c.c_float), ("text", c.c_void_p),
-                ("n_bytes", c.c_size_t), ("top", c.POINTER(TokenLogprob)), ("n_top", c.c_size_t),
-                ("flags", c.c_uint32)]
+    """moe_piece. A piece of generated text. With a tokenizer `text` holds whole UTF-8
+    characters; it may be empty while a character is incomplete. Only the library creates
+    pieces; the struct may grow at its end.
+    """
+
+    _fields_ = [
+        ("token", c.c_int32),
+        ("logprob", c.c_float),
+        ("text", c.c_void_p),
+        ("n_bytes", c.c_size_t),
+        ("top", c.POINTER(TokenLogprob)),
+        ("n_top", c.c_size_t),
+        ("flags", c.c_uint32),
+    ]
 
 
 PieceFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.POINTER(Piece))
-LogitsFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.POINTER(c.c_int32), c.c_size_t,
-                       c.POINTER(c.c_float), c.c_size_t)
+
+
+LogitsFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.POINTER(c.c_int32), c.c_size_t, c.POINTER(c.c_float), c.c_size_t)
 
 
 class GenerateParams(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("max_tokens", c.c_int32),
-                ("sampling", c.POINTER(Sampling)), ("stop", c.POINTER(c.c_char_p)),
-                ("n_stop", c.c_int32), ("ignore_eos", c.c_int32), ("n_top", c.c_int32),
-                ("max_draft", c.c_int32), ("callback", PieceFn), ("user", c.c_void_p),
-                ("logits_callback", LogitsFn), ("logits_user", c.c_void_p)]
+    """moe_generate_params."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("max_tokens", c.c_int32),
+        ("sampling", c.POINTER(Sampling)),
+        ("stop", c.POINTER(c.c_char_p)),
+        ("n_stop", c.c_int32),
+        ("ignore_eos", c.c_int32),
+        ("n_top", c.c_int32),
+        ("max_draft", c.c_int32),
+        ("callback", PieceFn),
+        ("user", c.c_void_p),
+        ("logits_callback", LogitsFn),
+        ("logits_user", c.c_void_p),
+    ]
 
 
 class GenerateResult(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("finish", c.c_int), ("n_prompt", c.c_int32),
-                ("n_generated", c.c_int32), ("prompt_seconds", c.c_double),
-                ("generate_seconds", c.c_double), ("n_drafted", c.c_int32),
-                ("n_accepted", c.c_int32)]
+    """moe_generate_result."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("finish", c.c_int),
+        ("n_prompt", c.c_int32),
+        ("n_generated", c.c_int32),
+        ("prompt_seconds", c.c_double),
+        ("generate_seconds", c.c_double),
+        ("n_drafted", c.c_int32),
+        ("n_accepted", c.c_int32),
+    ]
 
 
 class ChatParams(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("thinking", c.c_int), ("chat_template", c.c_char_p),
-                ("system", c.c_char_p), ("variables", c.POINTER(c.c_char_p)),
-                ("n_variables", c.c_int32), ("reserved", c.c_int32), ("date", c.c_char_p)]
+    """moe_chat_params."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("thinking", c.c_int),
+        ("chat_template", c.c_char_p),
+        ("system", c.c_char_p),
+        ("variables", c.POINTER(c.c_char_p)),
+        ("n_variables", c.c_int32),
+        ("reserved", c.c_int32),
+        ("date", c.c_char_p),
+    ]
 
 
 class ChatMessage(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32), ("role", c.c_char_p),
-                ("content", c.c_void_p), ("n_bytes", c.c_size_t), ("thinking", c.c_void_p),
-                ("n_thinking_bytes", c.c_size_t)]
+    """moe_chat_message."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("reserved", c.c_uint32),
+        ("role", c.c_char_p),
+        ("content", c.c_void_p),
+        ("n_bytes", c.c_size_t),
+        ("thinking", c.c_void_p),
+        ("n_thinking_bytes", c.c_size_t),
+    ]
 
 
 class ChatResult(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("finish", c.c_int), ("n_prompt", c.c_int32),
-                ("n_reused", c.c_int32), ("n_generated", c.c_int32), ("n_thinking", c.c_int32),
-                ("prompt_seconds", c.c_double), ("generate_seconds", c.c_double),
-                ("n_drafted", c.c_int32), ("n_accepted", c.c_int32)]
+    """moe_chat_result."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("finish", c.c_int),
+        ("n_prompt", c.c_int32),
+        ("n_reused", c.c_int32),
+        ("n_generated", c.c_int32),
+        ("n_thinking", c.c_int32),
+        ("prompt_seconds", c.c_double),
+        ("generate_seconds", c.c_double),
+        ("n_drafted", c.c_int32),
+        ("n_accepted", c.c_int32),
+    ]
 
 
 class ExpertWeights(c.Structure):
-    _fields_ = [("gate", c.c_void_p), ("up", c.c_void_p), ("down", c.c_void_p),
-                ("gate_bias", c.c_void_p), ("up_bias", c.c_void_p), ("down_bias", c.c_void_p)]
+    """moe_expert_weights. One expert. Matrices are row-major (out, in); d_in is d_model /
+    n_subheads. A plain FFN has no gate.
+    """
+
+    _fields_ = [
+        ("gate", c.c_void_p),
+        ("up", c.c_void_p),
+        ("down", c.c_void_p),
+        ("gate_bias", c.c_void_p),
+        ("up_bias", c.c_void_p),
+        ("down_bias", c.c_void_p),
+    ]
 
 
 class LayerParams(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("d_model", c.c_int32), ("d_ff", c.c_int32),
-                ("n_experts", c.c_int32), ("n_subheads", c.c_int32), ("max_rows", c.c_int32),
-                ("activation", c.c_char_p), ("router", c.c_char_p), ("weights", c.c_char_p),
-                ("activations", c.c_char_p), ("experts", c.POINTER(ExpertWeights)),
-                ("router_weight", c.c_void_p), ("router_bias", c.c_void_p),
-                ("router_proj", c.c_void_p), ("d_e", c.c_int32), ("shared_d_ff", c.c_int32),
-                ("shared", c.POINTER(ExpertWeights)), ("shared_gate", c.c_void_p),
-                ("head", c.c_void_p), ("head_bias", c.c_void_p), ("merge", c.c_void_p),
-                ("merge_bias", c.c_void_p)]
+    """moe_layer_params. Sizes and counts are in 1..65536, or 0 where a default is given."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("d_model", c.c_int32),
+        ("d_ff", c.c_int32),
+        ("n_experts", c.c_int32),
+        ("n_subheads", c.c_int32),
+        ("max_rows", c.c_int32),
+        ("activation", c.c_char_p),
+        ("router", c.c_char_p),
+        ("weights", c.c_char_p),
+        ("activations", c.c_char_p),
+        ("experts", c.POINTER(ExpertWeights)),
+        ("router_weight", c.c_void_p),
+        ("router_bias", c.c_void_p),
+        ("router_proj", c.c_void_p),
+        ("d_e", c.c_int32),
+        ("shared_d_ff", c.c_int32),
+        ("shared", c.POINTER(ExpertWeights)),
+        ("shared_gate", c.c_void_p),
+        ("head", c.c_void_p),
+        ("head_bias", c.c_void_p),
+        ("merge", c.c_void_p),
+        ("merge_bias", c.c_void_p),
+    ]
+
+
+ReportFn = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p)
 
 
 class ConvertParams(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("compress", c.c_int32), ("weights", c.c_char_p),
-                ("overrides", c.POINTER(c.c_char_p)), ("n_overrides", c.c_int32),
-                ("verify", c.c_int32), ("progress", ProgressFn), ("report", ReportFn),
-                ("user", c.c_void_p), ("ignored_keys", c.POINTER(c.c_char_p)),
-                ("n_ignored_keys", c.c_int32), ("reserved", c.c_int32),
-                ("calibration", c.c_char_p), ("n_calibration", c.c_size_t),
-                ("split_ffn", c.c_int32), ("split_by_clusters", c.c_int32),
-                ("statistics", c.c_char_p), ("save_statistics", c.c_char_p),
-                ("allow_zeros", c.c_int32), ("i2_s_arm", c.c_int32)]
+    """moe_convert_params."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("compress", c.c_int32),
+        ("weights", c.c_char_p),
+        ("overrides", c.POINTER(c.c_char_p)),
+        ("n_overrides", c.c_int32),
+        ("verify", c.c_int32),
+        ("progress", ProgressFn),
+        ("report", ReportFn),
+        ("user", c.c_void_p),
+        ("ignored_keys", c.POINTER(c.c_char_p)),
+        ("n_ignored_keys", c.c_int32),
+        ("reserved", c.c_int32),
+        ("calibration", c.c_char_p),
+        ("n_calibration", c.c_size_t),
+        ("split_ffn", c.c_int32),
+        ("split_by_clusters", c.c_int32),
+        ("statistics", c.c_char_p),
+        ("save_statistics", c.c_char_p),
+        ("allow_zeros", c.c_int32),
+        ("i2_s_arm", c.c_int32),
+    ]
 
 
 class SyntheticParams(Sized):
-    _fields_ = [("struct_size", c.c_uint32), ("context", c.c_int32), ("weights", c.c_char_p),
-                ("seed", c.c_uint64), ("progress", ProgressFn), ("user", c.c_void_p), ("outline", c.c_int32),
-                ("reserved", c.c_int32)]
+    """moe_synthetic_params."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("context", c.c_int32),
+        ("weights", c.c_char_p),
+        ("seed", c.c_uint64),
+        ("progress", ProgressFn),
+        ("user", c.c_void_p),
+        ("outline", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+RoutingFn = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(RoutingChoices))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Union
 from collections.abc import Generator, Iterable, Iterator
 
 from ._arrays import Tokens, token_array
+from ._constants import Finish
 from ._making import Request
 from ._stream import StopMatcher, StreamDecoder
-from ._structs import Finish
 from .errors import (ArgumentError, BudgetError, NonFiniteError, TextError, TooLongError,
                      UnsupportedError)
 from .session import Session

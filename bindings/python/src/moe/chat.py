@@ -14,11 +14,12 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import address, token_array
+from ._constants import Finish, Thinking
 from ._handle import Closable, Native, Raised, c_strings, optional_bytes, text_bytes
 from ._library import call, lib, text_of
 from ._making import LogitsProcessor, Request
-from ._structs import Finish, Thinking
 from .completion import complete
+from ._sized import integer
 from .errors import ArgumentError
 from .generation import Generation, stop_texts
 from .info import ChatResult, plain
@@ -188,7 +189,7 @@ class Chat(Closable):
         """Removes all but the first messages."""
         if n_messages < 0:
             raise ArgumentError(f"n_messages: expected at least 0, found {n_messages}")
-        n = s.integer(n_messages, "n_messages", c.c_size_t)
+        n = integer(n_messages, "n_messages", c.c_size_t)
         with self._pointer() as chat:
             call(lib.moe_chat_truncate, chat, n)
 
@@ -199,7 +200,7 @@ class Chat(Closable):
         the last turn remain; TooLongError if these alone have more tokens. The next reply
         evaluates what is left."""
         removed = c.c_size_t()
-        n = s.integer(max_tokens, "max_tokens", c.c_size_t)
+        n = integer(max_tokens, "max_tokens", c.c_size_t)
         with self._pointer() as chat:
             call(lib.moe_chat_remove_oldest, chat, n, c.byref(removed))
         return removed.value

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ._asynchronous import Asynchronous
+from ._constants import Finish
 from ._handle import Uncopyable
 from .errors import ArgumentError
 from .info import ChatResult, GenerateResult
 from .sampling import Piece
 from .tokenizer import Tokenizer
-from ._structs import Finish
 
 if TYPE_CHECKING:
     from .chat import Chat, Reply

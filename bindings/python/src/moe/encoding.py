@@ -11,14 +11,13 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import FloatArray, Tokens, address, token_array
+from ._constants import Normalize, Pooling
 from ._library import call, lib
 from ._session_calls import SessionCalls
 from .errors import ArgumentError, TooLongError, UnsupportedError
 from .sampling import TokenLogprob
 
-_POOLING = {"mean": s.Pooling.MEAN, "first": s.Pooling.FIRST, "last": s.Pooling.LAST,
-            "model": s.Pooling.MODEL}
-_NORMALIZE = {None: s.Normalize.MODEL, True: s.Normalize.ON, False: s.Normalize.OFF}
+_NORMALIZE = {None: Normalize.MODEL, True: Normalize.ON, False: Normalize.OFF}
 
 
 class Encoded(NamedTuple):
@@ -47,9 +46,7 @@ class Encoding(SessionCalls):
                  (1, n_outputs).
         rows:    ascending numbers of the tokens whose outputs to return; None: of all.
         """
-        if pooling is not None and pooling not in _POOLING:
-            raise ArgumentError("pooling: expected 'mean', 'first', 'last' or 'model', found "
-                                f"{pooling!r}")
+        pooled_by = Pooling.MEAN if pooling is None else Pooling.of(pooling, "pooling")
         if normalize not in _NORMALIZE:
             raise ArgumentError(f"normalize: expected True, False or None, found {normalize!r}")
         info, ids = self.model.info, token_array(tokens)
@@ -59,7 +56,7 @@ class Encoding(SessionCalls):
         states = np.empty((len(ids), info.d_model), np.float32) if hidden else None
         pooled = np.empty(info.d_model, np.float32) if pooling is not None else None
         out = np.empty((n, info.n_outputs), np.float32) if outputs else None
-        params = s.EncodeParams(pooling=_POOLING[pooling or "mean"], hidden=address(states),
+        params = s.EncodeParams(pooling=pooled_by, hidden=address(states),
                                 pooled=address(pooled), outputs=address(out),
                                 rows=address(wanted), n_rows=n, normalize=_NORMALIZE[normalize])
 

@@ -8,9 +8,9 @@ import dataclasses
 from collections.abc import Callable
 
 from . import _structs as s
+from ._constants import LogLevel
 from ._handle import Closable, Native, optional_bytes
 from ._library import call, lib, text_of
-from ._structs import LogLevel
 
 LogFunction = Callable[[LogLevel, str], None]
 

@@ -3,31 +3,7 @@
 
 from __future__ import annotations
 
-import enum
-
-
-class Status(enum.IntEnum):
-    """The result of a library call (moe_status)."""
-
-    OK = 0
-    ERR_ARGUMENT = 1
-    ERR_RANGE = 2
-    ERR_SHAPE = 3
-    ERR_NON_FINITE = 4
-    ERR_STATE = 5
-    ERR_TOO_LONG = 6
-    ERR_UNSUPPORTED = 7
-    ERR_IO = 20
-    ERR_NOT_FOUND = 21
-    ERR_FORMAT = 22
-    ERR_VERSION = 23
-    ERR_CORRUPT = 24
-    ERR_TEXT = 25
-    ERR_MEMORY = 40
-    ERR_BUDGET = 41
-    ERR_DEVICE = 42
-    ERR_CANCELLED = 43
-    ERR_INTERNAL = 60
+from ._constants import Status
 
 
 class MoeError(Exception):

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _structs as s
+from ._constants import Finish
 from ._library import call, lib, text_of
-from ._structs import Finish
 
 class _Dataclass(Protocol):
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]

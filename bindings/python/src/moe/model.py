@@ -20,11 +20,11 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import Tokens, address, int32, token_array
+from ._constants import Io, KvType
 from ._handle import Closable, Native, path_bytes
 from ._library import call, lib, text_of
 from ._making import Request
 from ._stream import check_stops
-from ._structs import KvType
 from .batch import Batch, BatchResult, Prompt
 from .chat import Chat, Variable
 from .environment import Environment
@@ -42,7 +42,6 @@ Buffer = Union[bytes, bytearray, memoryview, "np.ndarray[Any, Any]"]
 Source = Union[str, "os.PathLike[str]", Buffer, IO[bytes]]
 
 
-_IO = {member.name.lower(): int(member) for member in s.Io}
 
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -182,8 +181,7 @@ class Model(Closable):
                  memory: str | int | None = None,
                  io: str = "auto", lazy_experts: bool = False, context: int = 0, chunk: int = 0,
                  kv: KvType | str = KvType.DEFAULT) -> None:
-        if io not in _IO:
-            raise ArgumentError(f"io: expected one of {', '.join(_IO)}, found {io!r}")
+        how = Io.of(io, "io")
         if memory is not None:
             if memory_bytes is not None:
                 raise ArgumentError("memory and memory_bytes are the same cap; give one of them")
@@ -193,13 +191,13 @@ class Model(Closable):
         self._reopened = None
         if environment is None and isinstance(source, (str, os.PathLike)):
             self._reopened = (os.path.abspath(os.fspath(source)), device, map_weights, skip_checksums,
-                              memory_bytes, io, lazy_experts, context, chunk, s.KvType(kv))
+                              memory_bytes, io, lazy_experts, context, chunk, KvType.of(kv, "kv"))
         source = _whole_if_stream(source)
         env = Environment(device=device) if environment is None else environment
-        session = s.SessionParams(context=context, chunk=chunk, kv=s.KvType(kv))
+        session = s.SessionParams(context=context, chunk=chunk, kv=KvType.of(kv, "kv"))
         params = s.ModelParams(map_weights=int(map_weights), skip_checksums=int(skip_checksums),
                                memory_bytes=memory_bytes or 0, session=c.pointer(session),
-                               io=_IO[io], lazy_experts=int(lazy_experts))
+                               io=how, lazy_experts=int(lazy_experts))
         with env._pointer() as e:
             self._native = self._opened(e, source, params, env)
             if memory_bytes is None:
@@ -298,7 +296,7 @@ class Model(Closable):
     def memory(self, *, context: int = 0, chunk: int = 0,
                kv: KvType | str = KvType.DEFAULT) -> dict[str, int]:
         """Bytes by purpose for this model with one such session, allocated or not."""
-        params = s.SessionParams(context=context, chunk=chunk, kv=s.KvType(kv))
+        params = s.SessionParams(context=context, chunk=chunk, kv=KvType.of(kv, "kv"))
         n = c.c_size_t()
         with self._pointer() as model:
             call(lib.moe_model_get_memory, model, c.byref(params), None, 0, c.byref(n))
@@ -309,7 +307,7 @@ class Model(Closable):
     def memory_plan(self, *, context: int = 0, chunk: int = 0,
                     kv: KvType | str = KvType.DEFAULT) -> MemoryPlan:
         """What the cap leaves for experts beside such a session, and the least cap."""
-        params = s.SessionParams(context=context, chunk=chunk, kv=s.KvType(kv))
+        params = s.SessionParams(context=context, chunk=chunk, kv=KvType.of(kv, "kv"))
         plan = s.MemoryPlan()
         with self._pointer() as model:
             call(lib.moe_model_get_memory_plan, model, c.byref(params), c.byref(plan))

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import FloatArray, Tokens, address, int32, token_array
+from ._constants import KvType
 from ._counting import Counting
 from ._handle import Native, optional_bytes
 from ._library import call, lib
@@ -19,7 +20,6 @@ from ._long_call import Progress, is_short, progress_callback
 from ._making import LogitsProcessor, Request
 from ._saving import Saving
 from ._session_calls import SessionCalls
-from ._structs import KvType
 from .encoding import Encoded, Encoding
 from .generation import Generation, stop_texts
 from .info import Perplexity, plain
@@ -50,7 +50,7 @@ class Session(Encoding, Translating, Saving, Counting):
         self._made_with: dict[str, Any] = {"context": context, "chunk": chunk, "kv": kv,
                                            "max_beam": max_beam}
         self._router: str | None = None
-        params = s.SessionParams(context=context, chunk=chunk, kv=s.KvType(kv),
+        params = s.SessionParams(context=context, chunk=chunk, kv=KvType.of(kv, "kv"),
                                  max_beam=int32(max_beam, "max_beam"))
         session = c.c_void_p()
         with model._pointer() as m:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from . import _structs as s
 from ._arrays import Tokens, address, int32, token_array
+from ._constants import DECODE_SKIP_SPECIAL, ENCODE_NO_SPECIAL, ENCODE_PARSE_SPECIAL
 from ._handle import Uncopyable, text_bytes
 from ._library import call, lib, text_of
 from .errors import TooLongError
@@ -45,8 +45,8 @@ class Tokenizer(Uncopyable):
                        can never forge them.
         """
         data = _bytes(text)
-        flags = ((0 if special else s.ENCODE_NO_SPECIAL)
-                 | (s.ENCODE_PARSE_SPECIAL if parse_special else 0))
+        flags = ((0 if special else ENCODE_NO_SPECIAL)
+                 | (ENCODE_PARSE_SPECIAL if parse_special else 0))
         ids = np.empty(len(data) + 16, np.int32)  # a byte is at most a token, nearly always
         n = c.c_size_t()
         with self._model._pointer():
@@ -62,7 +62,7 @@ class Tokenizer(Uncopyable):
     def decode(self, tokens: Tokens, *, skip_special: bool = False) -> str:
         """Text of token ids; invalid UTF-8 becomes U+FFFD."""
         ids = token_array(tokens)
-        flags = s.DECODE_SKIP_SPECIAL if skip_special else 0
+        flags = DECODE_SKIP_SPECIAL if skip_special else 0
         n = c.c_size_t()
         with self._model._pointer():
             call(lib.moe_tokenizer_decode, self._tokenizer, address(ids), len(ids), flags, None, 0,

@@ -11,12 +11,11 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import FloatArray, Tokens, address, int32, token_array
+from ._constants import BeamStop
 from ._library import call, lib
 from ._long_call import Progress, progress_callback
 from ._session_calls import SessionCalls
-from .errors import ArgumentError, UnsupportedError
-
-_STOPS = {"count": s.BeamStop.COUNT, "bound": s.BeamStop.BOUND, "step": s.BeamStop.STEP}
+from .errors import UnsupportedError
 
 
 class Translation(NamedTuple):
@@ -47,8 +46,6 @@ class Translating(SessionCalls):
         progress(done, total) is called before each token; when it returns False, CancelledError is
         raised, and an exception in it comes out here.
         """
-        if stop not in _STOPS:
-            raise ArgumentError(f"stop: expected 'count', 'bound' or 'step', found {stop!r}")
         ids = token_array(self.model.encode(source) if isinstance(source, str) else source)
         begin = token_array(self.model.encode(prefix, special=False, parse_special=True)
                             if isinstance(prefix, str) else prefix)
@@ -58,7 +55,7 @@ class Translating(SessionCalls):
                 beam=int32(beam, "beam"), n_best=int32(n_best, "n_best"),
                 min_tokens=int32(min_tokens, "min_tokens") or -1,
                 max_tokens=int32(max_tokens, "max_tokens"), length_penalty=length_penalty,
-                no_length_penalty=int(length_penalty == 0), stop=_STOPS[stop],
+                no_length_penalty=int(length_penalty == 0), stop=BeamStop.of(stop, "stop"),
                 prefix=address(begin), n_prefix=len(begin),
                 progress=progress_callback(long, progress))
 

@@ -1,0 +1,284 @@
+// Generated from include/moe_c.h by bindings/generate.py; do not edit.
+// SPDX-License-Identifier: MIT
+
+package moe
+
+// #include <moe_c.h>
+import "C"
+
+import "strconv"
+
+// Status is moe_status of the C API. Result of every fallible call. Numbers never change; new codes
+// are appended to a group.
+type Status int32
+
+const (
+	StatusOK Status = C.MOE_OK
+	// null pointer, bad struct_size, unknown option, unknown field set
+	StatusArgument Status = C.MOE_ERR_ARGUMENT
+	// a number outside its stated range
+	StatusRange Status = C.MOE_ERR_RANGE
+	// shapes that do not match
+	StatusShape Status = C.MOE_ERR_SHAPE
+	// NaN or infinity where a finite number is required
+	StatusNonFinite Status = C.MOE_ERR_NON_FINITE
+	// the call is not allowed now (session in use, poisoned, empty)
+	StatusState Status = C.MOE_ERR_STATE
+	// more tokens than the context holds, or a buffer that is too small
+	StatusTooLong Status = C.MOE_ERR_TOO_LONG
+	// valid, but this build, machine or model cannot do it
+	StatusUnsupported Status = C.MOE_ERR_UNSUPPORTED
+	// a file operation (the text gives errno) or the caller's own failed
+	StatusIO Status = C.MOE_ERR_IO
+	// no such file, tensor, token or template
+	StatusNotFound Status = C.MOE_ERR_NOT_FOUND
+	// not a file of this kind, or its structure is damaged
+	StatusFormat Status = C.MOE_ERR_FORMAT
+	// written in a newer format version
+	StatusVersion Status = C.MOE_ERR_VERSION
+	// a checksum or the content contradicts the metadata
+	StatusCorrupt Status = C.MOE_ERR_CORRUPT
+	// text that cannot be encoded or decoded
+	StatusText Status = C.MOE_ERR_TEXT
+	// an allocation failed
+	StatusMemory Status = C.MOE_ERR_MEMORY
+	// the memory cap or GPU limit is too small; the text itemises it
+	StatusBudget Status = C.MOE_ERR_BUDGET
+	// device missing, lost or failed
+	StatusDevice Status = C.MOE_ERR_DEVICE
+
+	StatusCancelled Status = C.MOE_ERR_CANCELLED
+	// 60..: bugs in this library; please report
+	StatusInternal Status = C.MOE_ERR_INTERNAL
+)
+
+// LogLevel is moe_log_level of the C API.
+type LogLevel int32
+
+const (
+	LogError LogLevel = C.MOE_LOG_ERROR
+
+	LogWarning LogLevel = C.MOE_LOG_WARNING
+
+	LogInfo LogLevel = C.MOE_LOG_INFO
+
+	LogDebug LogLevel = C.MOE_LOG_DEBUG
+)
+
+// String is the name in small letters, or the number if this package does not know it.
+func (l LogLevel) String() string {
+	switch l {
+	case LogError:
+		return "error"
+	case LogWarning:
+		return "warning"
+	case LogInfo:
+		return "info"
+	case LogDebug:
+		return "debug"
+	}
+	return strconv.Itoa(int(l))
+}
+
+// IO is moe_io of the C API. How a file is read.
+type IO int32
+
+const (
+	// direct if the file is larger than the available memory
+	IOAuto IO = C.MOE_IO_AUTO
+	// bypasses the page cache (O_DIRECT), so weights are in memory only once. MOE_ERR_UNSUPPORTED if
+	// the file system does not support it
+	IODirect IO = C.MOE_IO_DIRECT
+	// through the page cache, which may still hold data that is read again
+	IOBuffered IO = C.MOE_IO_BUFFERED
+)
+
+// String is the name in small letters, or the number if this package does not know it.
+func (i IO) String() string {
+	switch i {
+	case IOAuto:
+		return "auto"
+	case IODirect:
+		return "direct"
+	case IOBuffered:
+		return "buffered"
+	}
+	return strconv.Itoa(int(i))
+}
+
+// KVType is moe_kv_type of the C API.
+type KVType int32
+
+const (
+	// f16
+	KVDefault KVType = C.MOE_KV_DEFAULT
+
+	KVF16 KVType = C.MOE_KV_F16
+	// one scale per head and position; half the memory. Encoders always use f32
+	KVInt8 KVType = C.MOE_KV_INT8
+	// CPU only: twice the memory, no rounding
+	KVF32 KVType = C.MOE_KV_F32
+	// CPU only, for models with multi-head latent attention (DeepSeek, Kimi-K2): stores the latent
+	// (kv_lora_rank) that keys and values are computed from, as f16. Uses a fraction of the memory;
+	// long prompts take longer. MOE_ERR_UNSUPPORTED for other models. The first such session creates
+	// f16 matrices that remain allocated with the model.
+	KVLatent KVType = C.MOE_KV_LATENT
+)
+
+// String is the name in small letters, or the number if this package does not know it.
+func (k KVType) String() string {
+	switch k {
+	case KVDefault:
+		return "default"
+	case KVF16:
+		return "f16"
+	case KVInt8:
+		return "int8"
+	case KVF32:
+		return "f32"
+	case KVLatent:
+		return "latent"
+	}
+	return strconv.Itoa(int(k))
+}
+
+// Pooling is moe_pooling of the C API. Pooling to one vector per text: the mean over all tokens,
+// including special ones, or the first or last token's vector. MODEL: as the model file says, the mean
+// if it says nothing.
+type Pooling int32
+
+const (
+	PoolMean Pooling = C.MOE_POOL_MEAN
+
+	PoolFirst Pooling = C.MOE_POOL_FIRST
+
+	PoolLast Pooling = C.MOE_POOL_LAST
+
+	PoolModel Pooling = C.MOE_POOL_MODEL
+)
+
+// String is the name in small letters, or the number if this package does not know it.
+func (p Pooling) String() string {
+	switch p {
+	case PoolMean:
+		return "mean"
+	case PoolFirst:
+		return "first"
+	case PoolLast:
+		return "last"
+	case PoolModel:
+		return "model"
+	}
+	return strconv.Itoa(int(p))
+}
+
+// Normalize is moe_normalize of the C API. Length of a pooled vector.
+type Normalize int32
+
+const (
+	// as it is
+	NormalizeOff Normalize = C.MOE_NORMALIZE_OFF
+	// 1, so that the dot product of two vectors is their cosine
+	NormalizeOn Normalize = C.MOE_NORMALIZE_ON
+	// as the model file says, off if it says nothing
+	NormalizeModel Normalize = C.MOE_NORMALIZE_MODEL
+)
+
+// String is the name in small letters, or the number if this package does not know it.
+func (n Normalize) String() string {
+	switch n {
+	case NormalizeOff:
+		return "off"
+	case NormalizeOn:
+		return "on"
+	case NormalizeModel:
+		return "model"
+	}
+	return strconv.Itoa(int(n))
+}
+
+// BeamStop is moe_beam_stop of the C API. When a beam search ends, and which finished texts it
+// returns.
+type BeamStop int32
+
+const (
+	// when `beam` texts have finished; later ones of the same step are rejected (fairseq)
+	BeamStopCount BeamStop = C.MOE_BEAM_STOP_COUNT
+	// when no text can still beat the worst of the `beam` best finished ones (transformers,
+	// early_stopping=False)
+	BeamStopBound BeamStop = C.MOE_BEAM_STOP_BOUND
+	// after the step in which `beam` texts have finished; returns the best of them (transformers 5,
+	// early_stopping=True)
+	BeamStopStep BeamStop = C.MOE_BEAM_STOP_STEP
+)
+
+// String is the name in small letters, or the number if this package does not know it.
+func (b BeamStop) String() string {
+	switch b {
+	case BeamStopCount:
+		return "count"
+	case BeamStopBound:
+		return "bound"
+	case BeamStopStep:
+		return "step"
+	}
+	return strconv.Itoa(int(b))
+}
+
+// Finish is moe_finish of the C API.
+type Finish int32
+
+const (
+	// max_tokens were generated
+	FinishLength Finish = C.MOE_FINISH_LENGTH
+	// an end-of-text token; it is not reported
+	FinishEOS Finish = C.MOE_FINISH_EOS
+	// a stop string, no part of which is reported
+	FinishStop Finish = C.MOE_FINISH_STOP
+	// the context is full
+	FinishContext Finish = C.MOE_FINISH_CONTEXT
+	// a callback stopped the call
+	FinishCallback Finish = C.MOE_FINISH_CALLBACK
+)
+
+// String is the name in small letters, or the number if this package does not know it.
+func (f Finish) String() string {
+	switch f {
+	case FinishLength:
+		return "length"
+	case FinishEOS:
+		return "eos"
+	case FinishStop:
+		return "stop"
+	case FinishContext:
+		return "context"
+	case FinishCallback:
+		return "callback"
+	}
+	return strconv.Itoa(int(f))
+}
+
+// Thinking is moe_thinking of the C API.
+type Thinking int32
+
+const (
+	// the template's own default
+	ThinkingDefault Thinking = C.MOE_THINKING_DEFAULT
+
+	ThinkingOn Thinking = C.MOE_THINKING_ON
+
+	ThinkingOff Thinking = C.MOE_THINKING_OFF
+)
+
+// String is the name in small letters, or the number if this package does not know it.
+func (t Thinking) String() string {
+	switch t {
+	case ThinkingDefault:
+		return "default"
+	case ThinkingOn:
+		return "on"
+	case ThinkingOff:
+		return "off"
+	}
+	return strconv.Itoa(int(t))
+}

@@ -1,0 +1,66 @@
+// Generated from include/moe_c.h by bindings/generate.py; do not edit.
+// SPDX-License-Identifier: MIT
+
+#pragma once
+// The names of the constants of moe_c.h in JavaScript.
+
+#include <moe_c.h>
+
+namespace moe_node {
+
+template <class Enum>
+struct Name {
+  const char* text;
+  Enum value;
+};
+
+// clang-format off
+inline constexpr Name<moe_log_level> kLogLevelNames[] = {
+  {"error", MOE_LOG_ERROR},
+  {"warning", MOE_LOG_WARNING},
+  {"info", MOE_LOG_INFO},
+  {"debug", MOE_LOG_DEBUG},
+};
+inline constexpr Name<moe_io> kIoNames[] = {
+  {"auto", MOE_IO_AUTO},
+  {"direct", MOE_IO_DIRECT},
+  {"buffered", MOE_IO_BUFFERED},
+};
+inline constexpr Name<moe_kv_type> kKvTypeNames[] = {
+  {"default", MOE_KV_DEFAULT},
+  {"f16", MOE_KV_F16},
+  {"int8", MOE_KV_INT8},
+  {"f32", MOE_KV_F32},
+  {"latent", MOE_KV_LATENT},
+};
+inline constexpr Name<moe_pooling> kPoolingNames[] = {
+  {"mean", MOE_POOL_MEAN},
+  {"first", MOE_POOL_FIRST},
+  {"last", MOE_POOL_LAST},
+  {"model", MOE_POOL_MODEL},
+};
+inline constexpr Name<moe_normalize> kNormalizeNames[] = {
+  {"off", MOE_NORMALIZE_OFF},
+  {"on", MOE_NORMALIZE_ON},
+  {"model", MOE_NORMALIZE_MODEL},
+};
+inline constexpr Name<moe_beam_stop> kBeamStopNames[] = {
+  {"count", MOE_BEAM_STOP_COUNT},
+  {"bound", MOE_BEAM_STOP_BOUND},
+  {"step", MOE_BEAM_STOP_STEP},
+};
+inline constexpr Name<moe_finish> kFinishNames[] = {
+  {"length", MOE_FINISH_LENGTH},
+  {"eos", MOE_FINISH_EOS},
+  {"stop", MOE_FINISH_STOP},
+  {"context", MOE_FINISH_CONTEXT},
+  {"callback", MOE_FINISH_CALLBACK},
+};
+inline constexpr Name<moe_thinking> kThinkingNames[] = {
+  {"default", MOE_THINKING_DEFAULT},
+  {"on", MOE_THINKING_ON},
+  {"off", MOE_THINKING_OFF},
+};
+// clang-format on
+
+}  // namespace moe_node

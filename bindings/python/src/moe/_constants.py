@@ -1,0 +1,162 @@
+# Generated from include/moe_c.h by bindings/generate.py; do not edit.
+# SPDX-License-Identifier: MIT
+
+"""The constants of moe_c.h, without MOE_."""
+
+from __future__ import annotations
+
+from ._enum import Enum
+
+ERROR_TEXT_BYTES = 400
+VERSION_MAJOR = 0
+VERSION_MINOR = 1
+VERSION_PATCH = 0
+# add nothing before or after the text
+ENCODE_NO_SPECIAL = 1
+# convert special tokens spelled out in the text to their ids; otherwise text can never produce
+# them
+ENCODE_PARSE_SPECIAL = 2
+DECODE_SKIP_SPECIAL = 1
+# in a chat: not part of the answer
+PIECE_THINKING = 1
+
+
+class Status(Enum):
+    """moe_status. Result of every fallible call. Numbers never change; new codes are appended to
+    a group.
+    """
+
+    OK = 0
+    # null pointer, bad struct_size, unknown option, unknown field set
+    ERR_ARGUMENT = 1
+    # a number outside its stated range
+    ERR_RANGE = 2
+    # shapes that do not match
+    ERR_SHAPE = 3
+    # NaN or infinity where a finite number is required
+    ERR_NON_FINITE = 4
+    # the call is not allowed now (session in use, poisoned, empty)
+    ERR_STATE = 5
+    # more tokens than the context holds, or a buffer that is too small
+    ERR_TOO_LONG = 6
+    # valid, but this build, machine or model cannot do it
+    ERR_UNSUPPORTED = 7
+    # a file operation (the text gives errno) or the caller's own failed
+    ERR_IO = 20
+    # no such file, tensor, token or template
+    ERR_NOT_FOUND = 21
+    # not a file of this kind, or its structure is damaged
+    ERR_FORMAT = 22
+    # written in a newer format version
+    ERR_VERSION = 23
+    # a checksum or the content contradicts the metadata
+    ERR_CORRUPT = 24
+    # text that cannot be encoded or decoded
+    ERR_TEXT = 25
+    # an allocation failed
+    ERR_MEMORY = 40
+    # the memory cap or GPU limit is too small; the text itemises it
+    ERR_BUDGET = 41
+    # device missing, lost or failed
+    ERR_DEVICE = 42
+    ERR_CANCELLED = 43
+    # 60..: bugs in this library; please report
+    ERR_INTERNAL = 60
+
+
+class LogLevel(Enum):
+    """moe_log_level."""
+
+    ERROR = 1
+    WARNING = 2
+    INFO = 3
+    DEBUG = 4
+
+
+class Io(Enum):
+    """moe_io. How a file is read."""
+
+    # direct if the file is larger than the available memory
+    AUTO = 0
+    # bypasses the page cache (O_DIRECT), so weights are in memory only once. MOE_ERR_UNSUPPORTED
+    # if the file system does not support it
+    DIRECT = 1
+    # through the page cache, which may still hold data that is read again
+    BUFFERED = 2
+
+
+class KvType(Enum):
+    """moe_kv_type."""
+
+    # f16
+    DEFAULT = 0
+    F16 = 1
+    # one scale per head and position; half the memory. Encoders always use f32
+    INT8 = 2
+    # CPU only: twice the memory, no rounding
+    F32 = 3
+    # CPU only, for models with multi-head latent attention (DeepSeek, Kimi-K2): stores the latent
+    # (kv_lora_rank) that keys and values are computed from, as f16. Uses a fraction of the
+    # memory; long prompts take longer. MOE_ERR_UNSUPPORTED for other models. The first such
+    # session creates f16 matrices that remain allocated with the model.
+    LATENT = 4
+
+
+class Pooling(Enum):
+    """moe_pooling. Pooling to one vector per text: the mean over all tokens, including special
+    ones, or the first or last token's vector. MODEL: as the model file says, the mean if it
+    says nothing.
+    """
+
+    MEAN = 0
+    FIRST = 1
+    LAST = 2
+    MODEL = 3
+
+
+class Normalize(Enum):
+    """moe_normalize. Length of a pooled vector."""
+
+    # as it is
+    OFF = 0
+    # 1, so that the dot product of two vectors is their cosine
+    ON = 1
+    # as the model file says, off if it says nothing
+    MODEL = 2
+
+
+class BeamStop(Enum):
+    """moe_beam_stop. When a beam search ends, and which finished texts it returns."""
+
+    # when `beam` texts have finished; later ones of the same step are rejected (fairseq)
+    COUNT = 0
+    # when no text can still beat the worst of the `beam` best finished ones (transformers,
+    # early_stopping=False)
+    BOUND = 1
+    # after the step in which `beam` texts have finished; returns the best of them (transformers
+    # 5, early_stopping=True)
+    STEP = 2
+
+
+class Finish(Enum):
+    """moe_finish."""
+
+    # max_tokens were generated
+    LENGTH = 1
+    # an end-of-text token; it is not reported
+    EOS = 2
+    # a stop string, no part of which is reported
+    STOP = 3
+    # the context is full
+    CONTEXT = 4
+    # a callback stopped the call
+    CALLBACK = 5
+
+
+class Thinking(Enum):
+    """moe_thinking."""
+
+    # the template's own default
+    DEFAULT = 0
+    ON = 1
+    OFF = 2
