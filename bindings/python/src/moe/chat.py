@@ -7,7 +7,7 @@ import ctypes as c
 import dataclasses
 import datetime
 import weakref
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -18,13 +18,16 @@ from ._constants import Finish, Thinking
 from ._handle import Closable, Native, Raised, c_strings, optional_bytes, text_bytes
 from ._library import call, lib, text_of
 from ._making import LogitsProcessor, Request
-from .completion import complete
 from ._sized import integer
+from .completion import complete
 from .errors import ArgumentError
 from .generation import Generation, stop_texts
 from .info import ChatResult, plain
-from .sampling import Sampling
+from .sampling import Sampling, SamplingArguments
 from .session import Session
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _THINKING = {None: Thinking.DEFAULT, True: Thinking.ON, False: Thinking.OFF}
 
@@ -239,20 +242,16 @@ class Chat(Closable):
             lib.moe_session_cancel(session.pointer)
             session.release()
 
-    def reply(self, message: str | None = None, *, max_tokens: int = 0, temperature: float = 0.0,
-              top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
-              repetition_penalty: float = 1.0, repetition_window: int = 64, seed: int = 0,
-              bias: Mapping[int, float] | None = None, stop: str | Sequence[str] = (),
+    def reply(self, message: str | None = None, *, max_tokens: int = 0, stop: str | Sequence[str] = (),
               ignore_eos: bool = False, logprobs: int = 0, max_draft: int = 0,
-              logits_processor: LogitsProcessor | None = None) -> Reply:
+              logits_processor: LogitsProcessor | None = None,
+              **sampling: Unpack[SamplingArguments]) -> Reply:
         """Adds the user's message, if given, and generates the reply piece by piece as the result is
         iterated. The other arguments are those of Session.generate(), with its defaults: the most
         probable token each time, so that a program gives the same reply each time. Model.sampling
         has what `moe chat` uses. TooLongError if the conversation fills the context;
         remove_oldest() makes room."""
-        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty,
-                            repetition_window, seed, bias)
-        request = Request(token_array(()), sampling, max_tokens, stop_texts(stop), ignore_eos,
+        request = Request(token_array(()), Sampling(**sampling), max_tokens, stop_texts(stop), ignore_eos,
                           logprobs, max_draft, message)
         return Reply(self, request, logits_processor)
 

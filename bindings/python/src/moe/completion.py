@@ -15,7 +15,7 @@ from ._constants import Finish
 from ._handle import Uncopyable
 from .errors import ArgumentError
 from .info import ChatResult, GenerateResult
-from .sampling import Piece
+from .sampling import SAMPLING_NAMES, Piece
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -30,6 +30,12 @@ def given_of(arguments: Any, where: str) -> Completion:
     if not isinstance(arguments, Mapping):
         raise ArgumentError(f"{where}: expected a mapping, found {type(arguments).__name__}")
     return {key: value for key, value in arguments.items() if value is not None}
+
+
+def arguments_of(generate: Callable[..., Any]) -> set[str]:
+    """The names of the keyword arguments of Session.generate() or Chat.reply()."""
+    parameters = inspect.signature(generate).parameters.values()
+    return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} | SAMPLING_NAMES
 
 
 def only(arguments: Iterable[str], known: Iterable[str], where: str) -> None:
@@ -101,8 +107,7 @@ def _options(chat: Chat, arguments: Mapping[str, Any]) -> Completion:
     most = given.pop("max_completion_tokens", None)
     if most is not None and given.setdefault("max_tokens", most) != most:
         raise ArgumentError("max_tokens and max_completion_tokens are the same; give one of them")
-    known = inspect.signature(chat.reply).parameters
-    only(given, set(known) - {"message", "logprobs", "bias"}, "create_chat_completion")
+    only(given, arguments_of(chat.reply) - {"logprobs", "bias"}, "create_chat_completion")
     return given
 
 

@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from io import UnsupportedOperation
-from typing import IO, Any, TypeGuard, Union, cast
+from typing import IO, TYPE_CHECKING, Any, TypeGuard, Union, cast
 
 import numpy as np
 
@@ -33,10 +33,13 @@ from .embedding import create_embedding
 from .errors import ArgumentError, MoeError, RangeError, UnsupportedError
 from .generation import Generation, stop_texts
 from .info import LayerInfo, MemoryPlan, ModelInfo, TensorInfo, model_info, plain
-from .sampling import ModelSampling, Sampling, model_sampling
+from .sampling import ModelSampling, Sampling, SamplingArguments, model_sampling
 from .session import Session
 from .text_completion import complete_text
 from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Buffer = Union[bytes, bytearray, memoryview, "np.ndarray[Any, Any]"]
 Source = Union[str, "os.PathLike[str]", Buffer, IO[bytes]]
@@ -364,11 +367,9 @@ class Model(Closable):
                     variables=variables, date=date)
 
     def batch(self, prompts: Iterable[Prompt], *, sessions: int = 8, max_tokens: int = 0,
-              temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
-              repetition_penalty: float = 1.0, repetition_window: int = 64, seed: int = 0,
-              bias: Mapping[int, float] | None = None, stop: str | Sequence[str] = (),
-              ignore_eos: bool = False, context: int = 0, chunk: int = 0,
-              kv: KvType | str = KvType.DEFAULT) -> Generator[BatchResult, None, None]:
+              stop: str | Sequence[str] = (), ignore_eos: bool = False, context: int = 0, chunk: int = 0,
+              kv: KvType | str = KvType.DEFAULT,
+              **sampling: Unpack[SamplingArguments]) -> Generator[BatchResult, None, None]:
         """Continues each prompt, a text or token ids, and yields the results in the order of the
         prompts. Each is what Session.generate() makes of that prompt in an empty session, sampled
         with the same seed.
@@ -388,9 +389,7 @@ class Model(Closable):
             raise RangeError(f"max_tokens: expected at least 0, found {max_tokens}")
         texts = stop_texts(stop)
         check_stops(texts)
-        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, repetition_window,
-                            seed, bias)
-        request = Request(token_array(()), sampling, max_tokens, texts, ignore_eos, 0)
+        request = Request(token_array(()), Sampling(**sampling), max_tokens, texts, ignore_eos, 0)
         made_with = {"context": context, "chunk": chunk, "kv": kv}
         return Batch(self, request, sessions, made_with).results(prompts)
 

@@ -7,6 +7,7 @@ import ctypes as c
 import dataclasses
 import operator
 from collections.abc import Mapping
+from typing import TypedDict
 
 from . import _structs as s
 from ._arrays import int32
@@ -25,6 +26,23 @@ class Sampling:
     repetition_window: int = 64  # last tokens that are penalised
     seed: int = 0  # same seed, same text
     bias: Mapping[int, float] | None = None  # token: added to its logit; -inf bans it
+
+
+class SamplingArguments(TypedDict, total=False):
+    """The fields of Sampling as keyword arguments, for type checkers: of Session.generate(), Chat.reply() and
+    Model.batch()."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    repetition_window: int
+    seed: int
+    bias: Mapping[int, float] | None
+
+
+SAMPLING_NAMES = frozenset(f.name for f in dataclasses.fields(Sampling))
 
 
 @dataclasses.dataclass(frozen=True)

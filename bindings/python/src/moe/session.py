@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes as c
 import weakref
 from typing import TYPE_CHECKING, Any
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,11 +23,13 @@ from ._session_calls import SessionCalls
 from .encoding import Encoded, Encoding
 from .generation import Generation, stop_texts
 from .info import Perplexity, plain
-from .sampling import Sample, Sampling, n_candidates, sampling_struct, top_of
+from .sampling import Sample, Sampling, SamplingArguments, n_candidates, sampling_struct, top_of
 from .together import eval_each, step
 from .translation import Translating, Translation
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .model import Model
 
 # All but Session are defined in modules of their own, and can be imported from both.
@@ -203,12 +205,10 @@ class Session(Encoding, Translating, Saving, Counting):
         return Sample(out.token, out.logprob, top_of(top, n))
 
     def generate(self, prompt: str | Tokens | None = None, *, max_tokens: int = 0,
-                 temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
-                 repetition_penalty: float = 1.0, repetition_window: int = 64, seed: int = 0,
-                 bias: Mapping[int, float] | None = None,
                  stop: str | Sequence[str] = (), ignore_eos: bool = False,
                  logprobs: int = 0, max_draft: int = 0,
-                 logits_processor: LogitsProcessor | None = None) -> Generation:
+                 logits_processor: LogitsProcessor | None = None,
+                 **sampling: Unpack[SamplingArguments]) -> Generation:
         """Appends the prompt, then generates, piece by piece as the result is iterated.
 
         prompt:     text (special tokens go around it only where the session is empty), token ids,
@@ -226,13 +226,12 @@ class Session(Encoding, Translating, Saving, Counting):
                     front of that token, with Finish.CALLBACK. Piece.logprob and .top are of what it
                     left. It must not use the session, except for close(). What it raises comes out
                     here.
-        The others are the fields of Sampling.
+        sampling:   temperature and the other fields of Sampling, by name.
         """
+        how = Sampling(**sampling)
         if isinstance(prompt, str):
             prompt = self.model.encode(prompt, special=self.position == 0)
-        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty,
-                            repetition_window, seed, bias)
-        request = Request(token_array(() if prompt is None else prompt), sampling, max_tokens,
+        request = Request(token_array(() if prompt is None else prompt), how, max_tokens,
                           stop_texts(stop), ignore_eos, logprobs, max_draft)
         return Generation(self, request, logits_processor)
 

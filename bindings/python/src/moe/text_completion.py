@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, cast
 from collections.abc import Iterable, Mapping, Sequence
 
-from .completion import Completion, CompletionStream, biases, finish_reason, only, without_idle
+from .completion import (Completion, CompletionStream, arguments_of, biases, finish_reason, only,
+                         without_idle)
 from .errors import ArgumentError
 from .info import GenerateResult
 from .sampling import Piece
@@ -82,8 +82,7 @@ def _options(session: Session, arguments: Mapping[str, Any]) -> Completion:
     """The arguments of Session.generate(), of those of the API."""
     options = without_idle(arguments, {"best_of": 1, "suffix": ""})
     bias = options.pop("logit_bias", None)
-    known = set(inspect.signature(session.generate).parameters) - {"prompt", "logprobs", "bias"}
-    only(options, known, "create_completion")
+    only(options, arguments_of(session.generate) - {"logprobs", "bias"}, "create_completion")
     if bias is not None:
         options["bias"] = biases(bias)
     return {"max_tokens": 16, **options}
