@@ -20,6 +20,12 @@ def errors(e: Enum) -> list[tuple[str, Value]]:
     return [(name.removeprefix("ERR_"), c) for name, c in e.names() if name.startswith("ERR_")]
 
 
+def distinct(members: list[tuple[str, Value]]) -> list[tuple[str, Value]]:
+    """Without further names of the same value, for the way back from C."""
+    values = [c.what for _, c in members]
+    return [m for i, m in enumerate(members) if m[1].what not in values[:i]]
+
+
 # ---- Rust
 
 RUST_HEAD = """//! The enums of `moe_c.h`.
@@ -46,7 +52,7 @@ def rust_enum(e: Enum, returned: bool) -> str:
     if returned:
         lines.append("    /// A number that this crate does not know.\n    Other(i32),\n")
     to = [f"            {kind}::{name} => sys::{c.name},\n" for name, c in members]
-    of = [f"            sys::{c.name} => {kind}::{name},\n" for name, c in members]
+    of = [f"            sys::{c.name} => {kind}::{name},\n" for name, c in distinct(members)]
     if returned:
         to.append(f"            {kind}::Other(code) => code,\n")
         of.append(f"            other => {kind}::Other(other),\n")
@@ -84,9 +90,9 @@ def go_enum(e: Enum) -> str:
 
 def go_string(e: Enum, kind: str, members: list[tuple[str, Value]]) -> str:
     names = dict((c.name, name.lower()) for name, c in e.names())
-    cases = "".join(f'\tcase {name}:\n\t\treturn "{names[c.name]}"\n' for name, c in members)
+    cases = "".join(f'\tcase {name}:\n\t\treturn "{names[c.name]}"\n' for name, c in distinct(members))
     letter = kind[0].lower()
-    return (f"\n// String is the name in small letters, or the number if this package does not know it.\n"
+    return ("\n// String is the name in small letters, or the number if this package does not know it.\n"
             f"func ({letter} {kind}) String() string {{\n\tswitch {letter} {{\n{cases}\t}}\n"
             f"\treturn strconv.Itoa(int({letter}))\n}}\n")
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,10 @@ try:
     import pycparser
 except ImportError:  # a python3 that is not Debian's, where the package is
     sys.path.append("/usr/lib/python3/dist-packages")
-    import pycparser
+    try:
+        import pycparser
+    except ImportError:
+        sys.exit("the Python package pycparser is missing (Debian: python3-pycparser)")
 from pycparser import c_ast
 
 from .comments import Comments
@@ -38,6 +42,15 @@ def fail(node: Any, what: str) -> Any:
     raise Unknown(f"{where.file}:{where.line}: {what}" if where else what)
 
 
+def run_compiler(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """The C compiler of $CC, or cc."""
+    command = [*shlex.split(os.environ.get("CC", "cc")), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as e:
+        raise Unknown(f"{command[0]}: {e.strerror}; CC names a C compiler") from None
+
+
 def preprocessed(path: pathlib.Path, text: str) -> str:
     """The header for a C compiler, with empty standard headers and without attributes."""
     with tempfile.TemporaryDirectory() as folder:
@@ -47,9 +60,8 @@ def preprocessed(path: pathlib.Path, text: str) -> str:
             file.touch()
         prelude = pathlib.Path(folder, "prelude")
         prelude.write_text("".join(f"typedef {kind} {name};\n" for name, kind in STANDARD.items()), encoding="utf-8")
-        command = [os.environ.get("CC", "cc"), "-E", "-x", "c", "-std=c99", "-nostdinc", "-I", folder, "-include",
-                   str(prelude), "-D__attribute__(x)=", "-D__declspec(x)=", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run_compiler(["-E", "-x", "c", "-std=c99", "-nostdinc", "-I", folder, "-include", str(prelude),
+                             "-D__attribute__(x)=", "-D__declspec(x)=", str(path)])
     if done.returncode:
         raise Unknown(done.stderr.strip())
     return done.stdout

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import tempfile
 from typing import Any
 
+from .header import Unknown, run_compiler
 from .model import Header
 
 
@@ -31,6 +31,7 @@ def seen_by_c(path: pathlib.Path, header: Header) -> dict[str, Any]:
         source, program = pathlib.Path(folder, "probe.c"), pathlib.Path(folder, "probe")
         source.write_text(f'#include <stdio.h>\n#include "{path.name}"\nint main(void) {{\nputs("{{");\n'
                           + "\n".join(_lines(header)) + '\nputs("\\"end\\": 0}");\nreturn 0;\n}\n', encoding="utf-8")
-        subprocess.run([os.environ.get("CC", "cc"), "-std=c99", f"-I{path.parent}", str(source), "-o", str(program)],
-                       check=True)
+        done = run_compiler(["-std=c99", f"-I{path.parent}", str(source), "-o", str(program)])
+        if done.returncode:
+            raise Unknown(done.stderr)
         return json.loads(subprocess.run([str(program)], check=True, capture_output=True).stdout)

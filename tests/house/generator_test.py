@@ -167,6 +167,10 @@ class Generator(unittest.TestCase):
         self.assertNotIn("moe_convert_name", rust.sys(declared))
         self.assertIn("KindTopK Kind = C.MOE_KIND_TOP_K", enums.go(declared))
         self.assertIn("    /// the best\n    #[default]\n    TopK,\n", enums.rust(declared))
+        again, _ = self.read("typedef enum moe_x { MOE_X_A = 3, MOE_X_B = MOE_X_A, MOE_X_C } moe_x;\nmoe_x moe_get(void);\n")
+        self.assertIn('case XA:\n\t\treturn "a"\n\tcase XC:', enums.go(again))
+        self.assertIn("sys::MOE_X_A => X::A,\n            sys::MOE_X_C => X::C,\n            other => X::Other(other),",
+                      enums.rust(again))
         self.assertIn('{"top_k", MOE_KIND_TOP_K}', enums.node(declared))
         self.assertIn("export type Kind =\n  | 'top_k'\n", enums.typescript(declared))
 
