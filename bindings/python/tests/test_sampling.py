@@ -9,7 +9,7 @@ import moe.model
 import moe.session
 import pytest
 from conftest import PROMPT
-from moe.sampling import SamplingArguments
+
 
 EVERY = {"temperature": 0.5, "top_k": 7, "top_p": 0.75, "min_p": 0.25, "repetition_penalty": 1.5,
          "repetition_window": 9, "seed": 11, "bias": {5: 2.0}}
@@ -17,7 +17,7 @@ EVERY = {"temperature": 0.5, "top_k": 7, "top_p": 0.75, "min_p": 0.25, "repetiti
 
 def test_the_arguments_are_the_fields():
     fields = {f.name: f.type for f in dataclasses.fields(moe.Sampling)}
-    assert {name: kind.__forward_arg__ for name, kind in SamplingArguments.__annotations__.items()} == fields
+    assert {name: kind.__forward_arg__ for name, kind in moe.SamplingArguments.__annotations__.items()} == fields
     assert set(EVERY) == set(fields)
 
 

@@ -71,7 +71,7 @@ from .info import (
 from .layer import Expert, MoeLayer
 from .model import Model
 from .routing import RoutingChoices
-from .sampling import ModelSampling, Piece, Sample, Sampling, TokenLogprob
+from .sampling import ModelSampling, Piece, Sample, Sampling, SamplingArguments, TokenLogprob
 from .session import Session
 from .together import eval_each, step
 from .tokenizer import Tokenizer
@@ -87,7 +87,8 @@ __all__ = [
     "InternalError", "KvType", "LayerInfo", "LogLevel", "MemoryInfo", "MemoryPlan", "MemoryStats",
     "Message", "Model", "ModelInfo", "ModelSampling", "MoeError", "MoeLayer", "NonFiniteError",
     "NotFoundError", "OutOfMemoryError", "Perplexity", "Piece", "RangeError", "Reply",
-    "RoutingChoices", "RoutingStats", "Sample", "Sampling", "Session", "ShapeError", "StateError",
+    "RoutingChoices", "RoutingStats", "Sample", "Sampling", "SamplingArguments", "Session", "ShapeError",
+    "StateError",
     "Status", "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError",
     "Translation",
     "UnsupportedError", "VersionError", "__version__", "chat_template_names", "convert", "isas",
