@@ -10,7 +10,6 @@ import moe.session
 import pytest
 from conftest import PROMPT
 
-
 EVERY = {"temperature": 0.5, "top_k": 7, "top_p": 0.75, "min_p": 0.25, "repetition_penalty": 1.5,
          "repetition_window": 9, "seed": 11, "bias": {5: 2.0}}
 
