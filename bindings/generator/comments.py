@@ -43,7 +43,7 @@ class Comments:
 
     def _in_front(self, name: int, ends: str) -> str:
         begin = max(self._code.rfind(e, 0, name) for e in ends) + 1
-        first_line_end = self._code.find("\n", begin)
+        first_line_end = self._code.find("\n", begin) if begin else -1
         candidates = [c for c in self._between(begin, name) if c[0] > first_line_end]
         if not candidates:
             return ""

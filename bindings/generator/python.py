@@ -91,8 +91,9 @@ def enum(e: Enum) -> str:
 
 def docstring(name: str, text: str) -> str:
     lines = wrapped(f"{name}. {text}" if text else f"{name}.", 90)
-    end = '"""' if len(lines) == 1 else '\n    """'
-    return '    """' + "\n    ".join(lines).replace("\\", "\\\\") + end + "\n"
+    body = "\n    ".join(lines).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    end = '"""' if len(lines) == 1 and not body.endswith('"') else '\n    """'
+    return f'    """{body}{end}\n'
 
 
 def callbacks_in(struct: Struct) -> dict[str, FunctionPointer]:

@@ -3,6 +3,7 @@
 """The generator of the bindings' declarations: its files are up to date, its layouts are those of a C compiler, and
 it reads what a header may hold or says what it does not understand. Usage: generator_test.py ROOT"""
 
+import ast
 import pathlib
 import subprocess
 import sys
@@ -179,6 +180,16 @@ class Generator(unittest.TestCase):
                                 "  size_t n_label;\n  const char* name;\n} moe_out;\nvoid moe_get(moe_out* out);\n")
         self.assertIn('("y", c.POINTER(c.c_float)),\n        ("label", c.c_void_p),\n        ("n_label", c.c_size_t),\n'
                       '        ("name", c.c_char_p),\n', python.structs(declared))
+
+    def test_comments_are_text_in_every_language(self):
+        for text in ('all are "x"', '"""', r"a\tb \\", "first\n *\n *   code(1);\n * last"):
+            declared, _ = self.read(f"/* {text} */\ntypedef enum moe_x {{ MOE_X_A, MOE_X_B /* {text} */ }} moe_x;\n")
+            code = python.constants(declared)
+            docstring = ast.get_docstring(ast.parse(code).body[-1])
+            self.assertEqual(" ".join(docstring.split()), "moe_x. " + " ".join(text.replace("\n *", " ").split()))
+            for line in (*rust.sys(declared).split("\n"), *enums.go(declared).split("\n")):
+                if "code(1)" in line or '"x"' in line:
+                    self.assertRegex(line, r"^\s*//")
 
     def test_what_is_not_understood_has_a_line(self):
         for declaration, fault in NOT_UNDERSTOOD.items():

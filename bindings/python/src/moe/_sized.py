@@ -9,7 +9,8 @@ from typing import Any
 
 from .errors import RangeError
 
-_INTEGERS = (c.c_int, c.c_int32, c.c_uint32, c.c_uint64, c.c_size_t)
+_INTEGERS = (c.c_int, c.c_size_t, c.c_ssize_t, c.c_int8, c.c_uint8, c.c_int16, c.c_uint16, c.c_int32, c.c_uint32,
+             c.c_int64, c.c_uint64)
 
 
 def integer(value: Any, name: str, kind: Any) -> int:
