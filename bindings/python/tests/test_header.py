@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from conftest import ROOT
-from moe import _constants, _functions, _structs
+from moe import _constants, _functions, _structs, errors
 
 sys.path.insert(0, str(ROOT / "bindings"))
 from generator import header, probe, python  # noqa: E402
@@ -34,6 +34,10 @@ def test_struct(name, seen_by_c):
 def test_enum(enum, seen_by_c):
     members = getattr(_constants, python.class_name(enum.name))
     assert {enum.prefix + m.name: m.value for m in members} == {v.name: seen_by_c[v.name] for v in enum.constants}
+
+
+def test_every_failure_has_its_exception():
+    assert set(errors._BY_STATUS) == set(_constants.Status) - {_constants.Status.OK}
 
 
 def test_constants(seen_by_c):
