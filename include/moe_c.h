@@ -509,7 +509,8 @@ MOE_API moe_status moe_sessions_eval(moe_session* const* sessions, const int32_t
                                      moe_error* error);
 
 /* Pooling to one vector per text: the mean over all tokens, including special ones, or the first or
- * last token's vector. MODEL: as the model file says, the mean if it says nothing. */
+ * last token's vector. MODEL: as the model file says, the mean if it says nothing; for texts of at
+ * most moe_model_info.vector_tokens tokens. */
 typedef enum moe_pooling {
   MOE_POOL_MEAN = 0,
   MOE_POOL_FIRST = 1,
@@ -542,8 +543,8 @@ typedef struct moe_encode_params {
  * other. In a decoder a token sees the tokens before it, including those in the session; the text
  * may fill the rest of the context, and with `hidden` NULL one chunk of hidden states is allocated.
  * MOE_ERR_UNSUPPORTED for outputs of a decoder (use moe_session_eval). MOE_ERR_TOO_LONG for more
- * tokens than the context has room for, or than an encoder's chunk (by default the context, at most
- * 4096); nothing is written then. MOE_ERR_NON_FINITE if a requested value is NaN or infinite. After
+ * tokens than the context has room for, than an encoder's chunk (by default the context, at most
+ * 4096), or, with MOE_POOL_MODEL, than vector_tokens; nothing is written then. MOE_ERR_NON_FINITE if a requested value is NaN or infinite. After
  * that and after MOE_ERR_CANCELLED the arrays are undefined. Do not pad: pass one text at a time.
  */
 MOE_API moe_status moe_session_encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
@@ -992,7 +993,8 @@ MOE_API moe_status moe_chat_truncate(moe_chat* chat, size_t n_messages, moe_erro
  * those up to the next one. The system text, messages before the first turn and the last turn
  * remain. The next reply evaluates what is left, as the template renders it. *n_removed (may be
  * NULL): messages. MOE_ERR_TOO_LONG if what must remain has more tokens, MOE_ERR_TEXT if the
- * template rejects what would remain; then nothing changes. */
+ * template rejects what would remain, MOE_ERR_CANCELLED after moe_session_cancel; then nothing
+ * changes. */
 MOE_API moe_status moe_chat_remove_oldest(moe_chat* chat, size_t max_tokens, size_t* n_removed,
                                           moe_error* error);
 /* Replaces the system text; NULL: none. */

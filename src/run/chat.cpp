@@ -73,6 +73,25 @@ Status make_message(std::string_view role, std::string_view content, StoredMessa
   return out.content.assign(content);
 }
 
+// The least i below n for which fits(i) is true, or n. Behind the first true one all are expected
+// to be true. The first ones are tried first, then ones twice as far apart.
+template <class Fits>
+Result<size_t> first_that_fits(size_t n, Fits&& fits) {
+  size_t low = 0;  // those before it do not fit
+  size_t high = n;
+  for (size_t step = 1; low < n && high == n; step *= 2) {
+    const size_t at = std::min(low + step, n) - 1;
+    MOE_ASSIGN(const bool fit, fits(at));
+    (fit ? high : low) = fit ? at : at + 1;
+  }
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    MOE_ASSIGN(const bool fit, fits(middle));
+    (fit ? high : low) = fit ? middle : middle + 1;
+  }
+  return high;
+}
+
 /// Splits a reply into parts as it arrives, reports them and collects the text.
 class Collector {
  public:
@@ -274,32 +293,61 @@ size_t Chat::next_turn(size_t from) const {
   return from;
 }
 
+// Whether the conversation suits the template and has at most max_tokens tokens without `gap`; *why
+// says why not.
+Result<bool> Chat::fits_without(Gap gap, size_t max_tokens, const SessionState& state,
+                                Status* why) const {
+  if (state.cancel_asked()) return Status::error(MOE_ERR_CANCELLED, "cancelled");
+  jinja::Limits limits;
+  limits.cancelled = cancel_asked;
+  limits.user = &state;
+  ChatText text(allocator_);
+  Array<int32_t> ids(allocator_);
+  *why = render(true, gap, limits, text);
+  // Fewer turns may suit the template, or its limits.
+  if (why->code() == MOE_ERR_TEXT || why->code() == MOE_ERR_TOO_LONG) return false;
+  MOE_TRY(*why);
+  MOE_TRY(encode(text, ids));
+  if (ids.size() <= max_tokens) return true;
+  *why = Status::error(MOE_ERR_TOO_LONG, "the last turn alone has %zu tokens; expected at most %zu",
+                       ids.size(), max_tokens);
+  return false;
+}
+
 Status Chat::remove_oldest(size_t max_tokens, size_t* n_removed) {
   const Change change(busy_);
   MOE_TRY(change.status());
+  const SessionCall call(*session_);  // so that it can be cancelled
+  MOE_TRY(call.status());
   const size_t first = next_turn(0);
-  Status outcome;  // of the shortest that was tried
-  for (size_t end = first; end == first || end < messages_.size(); end = next_turn(end + 1)) {
-    ChatText text(allocator_);
-    Array<int32_t> ids(allocator_);
-    outcome = render(true, {first, end}, {}, text);
-    // Fewer turns may suit the template, or its limits.
-    if (outcome.code() == MOE_ERR_TEXT || outcome.code() == MOE_ERR_TOO_LONG) continue;
-    MOE_TRY(outcome);
-    MOE_TRY(encode(text, ids));
-    if (ids.size() > max_tokens) {
-      outcome = Status::error(MOE_ERR_TOO_LONG,
-                              "the last turn alone has %zu tokens; expected at most %zu",
-                              ids.size(), max_tokens);
-      continue;
-    }
-    *n_removed = end - first;
-    if (end == first) return {};
-    std::move(messages_.begin() + end, messages_.end(), messages_.begin() + first);
-    for (size_t i = first; i < end; ++i) messages_.pop();
-    return {};
+  Array<size_t> ends(allocator_);  // of what may go: nothing, the first turn, the first two ...
+  MOE_TRY(ends.push(first));
+  for (size_t at = next_turn(first + 1); at < messages_.size(); at = next_turn(at + 1)) {
+    MOE_TRY(ends.push(at));
   }
-  return outcome;
+  const size_t n = ends.size();
+  Status why;
+  const auto fits = [&](size_t i) {
+    return fits_without({first, ends[i]}, max_tokens, call.state(), &why);
+  };
+  MOE_ASSIGN(size_t found, first_that_fits(n, fits));
+  if (found == n) {
+    // The template may refuse what the last cuts leave, and take an earlier one.
+    const Status outcome = why;
+    for (size_t i = n; i-- > 0 && why.code() == MOE_ERR_TEXT;) {
+      MOE_ASSIGN(const bool fit, fits(i));
+      if (!fit) continue;
+      MOE_ASSIGN(found, first_that_fits(i + 1, fits));
+      break;
+    }
+    if (found == n) return outcome;
+  }
+  const size_t end = ends[found];
+  *n_removed = end - first;
+  if (end == first) return {};
+  std::move(messages_.begin() + end, messages_.end(), messages_.begin() + first);
+  for (size_t i = first; i < end; ++i) messages_.pop();
+  return {};
 }
 
 Status Chat::set_session(Session& session) {

@@ -65,7 +65,7 @@ class Chat final {
   /// reply has at most max_tokens tokens. A turn is a message with the role "user" and those up to
   /// the next one; what comes before the first, and the last turn, are retained.
   /// MOE_ERR_TOO_LONG if the last turn is too long, MOE_ERR_TEXT if the template refuses what would
-  /// remain; then nothing changes. *n_removed: messages.
+  /// remain, MOE_ERR_CANCELLED by Session::cancel(); then nothing changes. *n_removed: messages.
   Status remove_oldest(size_t max_tokens, size_t* n_removed);
   Status set_session(Session& session);  // of the same model
   std::span<const StoredMessage> messages() const { return messages_.span(); }
@@ -97,13 +97,15 @@ class Chat final {
     size_t end = 0;
   };
   Status render(bool begin_reply, Gap gap, const jinja::Limits& limits, ChatText& out) const;
+  Result<bool> fits_without(Gap gap, size_t max_tokens, const SessionState& state,
+                            Status* why) const;
   size_t next_turn(size_t from) const;
   Status encode(const ChatText& text, Array<int32_t>& ids) const;
   bool begins_inside(const ChatText& text) const;
 
   const Allocator& allocator_;
   const Model& model_;
-  Session* session_;  // used only by reply()
+  Session* session_;  // used only by reply() and remove_oldest()
   const Tokenizer& tokenizer_;
   Box<ChatTemplate> template_;
   ThinkingTags tags_;

@@ -134,6 +134,48 @@ static void test_remove_oldest(void) {
   moe_session_free(session);
 }
 
+/* As many turns go as when they go one by one, however many there are. */
+static void test_remove_many(void) {
+  enum { kTurns = 23 };
+  moe_session* session = new_session(0);
+  const moe_chat_params plain = {.struct_size = sizeof plain, .chat_template = "plain"};
+  for (size_t most = 12; most < 320; most += 23) {
+    moe_chat* one_by_one = new_chat(session, &plain);
+    moe_chat* at_once = new_chat(session, &plain);
+    size_t n_tokens = 0, n = 99, expected = 0;
+    for (int i = 0; i < kTurns; ++i) {
+      char text[32];
+      snprintf(text, sizeof text, "%.*s", 1 + i * 7 % 19, "abcdefghijklmnopqrstuvwxyz");
+      say(one_by_one, "user", text);
+      say(at_once, "user", text);
+    }
+    for (;; ++expected) {
+      CHECK_OK(moe_chat_tokens(one_by_one, true, NULL, 0, &n_tokens, &error));
+      if (n_tokens <= most || moe_chat_message_count(one_by_one) == 1) break;
+      CHECK_OK(moe_chat_remove_oldest(one_by_one, n_tokens - 1, &n, &error));
+      CHECK(n == 1);
+    }
+    CHECK_OK(moe_chat_remove_oldest(at_once, most, &n, &error));
+    CHECK(n == expected && moe_chat_message_count(at_once) == kTurns - expected);
+    moe_chat_free(at_once);
+    moe_chat_free(one_by_one);
+  }
+
+  /* A template that takes exactly one of the shortened conversations. */
+  const moe_chat_params seven = {
+      .struct_size = sizeof seven,
+      .chat_template =
+          "{% if messages|length not in [7, 23] %}{{ raise_exception('no') }}{% endif "
+          "%}{% for m in messages %}{{ m.content }} {% endfor %}"};
+  moe_chat* chat = new_chat(session, &seven);
+  for (int i = 0; i < kTurns; ++i) say(chat, "user", "again");
+  size_t n = 0;
+  CHECK_OK(moe_chat_remove_oldest(chat, 60, &n, &error));
+  CHECK(n == 16 && moe_chat_message_count(chat) == 7);
+  moe_chat_free(chat);
+  moe_session_free(session);
+}
+
 /* The checkpoint says nothing about sampling. */
 static void test_default_sampling(void) {
   moe_sampling s = {.struct_size = sizeof s, .seed = 9};
@@ -622,6 +664,12 @@ static void test_cancel_while_rendering(const char* path) {
   CHECK(moe_chat_message_count(chat) == 1 && moe_session_position(session) == 0);
   CHECK_OK(reply(chat, NULL, NULL, &r));
   CHECK(strcmp(message(chat, 1).content, "Yes.") == 0);
+  say(chat, "user", "More");
+  size_t n = 9;
+  armed = session;
+  CHECK(moe_chat_remove_oldest(chat, 50, &n, &error) == MOE_ERR_CANCELLED && armed == NULL);
+  CHECK(n == 9 && moe_chat_message_count(chat) == 3);
+  CHECK_OK(moe_chat_remove_oldest(chat, 90, &n, &error));
   moe_chat_free(chat);
   moe_session_free(session);
   moe_model_free(m);
@@ -641,6 +689,7 @@ int main(int argc, char** argv) {
   if (model == NULL) return 1;
   test_turns();
   test_remove_oldest();
+  test_remove_many();
   test_default_sampling();
   test_tokens();
   test_injection();
