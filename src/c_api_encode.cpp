@@ -23,6 +23,12 @@ Status encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
   }
   MOE_TRY(check_reserved(p.reserved));
   const TextVectorConfig& vector = session->model->model->config().text_vector;
+  const bool as_in_file = p.pooled != nullptr && pooling == MOE_POOL_MODEL;
+  if (as_in_file && vector.max_tokens > 0 && n_tokens > static_cast<size_t>(vector.max_tokens)) {
+    return Status::error(MOE_ERR_TOO_LONG,
+                         "%zu tokens, the model's vectors are of texts of at most %d", n_tokens,
+                         vector.max_tokens);
+  }
   const HeadKind head = session->model->model->config().head.kind;
   const size_t all = head == HeadKind::kClasses ? 1 : n_tokens;
   if (p.outputs != nullptr && p.rows == nullptr && p.n_rows != all) {

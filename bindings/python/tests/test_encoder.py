@@ -85,6 +85,9 @@ def test_vectors_of_texts(sentences, encoder):
             session.embed("a", prompt="other")
         with pytest.raises(moe.TooLongError, match="at most 16"):
             session.embed("cat " * 20)
+        with pytest.raises(moe.TooLongError, match="17 tokens, .*at most 16"):
+            session.encode([5] * 17, hidden=False, pooling="model")
+        assert session.encode([5] * 17, hidden=False, pooling="mean").pooled is not None
 
 
 def test_embeddings_are_those_of_the_session(sentences):
