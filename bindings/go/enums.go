@@ -144,7 +144,7 @@ func (k KVType) String() string {
 
 // Pooling is moe_pooling of the C API. Pooling to one vector per text: the mean over all tokens,
 // including special ones, or the first or last token's vector. MODEL: as the model file says, the mean
-// if it says nothing.
+// if it says nothing; for texts of at most moe_model_info.vector_tokens tokens.
 type Pooling int32
 
 const (

@@ -47,7 +47,8 @@ export type KvType =
 
 /**
  * Pooling to one vector per text: the mean over all tokens, including special ones, or the first
- * or last token's vector. MODEL: as the model file says, the mean if it says nothing.
+ * or last token's vector. MODEL: as the model file says, the mean if it says nothing; for texts of
+ * at most moe_model_info.vector_tokens tokens.
  */
 export type Pooling =
   | 'mean'

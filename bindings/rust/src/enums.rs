@@ -191,7 +191,8 @@ impl KvType {
 }
 
 /// Pooling to one vector per text: the mean over all tokens, including special ones, or the first or
-/// last token's vector. MODEL: as the model file says, the mean if it says nothing.
+/// last token's vector. MODEL: as the model file says, the mean if it says nothing; for texts of at
+/// most moe_model_info.vector_tokens tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pooling {
     #[default]

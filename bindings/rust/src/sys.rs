@@ -88,7 +88,8 @@ pub const MOE_KV_F32: moe_kv_type = 3;
 pub const MOE_KV_LATENT: moe_kv_type = 4;
 
 /// Pooling to one vector per text: the mean over all tokens, including special ones, or the first or
-/// last token's vector. MODEL: as the model file says, the mean if it says nothing.
+/// last token's vector. MODEL: as the model file says, the mean if it says nothing; for texts of at
+/// most moe_model_info.vector_tokens tokens.
 pub type moe_pooling = c_int;
 pub const MOE_POOL_MEAN: moe_pooling = 0;
 pub const MOE_POOL_FIRST: moe_pooling = 1;
@@ -1186,8 +1187,8 @@ extern "C" {
     /// other. In a decoder a token sees the tokens before it, including those in the session; the text
     /// may fill the rest of the context, and with `hidden` NULL one chunk of hidden states is allocated.
     /// MOE_ERR_UNSUPPORTED for outputs of a decoder (use moe_session_eval). MOE_ERR_TOO_LONG for more
-    /// tokens than the context has room for, or than an encoder's chunk (by default the context, at most
-    /// 4096); nothing is written then. MOE_ERR_NON_FINITE if a requested value is NaN or infinite. After
+    /// tokens than the context has room for, than an encoder's chunk (by default the context, at most
+    /// 4096), or, with MOE_POOL_MODEL, than vector_tokens; nothing is written then. MOE_ERR_NON_FINITE if a requested value is NaN or infinite. After
     /// that and after MOE_ERR_CANCELLED the arrays are undefined. Do not pad: pass one text at a time.
     pub fn moe_session_encode(
         session: *mut moe_session,
@@ -1423,7 +1424,8 @@ extern "C" {
     /// those up to the next one. The system text, messages before the first turn and the last turn
     /// remain. The next reply evaluates what is left, as the template renders it. *n_removed (may be
     /// NULL): messages. MOE_ERR_TOO_LONG if what must remain has more tokens, MOE_ERR_TEXT if the
-    /// template rejects what would remain; then nothing changes.
+    /// template rejects what would remain, MOE_ERR_CANCELLED after moe_session_cancel; then nothing
+    /// changes.
     pub fn moe_chat_remove_oldest(
         chat: *mut moe_chat,
         max_tokens: usize,

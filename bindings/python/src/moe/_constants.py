@@ -105,7 +105,7 @@ class KvType(Enum):
 class Pooling(Enum):
     """moe_pooling. Pooling to one vector per text: the mean over all tokens, including special
     ones, or the first or last token's vector. MODEL: as the model file says, the mean if it
-    says nothing.
+    says nothing; for texts of at most moe_model_info.vector_tokens tokens.
     """
 
     MEAN = 0
