@@ -78,7 +78,9 @@ void Talk::reopen(int context) {
   if (context == now) return;
   ModelOptions other = options_.model;
   other.context = context;
-  report_skips();    // of the old session
+  report_skips();  // of the old session
+  moe_error error;
+  check(moe_chat_set_session(chat_, nullptr, &error), error);
   session_.reset();  // --memory need not cover both
   try {
     session_ = open_session(other, model_);
@@ -87,7 +89,6 @@ void Talk::reopen(int context) {
     other.context = now;
     session_ = open_session(other, model_);
   }
-  moe_error error;
   check(moe_chat_set_session(chat_, session_.get(), &error), error);
 }
 

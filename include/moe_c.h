@@ -10,7 +10,7 @@
  *   4  Model                          8  Sampling and generation
  *
  * The shortest program calls moe_env_create, moe_model_open, moe_session_create,
- * moe_tokenizer_encode and moe_session_generate, then frees in reverse order: see
+ * moe_tokenizer_encode and moe_session_generate, then frees what it made: see
  * examples/generate.c.
  *
  * 1. CONVENTIONS
@@ -28,12 +28,15 @@
  *   measures. If the buffer is too small it returns MOE_ERR_TOO_LONG and writes only *length. Text
  *   lengths exclude the terminating zero; the capacity must include it.
  * - The library copies strings that it is given. Strings that it returns belong to the object they
- *   were read from and live as long as that object.
+ *   were read from and live as long as that object: at least until its handle is freed.
  * - Threads: any number of threads may use an environment or a model. One thread at a time may use
  *   a session, chat or layer; a concurrent call that would change it gets MOE_ERR_STATE. Only
  *   moe_session_cancel may be called from any thread at any time.
- * - Free children before parents: chats, sessions, models, then the environment. Every *_free
- *   accepts NULL.
+ * - Handles may be freed in any order, from any thread. What depends on another object keeps it: a
+ *   model and a layer their environment, a session its model, a chat its session. The memory of an
+ *   object, and whatever the caller lent it (an allocator, a log function, a reader, a model in
+ *   memory), is in use until its own handle and those of all that depend on it are freed. No call
+ *   may be in progress with a handle that is freed. Every *_free accepts NULL.
  * - The library never exits, aborts, prints or throws. It has no state outside its handles (except
  *   for `isa` of moe_env_params). A calling thread needs 256 KiB of stack.
  * - A callback must return normally: no C++ exception or longjmp may leave it. The library catches
@@ -224,8 +227,8 @@ typedef struct moe_reader {
 
 MOE_API moe_status moe_model_open(moe_env* env, const char* path, const moe_model_params* params,
                                   moe_model** out, moe_error* error);
-/* `data` must remain valid and unchanged until moe_model_free. If it is 64-byte aligned it is used
- * in place, otherwise it is copied in parts on use. */
+/* `data` must remain valid and unchanged until the model and its sessions are freed. If it is
+ * 64-byte aligned it is used in place, otherwise it is copied in parts on use. */
 MOE_API moe_status moe_model_open_memory(moe_env* env, const void* data, size_t size,
                                          const moe_model_params* params, moe_model** out,
                                          moe_error* error);
@@ -972,14 +975,15 @@ typedef struct moe_chat_params {
   const char* date;
 } moe_chat_params;
 
-/* The session must have a tokenizer and must outlive the chat. It need not be empty, and several
- * chats may share it: each reply reuses the session's text up to the first difference. */
+/* The session's model must have a tokenizer. The session need not be empty, and several chats may
+ * share it: each reply reuses the session's text up to the first difference. */
 MOE_API moe_status moe_chat_create(moe_session* session, const moe_chat_params* params,
                                    moe_chat** out, moe_error* error);
 MOE_API void moe_chat_free(moe_chat* chat);
 /* Continues in another session of the same model (otherwise MOE_ERR_ARGUMENT), for example one with
- * a larger context. The old session may be freed before or after the call. The next reply evaluates
- * whatever the new session does not contain. */
+ * a larger context. The next reply evaluates whatever the new session does not contain. NULL: the
+ * chat keeps its messages and releases its session, for example to free that before creating a
+ * larger one under a memory cap; until there is another, moe_chat_reply returns MOE_ERR_STATE. */
 MOE_API moe_status moe_chat_set_session(moe_chat* chat, moe_session* session, moe_error* error);
 
 /* Appends a message. role: "user", "assistant" or any role that the template supports. `content`

@@ -14,6 +14,7 @@
 #include "src/c_params.h"
 #include "src/model/model.h"
 #include "src/open_device.h"
+#include "src/reference.h"
 #include "src/run/session.h"
 #include "src/run/translate.h"
 #include "src/text/tokenizer.h"
@@ -26,6 +27,7 @@ struct moe_env {
   /// forked(), and memory on a GPU cannot even be freed.
   bool out_of_reach() const { return forked() && !device.get()->uses_host_memory(); }
 
+  moe::References references;
   const pid_t process = getpid();
   moe::Allocator allocator;  // all objects of the environment refer to this copy
   moe::Logger logger;
@@ -44,7 +46,8 @@ struct moe_tokenizer {
 struct moe_model {
   explicit moe_model(moe_env& e) : env(&e), memory(e.allocator) {}
 
-  moe_env* env;
+  moe::References references;
+  const moe::Ref<moe_env> env;
   moe::CountingAllocator memory;  // for all members below and the sessions
   moe::Box<moe::Model> model;
   moe_tokenizer text;
@@ -66,7 +69,8 @@ struct RoutingWatch {
 struct moe_session {
   explicit moe_session(moe_model& m) : model(&m), translations(m.memory.get()) {}
 
-  moe_model* model;
+  moe::References references;
+  const moe::Ref<moe_model> model;
   moe::Box<moe::Session> session;
   moe::RoutingWatch watches[2];    // the active one is never written: a call may be reading it
   int watch = 0;                   // index of the active one; guarded by the model's mutex

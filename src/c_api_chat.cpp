@@ -9,10 +9,13 @@
 #include "src/run/load_tokenizer.h"
 
 struct moe_chat {
-  explicit moe_chat(const moe_env& e) : env(&e), allocator(&e.allocator) {}
+  explicit moe_chat(moe_session& s)
+      : model(s.model), allocator(&model->env->allocator), session(&s) {}
 
-  const moe_env* env;
+  const moe::Ref<moe_model> model;
   const moe::Allocator* allocator;
+  moe::Mutex mutex;  // guards session
+  moe::Ref<moe_session> session;
   moe::Box<moe::Chat> chat;
 };
 
@@ -97,7 +100,7 @@ Status create_chat(moe_session* session, const moe_chat_params* given, moe_chat*
   moe_chat_params p{};
   MOE_TRY(read_params(given, "params", &p));
   MOE_TRY(check_reserved(p.reserved));
-  const moe_model* model = session->model;
+  const moe_model* model = session->model.get();
   if (!model->text.tokenizer) {
     return Status::error(MOE_ERR_UNSUPPORTED, "a chat needs a model with a tokenizer");
   }
@@ -110,7 +113,7 @@ Status create_chat(moe_session* session, const moe_chat_params* given, moe_chat*
   options.variables = variables.span();
   const Today today;
   options.date = p.date == nullptr ? today.text : p.date;
-  MOE_ASSIGN(Box<moe_chat> handle, make_box<moe_chat>(allocator, *model->env));
+  MOE_ASSIGN(Box<moe_chat> handle, make_box<moe_chat>(allocator, *session));
   MOE_ASSIGN(handle->chat,
              Chat::create(*session->session, *model->text.tokenizer, options, allocator));
   if (p.system != nullptr) {
@@ -122,9 +125,19 @@ Status create_chat(moe_session* session, const moe_chat_params* given, moe_chat*
 }
 
 void destroy(moe_chat* chat) {
-  const Allocator& allocator = *chat->allocator;
+  const Ref<moe_model> model = chat->model;  // its allocator frees the chat
   chat->~moe_chat();
-  deallocate(allocator, chat, sizeof *chat);
+  deallocate(model->env->allocator, chat, sizeof *chat);
+}
+
+// NULL: none.
+Status set_session(moe_chat* chat, moe_session* session) {
+  if (chat == nullptr) return null_argument("chat");
+  Ref<moe_session> next(session);  // afterwards the old one, released without the lock
+  LockGuard guard(chat->mutex);
+  MOE_TRY(chat->chat->set_session(session == nullptr ? nullptr : session->session.get()));
+  std::swap(chat->session, next);
+  return {};
 }
 
 Status get_message(const moe_chat* chat, size_t index, moe_chat_message* out) {
@@ -168,7 +181,7 @@ Status tokens(const moe_chat* chat, bool begin_reply, int32_t* tokens, size_t ca
 
 Status reply(moe_chat* chat, const moe_generate_params* given, moe_chat_result* out) {
   if (chat == nullptr) return null_argument("chat");
-  MOE_TRY(check_env(chat->env));
+  MOE_TRY(check_env(chat->model->env.get()));
   MOE_TRY(check_out_struct(out, "out"));
   GenerateCall call(*chat->allocator);
   MOE_TRY(call.read(given));
@@ -203,9 +216,7 @@ void moe_chat_free(moe_chat* chat) {
 }
 
 moe_status moe_chat_set_session(moe_chat* chat, moe_session* session, moe_error* error) {
-  if (chat == nullptr) return moe::deliver(moe::null_argument("chat"), error);
-  if (session == nullptr) return moe::deliver(moe::null_argument("session"), error);
-  return moe::deliver(chat->chat->set_session(*session->session), error);
+  return moe::deliver(moe::set_session(chat, session), error);
 }
 
 moe_status moe_chat_add(moe_chat* chat, const char* role, const char* content, size_t n_bytes,

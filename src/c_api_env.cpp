@@ -32,11 +32,11 @@ Status check_env(const moe_env* env) {
 }
 
 Status check_model(const moe_model* model) {
-  return model == nullptr ? null_argument("model") : check_env(model->env);
+  return model == nullptr ? null_argument("model") : check_env(model->env.get());
 }
 
 Status check_session(const moe_session* session) {
-  return session == nullptr ? null_argument("session") : check_model(session->model);
+  return session == nullptr ? null_argument("session") : check_model(session->model.get());
 }
 
 namespace {
@@ -111,6 +111,11 @@ Status env_info(const moe_env* env, moe_env_info* out) {
 }
 
 }  // namespace
+
+void drop(moe_env* env) {
+  if (env->references.remove()) destroy(env);
+}
+
 }  // namespace moe
 
 moe_status moe_env_create(const moe_env_params* params, moe_env** out, moe_error* error) {
@@ -118,7 +123,7 @@ moe_status moe_env_create(const moe_env_params* params, moe_env** out, moe_error
 }
 
 void moe_env_free(moe_env* env) {
-  if (env != nullptr) moe::destroy(env);
+  if (env != nullptr) moe::drop(env);
 }
 
 moe_status moe_env_get_info(const moe_env* env, moe_env_info* out, moe_error* error) {

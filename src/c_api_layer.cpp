@@ -11,7 +11,7 @@
 struct moe_layer {
   explicit moe_layer(moe_env& e) : env(&e) {}
 
-  moe_env* env;
+  const moe::Ref<moe_env> env;
   moe::Box<moe::MoeLayer> layer;
 };
 
@@ -83,10 +83,10 @@ Status layer_spec(const moe_layer_params& p, Array<ExpertWeights>* experts, Laye
 }
 
 void destroy(moe_layer* layer) {
-  if (layer->env->out_of_reach()) return;
-  const Allocator& allocator = layer->env->allocator;
+  const Ref<moe_env> env = layer->env;  // its allocator frees the layer
+  if (env->out_of_reach()) return;
   layer->~moe_layer();
-  deallocate(allocator, layer, sizeof *layer);
+  deallocate(env->allocator, layer, sizeof *layer);
 }
 
 Status create_layer(moe_env* env, const moe_layer_params* given, moe_layer** out) {
@@ -106,7 +106,7 @@ Status create_layer(moe_env* env, const moe_layer_params* given, moe_layer** out
 
 Status forward(moe_layer* layer, const float* x, size_t n, float* y) {
   if (layer == nullptr) return null_argument("layer");
-  MOE_TRY(check_env(layer->env));
+  MOE_TRY(check_env(layer->env.get()));
   if (n == 0) return {};
   if (x == nullptr) return null_argument("x");
   if (y == nullptr) return null_argument("y");

@@ -14,10 +14,10 @@ namespace moe {
 namespace {
 
 void destroy(moe_model* model) {
-  if (model->env->out_of_reach()) return;
-  const Allocator& allocator = model->env->allocator;
+  const Ref<moe_env> env = model->env;  // its allocator frees the model
+  if (env->out_of_reach()) return;
   model->~moe_model();
-  deallocate(allocator, model, sizeof *model);
+  deallocate(env->allocator, model, sizeof *model);
 }
 
 // The session that must fit under the cap is checked before any weight is read.
@@ -350,6 +350,11 @@ Status suggest_memory(const moe_model* model, const moe_session_params* params, 
 }
 
 }  // namespace
+
+void drop(moe_model* model) {
+  if (model->references.remove()) destroy(model);
+}
+
 }  // namespace moe
 
 moe_status moe_model_open(moe_env* env, const char* path, const moe_model_params* params,
@@ -370,7 +375,7 @@ moe_status moe_model_open_reader(moe_env* env, const moe_reader* reader,
 }
 
 void moe_model_free(moe_model* model) {
-  if (model != nullptr) moe::destroy(model);
+  if (model != nullptr) moe::drop(model);
 }
 
 moe_status moe_model_get_info(const moe_model* model, moe_model_info* out, moe_error* error) {

@@ -45,7 +45,7 @@ Status load(moe_session* session, const moe_reader* reader) {
 Status fork(moe_session* session, moe_session** out) {
   MOE_TRY(check_session(session));
   if (out == nullptr) return null_argument("out");
-  moe_model* model = session->model;
+  moe_model* model = session->model.get();
   const Allocator& allocator = model->memory.get();
   MOE_ASSIGN(Box<moe_session> handle, make_box<moe_session>(allocator, *model));
   LockGuard guard(model->mutex);  // checks and reserves under the cap atomically

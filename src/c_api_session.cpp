@@ -27,7 +27,7 @@ Status session_options(const moe_session_params* given, SessionOptions* out) {
 namespace {
 
 void destroy(moe_session* session) {
-  moe_model* model = session->model;
+  const Ref<moe_model> model = session->model;  // counts the session's memory
   if (model->env->out_of_reach()) return;
   const Allocator& allocator = model->memory.get();
   const uint64_t bytes = session->session ? session->session->bytes() : 0;
@@ -113,7 +113,7 @@ Status rewind(moe_session* session, int32_t position) {
 
 Status set_router(moe_session* session, const char* router) {
   MOE_TRY(check_session(session));
-  moe_model* model = session->model;
+  moe_model* model = session->model.get();
   Session& inner = *session->session;
   LockGuard guard(model->mutex);  // a capacity can enlarge the session
   const uint64_t others = model->session_bytes - inner.bytes();
@@ -254,6 +254,11 @@ Status get_memory_stats(const moe_session* session, moe_memory_stats* out) {
 }
 
 }  // namespace
+
+void drop(moe_session* session) {
+  if (session->references.remove()) destroy(session);
+}
+
 }  // namespace moe
 
 moe_status moe_session_create(moe_model* model, const moe_session_params* params, moe_session** out,
@@ -262,7 +267,7 @@ moe_status moe_session_create(moe_model* model, const moe_session_params* params
 }
 
 void moe_session_free(moe_session* session) {
-  if (session != nullptr) moe::destroy(session);
+  if (session != nullptr) moe::drop(session);
 }
 
 moe_status moe_session_eval(moe_session* session, const int32_t* tokens, size_t n_tokens,

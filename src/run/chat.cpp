@@ -350,13 +350,13 @@ Status Chat::remove_oldest(size_t max_tokens, size_t* n_removed) {
   return {};
 }
 
-Status Chat::set_session(Session& session) {
+Status Chat::set_session(Session* session) {
   const Change change(busy_);
   MOE_TRY(change.status());
-  if (&session.model() != &model_) {
+  if (session != nullptr && &session->model() != &model_) {
     return Status::error(MOE_ERR_ARGUMENT, "the session is of another model");
   }
-  session_ = &session;
+  session_ = session;
   return {};
 }
 
@@ -412,6 +412,10 @@ bool Chat::begins_inside(const ChatText& text) const {
 Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   const Change change(busy_);
   MOE_TRY(change.status());
+  if (session_ == nullptr) {
+    return Status::error(MOE_ERR_STATE,
+                         "the chat has no session: moe_chat_set_session gives it one");
+  }
   // A single session call from here on, so that cancel works at any time.
   const SessionCall call(*session_);
   MOE_TRY(call.status());

@@ -48,8 +48,8 @@ struct ChatReply {
 };
 
 /// Used by one thread at a time, like the session; a concurrent call that would change it gets
-/// MOE_ERR_STATE. Session and tokenizer must outlive it. A failed call leaves the messages
-/// unchanged.
+/// MOE_ERR_STATE. The tokenizer must outlive it, and so must its session. A failed call leaves the
+/// messages unchanged.
 class Chat final {
  public:
   /// Copies `options`. MOE_ERR_FORMAT or MOE_ERR_UNSUPPORTED if the template is not usable;
@@ -67,7 +67,7 @@ class Chat final {
   /// MOE_ERR_TOO_LONG if the last turn is too long, MOE_ERR_TEXT if the template refuses what would
   /// remain, MOE_ERR_CANCELLED by Session::cancel(); then nothing changes. *n_removed: messages.
   Status remove_oldest(size_t max_tokens, size_t* n_removed);
-  Status set_session(Session& session);  // of the same model
+  Status set_session(Session* session);  // of the same model; null: none
   std::span<const StoredMessage> messages() const { return messages_.span(); }
 
   /// begin_reply: append the beginning of the assistant's next message.
@@ -105,7 +105,7 @@ class Chat final {
 
   const Allocator& allocator_;
   const Model& model_;
-  Session* session_;  // used only by reply() and remove_oldest()
+  Session* session_;  // used only by reply() and remove_oldest(); null: none
   const Tokenizer& tokenizer_;
   Box<ChatTemplate> template_;
   ThinkingTags tags_;

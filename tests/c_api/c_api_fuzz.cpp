@@ -41,16 +41,12 @@ const test::TempFolder& folder() {
   return made;
 }
 
-struct OwnSession {
-  moe_session* handle = nullptr;
-  size_t model = 0;
-};
 struct OwnChat {
   moe_chat* handle = nullptr;
   size_t session = 0;
 };
 
-/// The open handles. Children are freed before their parents.
+/// The open handles, which are freed in any order.
 class World {
  public:
   World() {
@@ -59,14 +55,16 @@ class World {
     moe_session_params p{};
     p.struct_size = sizeof p;
     p.context = 60;
-    require(moe_session_create(models_[0], &p, &sessions_[0].handle, nullptr) == MOE_OK);
-    require(moe_chat_create(sessions_[0].handle, nullptr, &chats_[0].handle, nullptr) == MOE_OK);
+    require(moe_session_create(models_[0], &p, &sessions_[0], nullptr) == MOE_OK);
+    require(moe_chat_create(sessions_[0], nullptr, &chats_[0].handle, nullptr) == MOE_OK);
   }
   World(const World&) = delete;
   World& operator=(const World&) = delete;
   ~World() {
-    for (size_t i = 0; i < 2; ++i) free_layer(i);
     for (size_t i = 0; i < 2; ++i) free_model(i);
+    for (size_t i = 0; i < 2; ++i) free_layer(i);
+    for (size_t i = 0; i < kSessions; ++i) free_session(i);
+    for (OwnChat& chat : chats_) free_chat(chat);
     moe_env_free(other_env_);
   }
 
@@ -77,18 +75,12 @@ class World {
 
   void open_model(size_t slot, FuzzArgs* args);
   void free_model(size_t slot) {
-    for (size_t i = 0; i < kSessions; ++i) {
-      if (sessions_[i].model == slot) free_session(i);
-    }
     moe_model_free(models_[slot]);
     models_[slot] = nullptr;
   }
   void free_session(size_t slot) {
-    for (OwnChat& chat : chats_) {
-      if (chat.session == slot) free_chat(chat);
-    }
-    moe_session_free(sessions_[slot].handle);
-    sessions_[slot].handle = nullptr;
+    moe_session_free(sessions_[slot]);
+    sessions_[slot] = nullptr;
   }
   static void free_chat(OwnChat& chat) {
     moe_chat_free(chat.handle);
@@ -101,7 +93,7 @@ class World {
   moe_model* model(FuzzArgs& a) { return models_[a.in().byte() < 200 ? 0 : 1]; }
   moe_session* session(FuzzArgs& a) {
     const uint8_t which = a.in().byte();
-    return sessions_[which < 200 ? 0 : which % kSessions].handle;
+    return sessions_[which < 200 ? 0 : which % kSessions];
   }
   moe_chat* chat(FuzzArgs& a) { return chats_[a.in().byte() < 200 ? 0 : 1].handle; }
 
@@ -121,7 +113,7 @@ class World {
   void create_layer(FuzzArgs& a);
 
   moe_model* models_[2] = {};
-  OwnSession sessions_[kSessions];
+  moe_session* sessions_[kSessions] = {};
   OwnChat chats_[2];
   moe_layer* layers_[2] = {};
   int32_t layer_width_[2] = {};
@@ -293,13 +285,12 @@ void World::create_session(FuzzArgs& a) {
   const size_t slot = 1 + a.in().below(kSessions - 1);
   const size_t parent = a.in().below(2);
   free_session(slot);
-  sessions_[slot].model = parent;
   moe_session_params p{};
   p.context = a.in().number();
   p.chunk = a.in().number();
   a.set(&p.kv);
-  (void)a.fine(moe_session_create(models_[parent], a.params(p), a.maybe(&sessions_[slot].handle),
-                                  a.error()));
+  (void)a.fine(
+      moe_session_create(models_[parent], a.params(p), a.maybe(&sessions_[slot]), a.error()));
 }
 
 bool watch(void* user, uint64_t done, uint64_t total, const char* what) {
@@ -473,14 +464,14 @@ void World::create_chat(FuzzArgs& a) {
   p.variables = a.maybe(given);
   p.reserved = a.in().byte() == 13 ? 1 : 0;
   p.date = a.text(dates);
-  (void)a.fine(moe_chat_create(sessions_[chats_[1].session].handle, a.params(p),
+  (void)a.fine(moe_chat_create(sessions_[chats_[1].session], a.params(p),
                                a.maybe(&chats_[1].handle), a.error()));
 }
 
 void World::change_session(FuzzArgs& a) {
   OwnChat& c = chats_[a.in().below(2)];
   const size_t slot = a.in().below(kSessions);
-  if (a.fine(moe_chat_set_session(c.handle, sessions_[slot].handle, a.error()))) c.session = slot;
+  if (a.fine(moe_chat_set_session(c.handle, sessions_[slot], a.error()))) c.session = slot;
 }
 
 void World::call_chat(FuzzArgs& a, uint8_t which) {
@@ -522,7 +513,7 @@ void World::call_conversation(FuzzArgs& a, uint8_t which) {
     ids.check(status, 0);
   } else {
     const OwnChat& own = chats_[c == chats_[1].handle ? 1 : 0];
-    Listener listener{sessions_[own.session].handle, c, a.in().byte()};
+    Listener listener{sessions_[own.session], c, a.in().byte()};
     const moe_generate_params* p = generation(a, &listener);
     (void)a.fine(moe_chat_reply(c, p, a.out<moe_chat_result>(), a.error()));
   }

@@ -609,14 +609,16 @@ static void test_another_session(void) {
   CHECK_OK(reply(chat, NULL, NULL, &r)); /* cut off by the context */
   CHECK(r.finish == MOE_FINISH_CONTEXT);
   CHECK_OK(moe_chat_truncate(chat, 1, &error));
-  CHECK_OK(moe_chat_set_session(chat, large, &error));
+  CHECK_OK(moe_chat_set_session(chat, NULL, &error));
+  CHECK(reply(chat, NULL, NULL, &r) == MOE_ERR_STATE);
+  CHECK(strstr(error.text, "moe_chat_set_session") != NULL && moe_chat_message_count(chat) == 1);
   moe_session_free(small);
+  CHECK_OK(moe_chat_set_session(chat, large, &error));
   Heard heard = {.chat = chat, .session = large};
   CHECK_OK(reply(chat, &heard, NULL, &r));
   CHECK(r.finish == MOE_FINISH_EOS && r.n_reused == 0);
   CHECK(strcmp(heard.answer, "Yes.") == 0);
   CHECK(moe_chat_set_session(NULL, large, &error) == MOE_ERR_ARGUMENT);
-  CHECK(moe_chat_set_session(chat, NULL, &error) == MOE_ERR_ARGUMENT);
   moe_chat_free(chat);
   moe_session_free(large);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Reference-counted pointers of the library. The JavaScript object, each child and each call in
-// progress hold a reference, so that a parent is freed after its children in whatever order they
-// are closed or collected. Used on JavaScript's thread only.
+// Reference-counted pointers of the library. The JavaScript object, each child that asks its parent
+// and each call in progress hold a reference, so that the pointer stays valid for them in whatever
+// order objects are closed or collected. Used on JavaScript's thread only.
 
 #include "js.h"
 

@@ -17,7 +17,7 @@ struct LayerCall {
   }
   EnvOptions env_options;
   LayerWeights weights;
-  Env env;  // freed after the layer
+  Env env;  // the layer keeps it
   Layer layer;
 };
 
@@ -28,7 +28,7 @@ napi_value create_layer(const Js& js, const Arguments& a) {
   return Work::start(
       js, {}, false, [call](Work&, moe_error* e) { return call->run(e); },
       [call](const Js& to) {
-        Handle* layer = make_child("layer", call->layer, call->env);
+        Handle* layer = make_handle("layer", call->layer, nullptr);
         layer->set_d_model(static_cast<size_t>(call->weights.params.d_model));
         return wrap(to, layer);
       });

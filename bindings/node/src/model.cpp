@@ -28,7 +28,7 @@ struct OpenCall {
   EnvOptions env_options;
   moe_session_params session;
   moe_model_params params = {};
-  Env env;  // freed after the model
+  Env env;  // the model keeps it
   Model model;
 };
 
@@ -54,7 +54,7 @@ napi_value open_model(const Js& js, const Arguments& a) {
   auto call = std::make_shared<OpenCall>(js, a[0], a[1]);
   return Work::start(
       js, {}, false, [call](Work&, moe_error* e) { return call->run(e); },
-      [call](const Js& to) { return wrap(to, make_child("model", call->model, call->env)); });
+      [call](const Js& to) { return wrap(to, make_handle("model", call->model, nullptr)); });
 }
 
 napi_value model_info(const Js& js, const Arguments& a) {

@@ -41,15 +41,6 @@ Handle* make_handle(const char* what, Owner<T, free>& owner, Handle* parent) {
   return new Handle(what, owner.take(), parent, [](void* p) { free(static_cast<T*>(p)); });
 }
 
-/// A handle that owns its environment.
-template <class T, void (*free)(T*)>
-Handle* make_child(const char* what, Owner<T, free>& owner, Env& env) {
-  Handle* parent = make_handle("environment", env, nullptr);
-  Handle* handle = make_handle(what, owner, parent);
-  parent->release();
-  return handle;
-}
-
 /// The environment's parameters among the options of a model or a layer.
 struct EnvOptions {
   EnvOptions(const Js& js, napi_value options) {
