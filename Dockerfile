@@ -8,7 +8,7 @@ RUN bash /src/scripts/package.sh /src/build/package /packages
 FROM debian:bookworm-slim
 COPY --from=build /packages /packages
 RUN apt-get update \
-  && apt-get install -y --no-install-recommends /packages/libmoe0_*.deb /packages/moe_*.deb \
+  && apt-get install -y --no-install-recommends /packages/libmoe0.*_*.deb /packages/moe_*.deb \
   && rm -rf /packages /var/lib/apt/lists/*
 USER nobody
 WORKDIR /models

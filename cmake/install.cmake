@@ -51,7 +51,7 @@ endforeach()
 
 include(CMakePackageConfigHelpers)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/moe-config-version.cmake
-  COMPATIBILITY SameMinorVersion)
+  COMPATIBILITY ${MOE_COMPATIBILITY})
 install(FILES cmake/moe-config.cmake ${PROJECT_BINARY_DIR}/moe-config-version.cmake
         DESTINATION ${package_dir} COMPONENT development)
 install(EXPORT moe NAMESPACE moe:: FILE moe-targets.cmake DESTINATION ${package_dir} COMPONENT development)

@@ -1,5 +1,16 @@
 # SPDX-License-Identifier: MIT
 # The libraries, put together from the objects of the folders.
+# The version of the ABI: soname, symbols, Debian's package and CMake's version file. While the major version is
+# 0, a minor one may change the ABI.
+set(MOE_ABI_VERSION ${PROJECT_VERSION_MAJOR})
+set(MOE_COMPATIBILITY SameMajorVersion)
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(MOE_ABI_VERSION 0.${PROJECT_VERSION_MINOR})
+  set(MOE_COMPATIBILITY SameMinorVersion)
+endif()
+set(MOE_EXPORTS ${PROJECT_BINARY_DIR}/exports.map)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/exports.map.in ${MOE_EXPORTS} @ONLY)
+
 get_property(core GLOBAL PROPERTY MOE_CORE_OBJECTS)
 get_property(convert GLOBAL PROPERTY MOE_CONVERT_OBJECTS)
 
@@ -16,6 +27,8 @@ function(moe_library target)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   if(BUILD_SHARED_LIBS)
     moe_shared(${target})
+  else()
+    target_compile_definitions(${target} INTERFACE $<$<PLATFORM_ID:Windows>:MOE_STATIC>)
   endif()
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -24,9 +37,9 @@ endfunction()
 # moe_shared(target): exports what is MOE_API and named moe_*, and nothing else
 function(moe_shared target)
   set_target_properties(${target} PROPERTIES
-    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
-    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
-  target_link_options(${target} PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map
+    VERSION ${PROJECT_VERSION} SOVERSION ${MOE_ABI_VERSION}
+    LINK_DEPENDS ${MOE_EXPORTS})
+  target_link_options(${target} PRIVATE -Wl,--version-script=${MOE_EXPORTS}
     -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,--as-needed)
   target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/formats/moe/zstd_modern.cpp)
   if(NOT MOE_SANITIZE)  # a sanitizer's functions come with the program

@@ -38,7 +38,7 @@ macro(moe_package component package section what text)
   set(CPACK_DEBIAN_${upper}_DESCRIPTION "Mixture-of-Experts language models - ${what}\n${text}")
 endmacro()
 set(CPACK_COMPONENTS_ALL)
-moe_package(library libmoe0 libs "libraries"
+moe_package(library libmoe${MOE_ABI_VERSION} libs "libraries"
   "libmoe runs models with ternary, int8 or four-bit weights.\nlibmoe_convert creates model files from checkpoints.")
 # Debian has a libmoe-dev of others. Under that name its newer version would replace ours.
 moe_package(development libmoe0-dev libdevel "development files"

@@ -8,6 +8,7 @@ function(moe_objects target)
   add_library(${target} OBJECT ${ARGN})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_include_directories(${target} SYSTEM PRIVATE ${MOE_GENERATED_DIR})
+  target_compile_definitions(${target} PRIVATE $<$<PLATFORM_ID:Windows>:MOE_BUILDING>)
   target_compile_options(${target} PRIVATE ${MOE_WARNINGS}
     -fvisibility=hidden -fvisibility-inlines-hidden -ffunction-sections -fdata-sections
     ${MOE_HARDENING})

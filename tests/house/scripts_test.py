@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 CMAKE = sys.argv[1]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -36,7 +37,7 @@ class Scripts(unittest.TestCase):
         shutil.copytree(ROOT / "scripts", self.repository / "scripts")
         self.out.mkdir(parents=True)
         self.wheels = [wheel("1.0", machine) for machine in (platform.machine(), "other")]
-        for name in [*MINE, "moe_1.0_amd64.deb", "libmoe0_1.0_amd64.deb", *self.wheels]:
+        for name in [*MINE, "moe_1.0_amd64.deb", "libmoe0.1_1.0_amd64.deb", *self.wheels]:
             (self.out / name).touch()
 
     def program(self, folder, name, script):
@@ -62,7 +63,7 @@ class Scripts(unittest.TestCase):
         for name, script in TOOLS.items():
             self.program("tools", name, script)
         left = self.run_script("wheel.sh", "out")
-        others = [*MINE, "libmoe0_1.0_amd64.deb", "moe_1.0_amd64.deb", self.wheels[1]]
+        others = [*MINE, "libmoe0.1_1.0_amd64.deb", "moe_1.0_amd64.deb", self.wheels[1]]
         self.assertEqual(left, sorted([*others, wheel("2.0", platform.machine())]))
         if platform.machine() == "aarch64":
             return
@@ -90,13 +91,57 @@ class Scripts(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn(f"no {lacks} in the PATH; on Debian: apt-get install debootstrap", done.stderr)
 
+    def tag(self, *arguments):
+        done = subprocess.run(["bash", "scripts/tag.sh", *arguments], cwd=self.repository, capture_output=True, text=True,
+                              check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_a_tag_needs_a_clean_tree_and_one_version(self):
+        git = ["git", "-c", "user.name=A", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+
+        def commit(name, text):
+            (self.repository / name).parent.mkdir(exist_ok=True)
+            (self.repository / name).write_text(text, encoding="utf-8")
+            for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", name]):
+                subprocess.run([*git, *command], cwd=self.repository, check=True)
+
+        for variable in ("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"):
+            self.enterContext(unittest.mock.patch.dict(os.environ, {variable: "A"}))
+        for variable in ("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"):
+            self.enterContext(unittest.mock.patch.dict(os.environ, {variable: "a@b"}))
+        header = "#define MOE_VERSION_MAJOR 1\n#define MOE_VERSION_MINOR {}\n#define MOE_VERSION_PATCH 3\n"
+        commit("CMakeLists.txt", "project(moe VERSION 1.2.3 LANGUAGES C)\n")
+        commit("CHANGELOG.md", "# Changelog\n\n## 1.2.3 - unreleased\n\n- News.\n\n## 1.2.2 - 2026-01-01\n\n- Old.\n")
+        commit("include/moe_c.h", header.format(1))
+        (self.repository / "more").touch()
+        self.assertIn("the tree has changes", self.tag()[1])
+        (self.repository / "more").unlink()
+        self.assertIn("expected version 1.2.3 as in CMakeLists.txt, found 1.1.3", self.tag()[1])
+        commit("include/moe_c.h", header.format(2))
+        self.assertIn("found '## 1.2.3 - unreleased'", self.tag()[1])
+        commit("CHANGELOG.md", "## 1.2.4 - 2026-02-03\n\n- News.\n")
+        self.assertIn("found '## 1.2.4 - 2026-02-03'", self.tag()[1])
+        commit("CHANGELOG.md", "# Changelog\n\n## 1.2.3 - 2026-02-03\n\n## 1.2.2 - 2026-01-01\n\n- Old.\n")
+        self.assertIn("says nothing of 1.2.3", self.tag()[1])
+        commit("CHANGELOG.md", "# Changelog\n\n## 1.2.3 - 2026-02-03\n\n- News.\n\n## 1.2.2 - 2026-01-01\n\n- Old.\n")
+        self.assertEqual(self.tag("--chek")[0], 2)
+        code, text = self.tag("--check")
+        self.assertEqual(code, 0, text)
+        self.assertRegex(text, r"^would tag [0-9a-f]+ as v1\.2\.3\n$")
+        code, text = self.tag()
+        self.assertEqual(code, 0, text)
+        said = subprocess.run([*git, "tag", "-n9", "-l", "v1.2.3"], cwd=self.repository, check=True, capture_output=True, text=True)
+        self.assertIn("- News.", said.stdout)
+        self.assertNotIn("- Old.", said.stdout)
+        self.assertIn("the tag v1.2.3 exists already", self.tag()[1])
+
     def document(self, linked_in):
         tree = self.folder / "packed/library/usr"
         (tree / "lib/any").mkdir(parents=True)
-        doc = tree / "share/doc/libmoe0"
+        doc = tree / "share/doc/libmoe0.1"
         doc.mkdir(parents=True)
         settings = {"CPACK_COMPONENTS_ALL": "library", "CPACK_TEMPORARY_DIRECTORY": self.folder / "packed",
-                    "CPACK_DEBIAN_LIBRARY_PACKAGE_NAME": "libmoe0", "CPACK_PACKAGE_VERSION": "1.0",
+                    "CPACK_DEBIAN_LIBRARY_PACKAGE_NAME": "libmoe0.1", "CPACK_PACKAGE_VERSION": "1.0",
                     "CPACK_PACKAGE_CONTACT": "A <a@b>", "CPACK_MOE_LIBRARY_LINKED_IN": linked_in}
         done = subprocess.run([CMAKE, *(f"-D{k}={v}" for k, v in settings.items()), "-P", ROOT / "cmake/package_tree.cmake"],
                               env={**os.environ, "SOURCE_DATE_EPOCH": "86400"}, capture_output=True, text=True, check=False)

@@ -53,7 +53,7 @@ install="apt-get install -y -q --no-install-recommends"
 echo "== Debian packages"
 fresh
 quietly "apt-get update -q"
-quietly "$install /packages/libmoe0_*.deb /packages/moe_*.deb"
+quietly "$install /packages/libmoe0.*_*.deb /packages/moe_*.deb"
 inside "moe --version"
 inside "moe generate examples/models/stories.moe -p 'Once upon a time' -n 16"
 quietly "$install /packages/libmoe0-dev_*.deb gcc libc6-dev pkg-config cmake make"
@@ -66,7 +66,7 @@ if compgen -G "$packages/moe-cuda_*.deb" >/dev/null; then # it is loaded, and fi
   inside "! moe generate examples/models/stories.moe -p 'The fox' --device cuda" 2>&1 | tee "$scratch/said"
   grep -q 'no NVIDIA driver' "$scratch/said"
 fi
-quietly "apt-get purge -y -q moe libmoe0 libmoe0-dev"
+quietly "apt-get purge -y -q moe libmoe0.1 libmoe0-dev"
 if left=$(find "$tree"/usr "$tree"/etc \( -name '*moe_c.h' -o -name 'libmoe*' -o -name 'moe' \) | grep .); then
   echo "left behind: $left" >&2
   exit 1
@@ -81,7 +81,7 @@ if [ -e "${wheels[0]}" ]; then
   quietly "pip install --break-system-packages --no-index /packages/*_$(uname -m).whl"
   inside "python3 -m moe --version"
   inside "python3 -c 'import moe; print(moe.Model(\"examples/models/stories.moe\").session().generate(\"The fox\", max_tokens=8).text())'"
-  inside "ldd /usr/local/lib/python3*/dist-packages/moe/libmoe*.so.0" | tee "$scratch/needs"
+  inside "ldd /usr/local/lib/python3*/dist-packages/moe/libmoe*.so.0.*" | tee "$scratch/needs"
   ! grep -E 'pcre2|utf8proc|zstd|not found' "$scratch/needs" || exit 1
 fi
 

@@ -15,7 +15,7 @@ import unittest
 FOLDER = os.path.abspath(sys.argv[1])
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 WANTED = {
-    "libmoe0": ["usr/lib/*/libmoe.so.0", "usr/lib/*/libmoe_convert.so.0"],
+    "libmoe0.1": ["usr/lib/*/libmoe.so.0.1", "usr/lib/*/libmoe_convert.so.0.1"],
     "libmoe0-dev": ["usr/include/moe_c.h", "usr/lib/*/libmoe.so", "usr/lib/*/libmoe_convert.so",
                     "usr/lib/*/pkgconfig/moe.pc", "usr/lib/*/cmake/moe/moe-config.cmake"],
     "moe": ["usr/bin/moe", "usr/share/man/man1/moe.1.gz", "usr/share/bash-completion/completions/moe",
@@ -25,13 +25,13 @@ WANTED = {
 FOLDERS = re.compile(r"\./usr/(bin|include|lib/[\w-]+|share/(bash-completion/completions|doc|fish/vendor_completions\.d|"
                      r"man/man1|zsh/vendor-completions))/")
 NEEDS = {
-    "libmoe0": r"libc6 \(.*libpcre2-8-0.*libstdc\+\+6.*libutf8proc2",
-    "libmoe0-dev": r"^libmoe0 \(= {version}\)$",
-    "moe": r"^libmoe0 \(= {version}\), libc6 \(.*libedit2.*libstdc\+\+6",
-    "moe-cuda": r"^libmoe0 \(= {version}\), libc6 \(",
+    "libmoe0.1": r"libc6 \(.*libpcre2-8-0.*libstdc\+\+6.*libutf8proc2",
+    "libmoe0-dev": r"^libmoe0\.1 \(= {version}\)$",
+    "moe": r"^libmoe0\.1 \(= {version}\), libc6 \(.*libedit2.*libstdc\+\+6",
+    "moe-cuda": r"^libmoe0\.1 \(= {version}\), libc6 \(",
 }
 LINKED_IN = {  # without PCRE2 and utf8proc, which are shared libraries of other packages
-    "libmoe0": ["libflatbuffers-dev", "libxxhash-dev", "libzstd-dev", "nlohmann-json3-dev"],
+    "libmoe0.1": ["libflatbuffers-dev", "libxxhash-dev", "libzstd-dev", "nlohmann-json3-dev"],
     "moe": ["libcli11-dev", "nlohmann-json3-dev"],
 }
 MOST_BYTES = 2000000
@@ -87,7 +87,7 @@ class Packages(unittest.TestCase):
         self.assertEqual(self.field(self.packages["libmoe0-dev"], "Conflicts"), "libmoe-dev")
 
     def test_the_library_is_small(self):
-        self.assertLessEqual(os.path.getsize(self.packages["libmoe0"]), MOST_BYTES)
+        self.assertLessEqual(os.path.getsize(self.packages["libmoe0.1"]), MOST_BYTES)
 
     def test_files(self):
         for name, path in self.each():
@@ -113,12 +113,12 @@ class Packages(unittest.TestCase):
                 self.assertRegex(f.readline(), rf"^{name} \({re.escape(version())}\) \w+; urgency=\w+\n$")
 
     def test_binaries(self):
-        for pattern in ("usr/bin/moe", "usr/lib/*/libmoe.so.0", "usr/lib/*/libmoe_convert.so.0"):
+        for pattern in ("usr/bin/moe", "usr/lib/*/libmoe.so.0.1", "usr/lib/*/libmoe_convert.so.0.1"):
             headers = output("readelf", "-dS", "--wide", self.find(pattern))
             self.assertNotRegex(headers, r"RUNPATH|RPATH|\.debug_info")
 
     def run_moe(self, *arguments):
-        libraries = os.path.dirname(self.find("usr/lib/*/libmoe.so.0"))
+        libraries = os.path.dirname(self.find("usr/lib/*/libmoe.so.0.1"))
         return output(os.path.join(self.tree, "usr/bin/moe"), *arguments,
                       env={**os.environ, "LD_LIBRARY_PATH": libraries})
 

@@ -13,13 +13,13 @@ libraries=$scratch/moe
 on_arm() { qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$libraries" "$@"; }
 
 # The output goes to files because the exit status of a program in a pipe or in <() is lost.
-aarch64-linux-gnu-objdump -p "$libraries"/libmoe*.so.0 >"$scratch/needed"
+aarch64-linux-gnu-objdump -p "$libraries"/libmoe*.so.0.* >"$scratch/needed"
 grep -q 'NEEDED' "$scratch/needed" || { echo "wheel_aarch64: objdump names no library" >&2; exit 1; }
 if grep -E 'NEEDED.*(pcre2|utf8proc|zstd)' "$scratch/needed"; then
   echo "wheel_aarch64: needs libraries that are not in the wheel" >&2
   exit 1
 fi
-aarch64-linux-gnu-gcc -std=c99 "$root/examples/generate.c" -I"$root/include" "$libraries/libmoe.so.0" -o "$scratch/generate"
+aarch64-linux-gnu-gcc -std=c99 "$root/examples/generate.c" -I"$root/include" "$libraries/libmoe.so.0.1" -o "$scratch/generate"
 story=("$root/examples/models/stories.moe" "Once upon a time")
 on_arm "$scratch/generate" "${story[@]}" >"$scratch/there"
 "$2/bin/example_generate" "${story[@]}" >"$scratch/here"
@@ -33,7 +33,7 @@ int main(void) {
   return moe_convert("no such folder", "model.moe", NULL, &error) == MOE_OK || strstr(error.text, "no such folder") == NULL;
 }
 END
-aarch64-linux-gnu-gcc -std=c99 "$scratch/convert.c" -I"$root/include" "$libraries/libmoe_convert.so.0" "$libraries/libmoe.so.0" -o "$scratch/convert"
+aarch64-linux-gnu-gcc -std=c99 "$scratch/convert.c" -I"$root/include" "$libraries/libmoe_convert.so.0.1" "$libraries/libmoe.so.0.1" -o "$scratch/convert"
 on_arm "$scratch/convert"
 
 debian=$scratch/debian
