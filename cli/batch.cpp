@@ -135,7 +135,8 @@ void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   } catch (const CallError& e) {
     throw LineError(e.what());
   }
-  check_line(moe_session_eval(slot.session.get(), tokens.data(), tokens.size(), nullptr, 0, &error),
+  check_line(moe_session_eval(slot.session.get(), tokens.data(), tokens.size(), MOE_ROWS_NONE,
+                              nullptr, &error),
              error);
   sample(slot);
 }
@@ -218,7 +219,7 @@ void Batch::step() {
   stop_if_interrupted();
   moe_error error;
   const moe_status status =
-      moe_sessions_step(sessions.data(), tokens.data(), tokens.size(), nullptr, &error);
+      moe_sessions_eval(sessions.data(), tokens.data(), nullptr, tokens.size(), nullptr, &error);
   const bool one_is_to_blame = status == MOE_ERR_NON_FINITE;  // and no session has advanced
   if (!one_is_to_blame) check(status, error);
   for (Slot& slot : slots_) {
@@ -243,7 +244,7 @@ void Batch::step_alone(Slot& slot) {
   moe_session* session = slot.session.get();
   moe_error error;
   try {
-    check_line(moe_sessions_step(&session, &slot.next, 1, nullptr, &error), error);
+    check_line(moe_session_eval(session, &slot.next, 1, MOE_ROWS_NONE, nullptr, &error), error);
   } catch (const LineError& e) {
     return refuse(slot, e.what());
   }

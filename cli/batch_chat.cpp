@@ -66,8 +66,8 @@ void BatchChat::reply(moe_session* session, const Json& messages, moe_generate_p
   add_messages(chat.get(), messages);
   Answer answer;
   if (logprobs) answer.model = model_;
-  params.callback = Answer::take;
-  params.user = &answer;
+  params.piece = Answer::take;
+  params.piece_user = &answer;
   moe_chat_result r{};
   r.struct_size = sizeof r;
   moe_error error;

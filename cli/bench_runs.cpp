@@ -215,7 +215,8 @@ class Runs {
     const double start = now_seconds();
     set_current_session(session);
     stop_if_interrupted();
-    check(moe_session_eval(session, tokens_.data(), static_cast<size_t>(n), nullptr, 0, &error),
+    check(moe_session_eval(session, tokens_.data(), static_cast<size_t>(n), MOE_ROWS_NONE, nullptr,
+                           &error),
           error);
     return now_seconds() - start;
   }
@@ -240,10 +241,11 @@ class Runs {
 
   void step(const std::vector<int32_t>& row) {
     moe_error error;
-    check(row.size() == 1
-              ? moe_session_eval(sessions_[0], row.data(), 1, nullptr, 0, &error)
-              : moe_sessions_step(sessions_.data(), row.data(), row.size(), nullptr, &error),
-          error);
+    check(
+        row.size() == 1
+            ? moe_session_eval(sessions_[0], row.data(), 1, MOE_ROWS_NONE, nullptr, &error)
+            : moe_sessions_eval(sessions_.data(), row.data(), nullptr, row.size(), nullptr, &error),
+        error);
   }
 
   const BenchOptions& o_;

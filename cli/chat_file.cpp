@@ -63,18 +63,18 @@ ChatFile parse_head(const std::string& path, const std::string& line) {
   return file;
 }
 
-int read_chat_bytes(void* user, uint64_t offset, void* to, size_t n) {
+bool read_chat_bytes(void* user, uint64_t offset, void* to, size_t n) {
   auto& in = *static_cast<std::pair<std::ifstream, uint64_t>*>(user);
   in.first.clear();
   in.first.seekg(static_cast<std::streamoff>(in.second + offset));
   in.first.read(static_cast<char*>(to), static_cast<std::streamsize>(n));
-  return in.first ? 0 : 1;
+  return in.first.good();
 }
 
-int write_chat_bytes(void* user, const void* bytes, size_t n) {
+bool write_chat_bytes(void* user, const void* bytes, size_t n) {
   auto& out = *static_cast<std::ostream*>(user);
   out.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(n));
-  return out ? 0 : 1;
+  return static_cast<bool>(out);
 }
 
 std::string head_of(const ChatFile& file, moe_session* session) {
@@ -93,7 +93,7 @@ std::string head_of(const ChatFile& file, moe_session* session) {
 void write_parts(const ChatFile& file, moe_session* session, ReplacedFile& to) {
   std::ostream& out = to.begin();
   out << head_of(file, session);
-  const moe_writer writer = {write_chat_bytes, &out};
+  const moe_writer writer = {.struct_size = sizeof writer, .write = write_chat_bytes, .user = &out};
   moe_error error;
   const moe_status status =
       session == nullptr ? MOE_OK : moe_session_save(session, &writer, &error);
@@ -132,7 +132,10 @@ void load_chat_session(const ChatFile& file, moe_session* session) {
   if (file.session_bytes == 0) return;
   std::pair<std::ifstream, uint64_t> in(std::ifstream(file.path, std::ios::binary),
                                         file.session_at);
-  const moe_reader reader = {file.session_bytes, read_chat_bytes, &in};
+  const moe_reader reader = {.struct_size = sizeof reader,
+                             .size = file.session_bytes,
+                             .read = read_chat_bytes,
+                             .user = &in};
   moe_error error;
   const moe_status status = moe_session_load(session, &reader, &error);
   if (status != MOE_OK) throw CallError(status, file.path + ": " + error.text);

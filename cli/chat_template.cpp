@@ -14,9 +14,8 @@ namespace moe_cli {
 namespace {
 
 bool is_builtin(const std::string& name) {
-  StrictReader names(moe_chat_template_names());
-  for (std::string n; std::getline(names, n, ',');) {
-    if (n == name) return true;
+  for (size_t i = 0; moe_chat_template_name(i) != nullptr; ++i) {
+    if (name == moe_chat_template_name(i)) return true;
   }
   return false;
 }
@@ -37,10 +36,9 @@ std::string today() {
 void add_template_options(CLI::App& app, TemplateOptions& o, const std::string& system) {
   app.add_option("--template", o.name,
                  "A file with a Jinja template, or a name: " +
-                     CLI::detail::find_and_replace(moe_chat_template_names(), ",", ", ") +
-                     " (default the model's own)")
+                     listed_names(moe_chat_template_name) + " (default the model's own)")
       ->check(not_empty())
-      ->check(suggest(moe_chat_template_names()))
+      ->check(suggest(listed_names(moe_chat_template_name)))
       ->option_text("FILE|NAME");
   app.add_option("--system", o.system, system)->option_text("TEXT");
   auto* think = app.add_flag("--think", o.think, "Let the model think before it answers");
@@ -57,7 +55,7 @@ std::string read_template(const std::string& given) {
   if (is_builtin(given)) return given;
   if (access(given.c_str(), R_OK) != 0) {
     throw UsageError("--template '" + given + "': neither a file nor one of " +
-                     moe_chat_template_names());
+                     listed_names(moe_chat_template_name));
   }
   return read_file(given, kMostPromptBytes);
 }

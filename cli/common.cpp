@@ -101,7 +101,7 @@ void check_context(const ModelOptions& o, const moe_model* model) {
 // With a capacity a call must fit in one chunk. A chunk that grows only when the router is set
 // needs memory for both sizes.
 bool needs_whole_calls(const ModelOptions& o) {
-  return o.chunk == 0 && o.router.find("gamma=") != std::string::npos;
+  return o.chunk == 0 && !o.router.empty() && parse_router(o.router).gamma != 0;
 }
 
 moe_session_params session_params(const ModelOptions& o) {
@@ -169,6 +169,19 @@ void check_decoder(const ModelOptions& o, const moe_model* model, const char* co
                       " needs a decoder ('moe fill' and 'moe embed' run encoders)");
 }
 
+moe_router parse_router(const std::string& text) {
+  auto router = MOE_INIT(moe_router);
+  moe_error error;
+  check_option(moe_router_parse(text.c_str(), &router, &error), error, "--router " + text);
+  return router;
+}
+
+std::string listed_names(const char* (*name)(size_t index)) {
+  std::string names;
+  for (size_t i = 0; name(i) != nullptr; ++i) names += (i == 0 ? "" : ", ") + std::string(name(i));
+  return names;
+}
+
 bool may_skip(const ModelOptions& o) { return o.router.find("resident=") != std::string::npos; }
 
 Session open_session(const ModelOptions& o, moe_model* model) {
@@ -178,8 +191,8 @@ Session open_session(const ModelOptions& o, moe_model* model) {
   check(moe_session_create(model, &p, &raw, &error), error);
   Session session(raw);
   if (o.router.empty()) return session;
-  check_option(moe_session_set_router(raw, o.router.c_str(), &error), error,
-               "--router " + o.router);
+  const moe_router router = parse_router(o.router);
+  check_option(moe_session_set_router(raw, &router, &error), error, "--router " + o.router);
   if (may_skip(o)) check(moe_session_count_routing(raw, true, &error), error);
   return session;
 }

@@ -119,6 +119,10 @@ moe_session_params session_params(const ModelOptions& o);
 void check_context(const ModelOptions& o, const moe_model* model);
 moe_model_info model_info(const moe_model* model);
 moe_model_layer_info layer_info(const moe_model* model, int32_t layer);
+/// The text as the library reads it; UsageError.
+moe_router parse_router(const std::string& text);
+/// All that the library lists: "amx, avx2, scalar".
+std::string listed_names(const char* (*name)(size_t index));
 /// Throws if the model is not a decoder: `command` continues texts.
 void check_decoder(const ModelOptions& o, const moe_model* model, const char* command);
 /// True if the router of the options may skip experts: a session then counts its routing.

@@ -73,7 +73,7 @@ CLI::Validator override_format() {
         if (colon != wish.npos)
           error = listed("f32, a8, a8_block, a8_group")(wish.substr(colon + 1));
         if (!error.empty() || (format.empty() && colon != wish.npos)) return error;
-        return listed("auto, " + std::string(moe_weight_formats()))(format);
+        return listed("auto, " + listed_names(moe_weight_format_name))(format);
       },
       "");
 }
@@ -118,7 +118,7 @@ std::vector<std::string> convert(const ConvertOptions& o) {
   p.n_ignored_keys = static_cast<int32_t>(ignored_keys.size());
   p.progress = on_progress;
   p.report = on_report;
-  p.user = &run;
+  p.progress_user = p.report_user = &run;
   moe_error error;
   signal(SIGPIPE, SIG_IGN);  // if the reader of our output exits, leave nothing behind
   const moe_status status = moe_convert(o.source.c_str(), o.destination.c_str(), &p, &error);
@@ -139,8 +139,8 @@ void add_convert(CLI::App& app) {
       ->check(not_empty())
       ->check(no_stdout());
   c->add_option("--weights", o->weights,
-                "Format of linear weights: auto, " + std::string(moe_weight_formats()))
-      ->check(listed("auto, " + std::string(moe_weight_formats())))
+                "Format of linear weights: auto, " + listed_names(moe_weight_format_name))
+      ->check(listed("auto, " + listed_names(moe_weight_format_name)))
       ->option_text("FORMAT")
       ->capture_default_str();
   c->add_option("--set", o->overrides,

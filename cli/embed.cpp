@@ -67,7 +67,7 @@ std::string prompt_text(const EmbedOptions& o, const moe_model* model) {
     const char *name = nullptr, *text = nullptr;
     moe_error error;
     check(moe_model_get_prompt(model, i, &name, &text, &error), error);
-    if (o.prompt.empty() ? i + 1 == info.default_prompt : o.prompt == name) return text;
+    if (o.prompt.empty() ? i == info.default_prompt : o.prompt == name) return text;
     known += std::string(i == 0 ? "" : ", ") + name;
   }
   if (o.prompt.empty() || o.prompt == kNoPrompt) return "";

@@ -38,7 +38,8 @@ void run_eval(EvalOptions& o) {
   const moe_model_info info = model_info(model.get());
   moe_error error;
   std::vector<float> logits(static_cast<size_t>(info.vocab_size));
-  check(moe_session_eval(session.get(), tokens.data(), tokens.size(), logits.data(), 1, &error),
+  check(moe_session_eval(session.get(), tokens.data(), tokens.size(), MOE_ROWS_LAST, logits.data(),
+                         &error),
         error);
   Json rows = Json::array();
   for (const Candidate& c : best_candidates(logits.data(), logits.size(), o.top)) {

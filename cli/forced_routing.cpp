@@ -44,9 +44,10 @@ void ForcedRouting::apply_to(const std::vector<moe_session*>& sessions) {
   }
 }
 
-void ForcedRouting::call(void* user, moe_routing_choices* choices) {
+bool ForcedRouting::call(void* user, moe_routing_choices* choices) {
   const auto* session = static_cast<const Routed*>(user);
   session->by->route(choices, session->index);
+  return true;
 }
 
 void ForcedRouting::route(moe_routing_choices* c, size_t session) const {

@@ -42,7 +42,7 @@ class ForcedRouting {
     size_t index;
   };
 
-  static void call(void* user, moe_routing_choices* choices);
+  static bool call(void* user, moe_routing_choices* choices);
   void route(moe_routing_choices* choices, size_t session) const;
   const Step& step(int32_t layer, int32_t position, bool decode, size_t session) const;
   int32_t map(int32_t expert, int32_t slot, int32_t n_experts) const;

@@ -130,8 +130,8 @@ void run_generate(GenerateOptions& o) {
   sink.model = model.get();
   sink.stream = !o.model.json;
   sink.ids = moe_model_tokenizer(model.get()) == nullptr;
-  sampling.params.callback = on_piece;
-  sampling.params.user = &sink;
+  sampling.params.piece = on_piece;
+  sampling.params.piece_user = &sink;
   sampling.params.n_top = o.n_top;
   if (sink.stream && !o.no_echo) {
     sink.echo = echo_of(o, model.get(), prompt, tokens);

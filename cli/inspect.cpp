@@ -32,7 +32,7 @@ Json vectors_json(const moe_model* model, const moe_model_info& i) {
     moe_error error;
     check(moe_model_get_prompt(model, n, &name, &text, &error), error);
     prompts[name] = text;
-    if (n + 1 == i.default_prompt) chosen = name;
+    if (n == i.default_prompt) chosen = name;
   }
   return {{"pooling", i.pooling},
           {"normalized", i.normalized != 0},
@@ -74,6 +74,22 @@ Json info_json(const moe_model* model) {
   return j;
 }
 
+void add_router(const moe_model* model, int32_t layer, Json& j) {
+  auto r = MOE_INIT(moe_router);
+  moe_error error;
+  char text[512];
+  size_t n = 0;
+  check(moe_model_get_router(model, layer, &r, &error), error);
+  check(moe_router_format(&r, text, sizeof text, &n, &error), error);
+  j["router"] = text;
+  j["k"] = r.k;
+  if (r.k == 0) j["threshold"] = r.threshold;
+  if (r.tau != 0) j["tau"] = r.tau;
+  if (r.weights != nullptr) j["weights"] = r.weights;
+  if (r.gate != nullptr) j["gate"] = r.gate;
+  if (r.gamma != 0) j["gamma"] = r.gamma;
+}
+
 Json layer_json(const moe_model* model, int32_t index) {
   const moe_model_layer_info l = layer_info(model, index);
   Json j = {{"n_heads", l.n_heads}, {"n_kv_heads", l.n_kv_heads}, {"head_dim", l.head_dim},
@@ -82,12 +98,7 @@ Json layer_json(const moe_model* model, int32_t index) {
   if (l.kv_latent > 0) j["kv_latent"] = l.kv_latent;
   if (l.n_experts > 0) {
     j["n_experts"] = l.n_experts;
-    j["router"] = l.router;
-    j["k"] = l.k;
-    if (l.k == 0) j["threshold"] = l.threshold;
-    if (l.tau != 0) j["tau"] = l.tau;
-    if (*l.gate != '\0') j["gate"] = l.gate;
-    if (l.gamma != 0) j["gamma"] = l.gamma;
+    add_router(model, index, j);
     j["n_active"] = l.n_active;
     j["n_sublayers"] = l.n_sublayers;
     j["n_subheads"] = l.n_subheads;
@@ -113,24 +124,10 @@ Json tensor_json(const moe_model* model, size_t index) {
           {"codec", t.codec},   {"bytes", t.bytes}, {"file_offset", t.file_offset}};
 }
 
-std::string decimal(const Json& number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", number.get<double>());
-  return text;
-}
-
 std::string router_text(const Json& l) {
-  std::string s = l["router"].get<std::string>() + " router (";
-  if (l["k"] != 0) {
-    s += "k " + std::to_string(l["k"].get<int>());
-  } else {
-    s += "t " + decimal(l["threshold"]) + ", at most " + std::to_string(l["n_active"].get<int>()) +
-         " active";
-  }
-  if (l.contains("tau")) s += ", tau " + decimal(l["tau"]);
-  if (l.contains("gate")) s += ", gate " + l["gate"].get<std::string>();
-  if (l.contains("gamma")) s += ", capacity factor " + decimal(l["gamma"]);
-  return s + ")";
+  std::string s = "router " + l["router"].get<std::string>();
+  if (l["k"] == 0) s += ", at most " + std::to_string(l["n_active"].get<int>()) + " active";
+  return s;
 }
 
 // MH-MoE has a head and a merge layer; mentions only deviations.

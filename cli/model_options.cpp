@@ -43,16 +43,6 @@ CLI::Validator device_name() {
       "");
 }
 
-// "a,b" as "a, b".
-std::string spaced(const char* names) {
-  std::string text;
-  for (const char* c = names; *c != '\0'; ++c) {
-    text += *c;
-    if (*c == ',') text += ' ';
-  }
-  return text;
-}
-
 CLI::Option* machine(CLI::Option* option, const char* value) {
   return option->option_text(value)->group(kMachineGroup);
 }
@@ -63,10 +53,10 @@ void add_compute(CLI::App& app, ModelOptions& o) {
           "N")
       ->transform(integer_in(0, 1024));
   machine(app.add_option("--isa", o.isa,
-                         "Instruction set: " + spaced(moe_env_isas()) +
+                         "Instruction set: " + listed_names(moe_isa_name) +
                              " (default the best that this CPU supports)"),
           "NAME")
-      ->check(listed("auto, " + std::string(moe_env_isas())));
+      ->check(listed("auto, " + listed_names(moe_isa_name)));
   machine(app.add_option(
               "--device", o.device,
               "auto (the CPU, until the CUDA kernels have been tested on a GPU), cpu, cuda or "
@@ -165,10 +155,10 @@ void add_sizes(CLI::App& app, ModelOptions& o, const std::string& default_contex
 
 void add_router(CLI::App& app, ModelOptions& o) {
   app.add_option("--router", o.router,
-                 "Override the file's router: one of " + std::string(moe_session_routers()) +
-                     " (threshold with ,min_k=N ,max_k=N), with ,gamma=G (capacity factor) "
-                     ",min_capacity=N ,resident=P (skip experts of at most probability P that are "
-                     "not in memory)")
+                 "Override the file's router: one of topk:K, threshold:T (threshold with ,min_k=N "
+                 ",max_k=N), with ,gamma=G (capacity factor) "
+                 ",min_capacity=N ,resident=P (skip experts of at most probability P that are "
+                 "not in memory)")
       ->check(not_empty())
       ->option_text("ROUTER")
       ->group(kSessionGroup);

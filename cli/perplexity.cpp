@@ -81,10 +81,10 @@ void report(const PerplexityOptions& o, const Measured& m, size_t n_tokens, int 
   if (skips) print_skipped(skipped_json(m.routing));
 }
 
-void set_router(moe_session* session, const std::string& router) {
+void set_router(moe_session* session, const std::string& text) {
+  const moe_router router = parse_router(text);
   moe_error error;
-  check_option(moe_session_set_router(session, router.c_str(), &error), error,
-               "--router " + router);
+  check_option(moe_session_set_router(session, &router, &error), error, "--router " + text);
 }
 
 void run_sweep(const PerplexityOptions& o, const Sweep& sweep, const moe_model* model,

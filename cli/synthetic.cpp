@@ -57,7 +57,7 @@ moe_synthetic_params synthetic_params(const BenchOptions& o, Work* work) {
   p.weights = o.weights.c_str();
   p.context = o.model.context;
   p.progress = Work::callback;
-  p.user = work;
+  p.progress_user = work;
   return p;
 }
 
@@ -195,12 +195,13 @@ Loaded make_in_memory(const BenchOptions& o, moe_env* env) {
 
 void add_synthetic_options(CLI::App& c, BenchOptions& o) {
   c.add_option("--synthetic", o.synthetic,
-               std::string("Random weights of a named shape: ") + moe_synthetic_shapes())
-      ->check(listed(moe_synthetic_shapes()))
+               "Random weights of a named shape: " + listed_names(moe_synthetic_shape_name))
+      ->check(listed(listed_names(moe_synthetic_shape_name)))
       ->option_text("SHAPE");
-  c.add_option("--weights", o.weights,
-               "Format of the synthetic linear weights: auto, " + std::string(moe_weight_formats()))
-      ->check(listed("auto, " + std::string(moe_weight_formats())))
+  c.add_option(
+       "--weights", o.weights,
+       "Format of the synthetic linear weights: auto, " + listed_names(moe_weight_format_name))
+      ->check(listed("auto, " + listed_names(moe_weight_format_name)))
       ->option_text("FORMAT")
       ->capture_default_str()
       ->each([&o](const std::string&) { o.weights_named = true; });

@@ -58,8 +58,8 @@ Talk::Talk(const ChatOptions& o, moe_model* model)
       editor_(LineEditor::open(style_.colours())),
       system_(o.chat_template.system),
       shifts_(o.shift) {
-  sampling_.params.callback = on_piece;
-  sampling_.params.user = this;
+  sampling_.params.piece = on_piece;
+  sampling_.params.piece_user = this;
 }
 
 // Thinking goes to stderr: stdout has only answers.

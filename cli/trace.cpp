@@ -49,15 +49,15 @@ class Recorder {
   std::vector<TraceUse> uses;
 
  private:
-  static void take(void* user, moe_routing_choices* choices) {
+  static bool take(void* user, moe_routing_choices* choices) {
     auto* recorder = static_cast<Recorder*>(user);
-    if (recorder->thrown_) return;
     try {
       recorder->add(*choices);
     } catch (...) {  // nothing may be thrown through the library
       recorder->thrown_ = std::current_exception();
-      moe_session_cancel(recorder->session_);
+      return false;
     }
+    return true;
   }
 
   // Merges the sub-tokens of a token: each expert once, with the sum of its weights.
@@ -164,7 +164,8 @@ void record(TraceOptions& o) {
   result.struct_size = sizeof result;
   const moe_status status =
       o.n_generate == 0  // moe_session_generate treats it as no limit
-          ? moe_session_eval(session.get(), tokens.data(), tokens.size(), nullptr, 0, &error)
+          ? moe_session_eval(session.get(), tokens.data(), tokens.size(), MOE_ROWS_NONE, nullptr,
+                             &error)
           : moe_session_generate(session.get(), tokens.data(), tokens.size(), &p, &result, &error);
   recorder.rethrow();
   check(status, error);

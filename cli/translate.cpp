@@ -69,7 +69,7 @@ moe_translate_params params_of(const TranslateOptions& o, const std::vector<int3
   p.min_tokens = o.min_tokens == 0 ? -1 : o.min_tokens;
   p.max_tokens = o.max_tokens;
   p.length_penalty = o.length_penalty;
-  p.no_length_penalty = o.length_penalty == 0 ? 1 : 0;
+  p.score = o.length_penalty == 0 ? MOE_BEAM_SCORE_SUM : MOE_BEAM_SCORE_POWER;
   p.stop = stop_of(o.search_end);
   p.prefix = prefix.data();
   p.n_prefix = prefix.size();
@@ -79,14 +79,14 @@ moe_translate_params params_of(const TranslateOptions& o, const std::vector<int3
 std::vector<Translation> translate(const moe_model* model, moe_session* session,
                                    const moe_translate_params& p,
                                    const std::vector<int32_t>& source, size_t number) {
-  moe_translate_result result{};
-  result.struct_size = sizeof result;
+  size_t n_texts = 0;
   moe_error error;
-  check_line(moe_session_translate(session, source.data(), source.size(), &p, &result, &error),
+  check_line(moe_session_translate(session, source.data(), source.size(), &p, &n_texts, &error),
              error, number);
   std::vector<Translation> texts;
-  for (size_t i = 0; i < result.n_texts; ++i) {
-    const moe_translation& t = result.texts[i];
+  for (size_t i = 0; i < n_texts; ++i) {
+    auto t = MOE_INIT(moe_translation);
+    check(moe_session_get_translation(session, i, &t, &error), error);
     texts.push_back({{t.tokens, t.tokens + t.n_tokens}, "", t.score});
     if (moe_model_tokenizer(model) == nullptr) continue;
     texts.back().text = decode(model, texts.back().tokens, MOE_DECODE_SKIP_SPECIAL);

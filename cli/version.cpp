@@ -46,8 +46,7 @@ std::string version_text() {
   text += "commit " MOE_SPELLED_OF(MOE_COMMIT) "\n";
 #endif
   text += std::string("compiled by ") + kCompiler + "\ninstruction sets ";
-  for (const char* c = moe_env_isas(); *c != '\0'; ++c)
-    text += *c == ',' ? ", " : std::string(1, *c);
+  text += listed_names(moe_isa_name);
   return text + "; this machine runs " + isa_of_this_machine();
 }
 

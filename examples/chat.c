@@ -19,7 +19,7 @@ static bool print_piece(void* user, const moe_piece* piece) {
 
 static moe_status talk(moe_chat* chat, char** lines, int n_lines, moe_error* error) {
   moe_generate_params params = {
-      .struct_size = sizeof params, .max_tokens = 100, .callback = print_piece};
+      .struct_size = sizeof params, .max_tokens = 100, .piece = print_piece};
   moe_chat_result result = {.struct_size = sizeof result};
   moe_status status = MOE_OK;
   for (int i = 0; i < n_lines && status == MOE_OK; ++i) {

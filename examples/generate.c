@@ -42,10 +42,8 @@ int main(int argc, char** argv) {
   }
 
   moe_sampling sampling = {.struct_size = sizeof sampling, .temperature = 0.7f, .seed = 1};
-  moe_generate_params params = {.struct_size = sizeof params,
-                                .max_tokens = 100,
-                                .sampling = &sampling,
-                                .callback = print_piece};
+  moe_generate_params params = {
+      .struct_size = sizeof params, .max_tokens = 100, .sampling = &sampling, .piece = print_piece};
   moe_generate_result result = {.struct_size = sizeof result};
   if (status == MOE_OK) {
     printf("%s", argv[2]);

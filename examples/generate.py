@@ -21,8 +21,9 @@ class Sampling(c.Structure):
 
 
 class Piece(c.Structure):
-    _fields_ = [("token", c.c_int32), ("logprob", c.c_float), ("text", c.c_void_p),
-                ("n_bytes", c.c_size_t), ("top", c.c_void_p), ("n_top", c.c_size_t)]
+    _fields_ = [("struct_size", c.c_uint32), ("token", c.c_int32), ("logprob", c.c_float),
+                ("flags", c.c_uint32), ("text", c.c_void_p), ("n_bytes", c.c_size_t),
+                ("top", c.c_void_p), ("n_top", c.c_size_t)]
 
 
 PieceFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.POINTER(Piece))
@@ -32,7 +33,7 @@ class GenerateParams(c.Structure):
     _fields_ = [("struct_size", c.c_uint32), ("max_tokens", c.c_int32),
                 ("sampling", c.POINTER(Sampling)), ("stop", c.POINTER(c.c_char_p)),
                 ("n_stop", c.c_int32), ("ignore_eos", c.c_int32), ("n_top", c.c_int32),
-                ("reserved", c.c_int32), ("callback", PieceFn), ("user", c.c_void_p)]
+                ("max_draft", c.c_int32), ("piece", PieceFn), ("piece_user", c.c_void_p)]
 
 
 class GenerateResult(c.Structure):
@@ -74,7 +75,7 @@ def main(library, model_path, prompt):
     callback = PieceFn(on_piece)
     sampling = Sampling(struct_size=c.sizeof(Sampling), temperature=0.7, seed=1)
     params = GenerateParams(struct_size=c.sizeof(GenerateParams), max_tokens=100,
-                            sampling=c.pointer(sampling), callback=callback)
+                            sampling=c.pointer(sampling), piece=callback)
     result = GenerateResult(struct_size=c.sizeof(GenerateResult))
     sys.stdout.write(prompt)
     check(moe.moe_session_generate(session, tokens, n, c.byref(params), c.byref(result),

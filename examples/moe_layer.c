@@ -28,18 +28,21 @@ int main(void) {
   uint32_t state = 1;
   moe_expert_weights experts[kExperts] = {{0}};
   for (int e = 0; e < kExperts; ++e) {
+    experts[e].struct_size = sizeof experts[e];
     experts[e].gate = matrix(kInner, kModel, &state);
     experts[e].up = matrix(kInner, kModel, &state);
     experts[e].down = matrix(kModel, kInner, &state);
   }
   float* router = matrix(kExperts, kModel, &state);
 
+  const moe_router two_best = {
+      .struct_size = sizeof two_best, .kind = "topk", .k = 2, .weights = "renormalised"};
   moe_layer_params params = {.struct_size = sizeof params,
                              .d_model = kModel,
                              .d_ff = kInner,
                              .n_experts = kExperts,
                              .activation = "silu",
-                             .router = "topk:2,renormalise",
+                             .router = &two_best,
                              .weights = "ternary2",
                              .experts = experts,
                              .router_weight = router};

@@ -18,11 +18,21 @@
  * - A function that can fail returns moe_status. On failure it leaves its outputs unchanged unless
  *   stated otherwise, and `error` (may be NULL) receives the code and one line that names the
  *   faulty item.
- * - A parameter struct begins with struct_size: set it to sizeof the struct, zero the rest, then
- *   set the fields you need. Zero always means the default. Structs only grow at their end; bytes
+ * - A struct that may grow begins with struct_size, by which the library knows the caller's
+ *   version. MOE_INIT sets it and zeroes the rest; then set the fields you need:
+ *       moe_session_params params = MOE_INIT(moe_session_params);
+ *       params.context = 1024;
+ *   A field that is 0 or NULL has its default, nothing else. Structs only grow at their end; bytes
  *   that this library does not know must be zero, otherwise MOE_ERR_ARGUMENT. A NULL parameter
  *   struct means all defaults; only moe_encode_params and moe_layer_params are required. Output
- *   structs also carry struct_size: set it before the call.
+ *   structs need struct_size before the call too; in structs that a callback receives it is the
+ *   library's. Structs without it never grow.
+ * - A callback's first parameter is the caller's pointer: the field or parameter behind the
+ *   callback, named after it ("log", "log_user"); moe_allocator, moe_reader and moe_writer have one
+ *   for all. A callback that can stop a call or fail returns bool, true to go on; others return
+ *   nothing. NULL: no callback.
+ * - A list is read by index, from 0: a function that returns one name gives NULL behind the last, a
+ *   function with a status gives MOE_ERR_RANGE.
  * - Text is UTF-8. A function that writes text or an array takes (buffer, capacity, *length) and
  *   sets *length to the length of the whole result. With buffer NULL and capacity 0 it only
  *   measures. If the buffer is too small it returns MOE_ERR_TOO_LONG and writes only *length. Text
@@ -58,10 +68,46 @@
 extern "C" {
 #endif
 
-#if defined(__GNUC__)
+/* On Windows, programs that link the static library define MOE_STATIC; MOE_BUILDING is defined
+ * while the library itself is compiled. */
+#if defined(_WIN32) && !defined(MOE_STATIC)
+#ifdef MOE_BUILDING
+#define MOE_API __declspec(dllexport)
+#else
+#define MOE_API __declspec(dllimport)
+#endif
+#elif defined(__GNUC__)
 #define MOE_API __attribute__((visibility("default")))
 #else
 #define MOE_API
+#endif
+
+/* Marks what will be removed, with a text that names its replacement. It stays for one minor
+ * version at least, and after version 1.0 until the next major one; CHANGELOG.md lists it. Define
+ * MOE_NO_DEPRECATED to hear nothing of it. */
+#if defined(MOE_NO_DEPRECATED)
+#define MOE_DEPRECATED(text)
+#elif defined(_MSC_VER)
+#define MOE_DEPRECATED(text) __declspec(deprecated(text))
+#elif defined(__GNUC__)
+#define MOE_DEPRECATED(text) __attribute__((deprecated(text)))
+#else
+#define MOE_DEPRECATED(text)
+#endif
+
+/* A struct of the given type with struct_size set and everything else 0. */
+#ifdef __cplusplus
+} /* a template has C++ linkage */
+template <class T>
+constexpr T moe_initialised() {
+  T value{};
+  value.struct_size = sizeof(T);
+  return value;
+}
+extern "C" {
+#define MOE_INIT(type) (moe_initialised<type>())
+#else
+#define MOE_INIT(type) ((type){.struct_size = sizeof(type)})
 #endif
 
 /* Result of every fallible call. Numbers never change; new codes are appended to a group. */
@@ -95,16 +141,19 @@ typedef enum moe_status {
 
 /* Receives a call's error message. Owned by the caller; may be NULL. Unchanged on success. */
 typedef struct moe_error {
-  moe_status code;
-  char text[MOE_ERROR_TEXT_BYTES]; /* UTF-8, always terminated */
+  moe_status code;                 /* what the call returned */
+  char text[MOE_ERROR_TEXT_BYTES]; /* one line of UTF-8, always terminated */
 } moe_error;
 
-/* "MOE_ERR_RANGE" and so on; "unknown status" for an unknown number. */
+/* The name of a status, "MOE_ERR_RANGE" and so on; "unknown status" for an unknown number. Static.
+ */
 MOE_API const char* moe_status_name(moe_status status);
 
 /* ------------------------------------------------------------------------------------------------
  * 2. VERSION
- * The ABI is stable within a major version. */
+ * Within a major version the ABI only grows: programs run with any later library, and the library's
+ * soname is the major version. While the major version is 0 that holds within a minor version: the
+ * soname is "0.1" for 0.1.x. */
 
 #define MOE_VERSION_MAJOR 0
 #define MOE_VERSION_MINOR 1
@@ -112,6 +161,7 @@ MOE_API const char* moe_status_name(moe_status status);
 
 /* Version of the library at run time: major * 1000000 + minor * 1000 + patch. */
 MOE_API uint32_t moe_version(void);
+/* The same as text, such as "0.1.0". Static. */
 MOE_API const char* moe_version_string(void);
 
 /* ------------------------------------------------------------------------------------------------
@@ -124,11 +174,13 @@ typedef struct moe_env moe_env;
  * `deallocate` receives the size that was requested. Called from any thread that calls the library.
  * On Linux the library may advise the kernel to use large pages for blocks that hold weights. */
 typedef struct moe_allocator {
-  void* (*allocate)(void* user, size_t bytes, size_t align);
-  void (*deallocate)(void* user, void* pointer, size_t bytes);
-  void* user;
+  uint32_t struct_size;
+  void* (*allocate)(void* user, size_t bytes, size_t align);   /* NULL: there is no memory */
+  void (*deallocate)(void* user, void* pointer, size_t bytes); /* of an earlier `allocate` */
+  void* user;                                                  /* the callbacks' first argument */
 } moe_allocator;
 
+/* How important a message is. */
 typedef enum moe_log_level {
   MOE_LOG_ERROR = 1,
   MOE_LOG_WARNING = 2,
@@ -139,12 +191,13 @@ typedef enum moe_log_level {
 /* Receives each message without a newline, possibly from several threads at once. */
 typedef void (*moe_log_fn)(void* user, moe_log_level level, const char* text);
 
+/* What an environment is made of. */
 typedef struct moe_env_params {
   uint32_t struct_size;
   /* compute threads, including the caller's; 0: as many as affinity and cgroup allow this process;
    * at most 1024 */
   int32_t threads;
-  /* NULL: the best one this CPU supports; otherwise a name from moe_env_isas. "amx" requests the
+  /* NULL: the best one this CPU supports; otherwise a name from moe_isa_name. "amx" requests the
    * tile registers from Linux: afterwards the process cannot set alternate signal stacks that are
    * too small for them (11 KiB). */
   const char* isa;
@@ -154,31 +207,41 @@ typedef struct moe_env_params {
   const char* device;
   const moe_allocator* allocator; /* NULL: malloc; copied */
   moe_log_fn log;                 /* NULL: silent */
-  void* log_user;
+  void* log_user;                 /* its first argument */
   /* upper limit of GPU allocations; 0, or above it: 15/16 of the free memory. Experts that do not
    * fit are offloaded. Not used on the CPU. */
   uint64_t gpu_memory_bytes;
 } moe_env_params;
 
+/* Creates an environment: starts its threads and opens its device. Any thread. MOE_ERR_ARGUMENT for
+ * an unknown device or half an allocator, MOE_ERR_RANGE for threads outside 0..1024,
+ * MOE_ERR_UNSUPPORTED for an instruction set that this CPU or build lacks, MOE_ERR_DEVICE for a GPU
+ * that is not usable, MOE_ERR_MEMORY. With the defaults:
+ *     moe_env* env = NULL;
+ *     if (moe_env_create(NULL, &env, &error) != MOE_OK) puts(error.text); */
 MOE_API moe_status moe_env_create(const moe_env_params* params, moe_env** out, moe_error* error);
+/* Gives up the handle; NULL is allowed. Models and layers made with it keep the environment. */
 MOE_API void moe_env_free(moe_env* env);
 
+/* What an environment runs on. */
 typedef struct moe_env_info {
   uint32_t struct_size;
-  int32_t threads;
+  int32_t threads;    /* that compute, the caller's included */
   const char* device; /* "cpu", or for example "cuda:0 (NVIDIA H200)" */
-  const char* isa;    /* "avx512vnni" or another name from moe_env_isas */
+  const char* isa;    /* "avx512vnni" or another name from moe_isa_name */
 } moe_env_info;
 
+/* Describes an environment. Its texts live as long as the environment. Any thread.
+ * MOE_ERR_ARGUMENT for a NULL or a wrong struct_size. */
 MOE_API moe_status moe_env_get_info(const moe_env* env, moe_env_info* out, moe_error* error);
 
-/* Comma-separated names of the instruction sets built into this library, best first. */
-MOE_API const char* moe_env_isas(void);
-
-/* Separated by ", ": the weight formats ("ternary2, int8 ..."), and the selection rules that
- * moe_session_set_router accepts ("topk:K, threshold:T"). */
-MOE_API const char* moe_weight_formats(void);
-MOE_API const char* moe_session_routers(void);
+/* The names of the instruction sets built into this library, best first: "avx512vnni" ... NULL
+ * behind the last. Static; any thread:
+ *     for (size_t i = 0; moe_isa_name(i) != NULL; ++i) puts(moe_isa_name(i)); */
+MOE_API const char* moe_isa_name(size_t index);
+/* The names of the weight formats: "ternary2", "int8" ... NULL behind the last. Static; any thread.
+ */
+MOE_API const char* moe_weight_format_name(size_t index);
 
 /* ------------------------------------------------------------------------------------------------
  * 4. MODEL
@@ -196,6 +259,7 @@ typedef enum moe_io {
   MOE_IO_BUFFERED = 2 /* through the page cache, which may still hold data that is read again */
 } moe_io;
 
+/* How a model is opened. */
 typedef struct moe_model_params {
   uint32_t struct_size;
   /* 1: map uncompressed weights instead of reading them. The file must not change while the model
@@ -216,66 +280,80 @@ typedef struct moe_model_params {
   int32_t lazy_experts;
 } moe_model_params;
 
-/* Source of a model that is neither a file nor in memory. `read` reads exactly `bytes` bytes at
- * `offset` and returns 0, or nonzero on failure. Called from any thread, also after the open call
- * has returned. */
+/* Source of bytes that are neither a file nor in memory. `read` reads exactly `bytes` bytes at
+ * `offset`, or returns false. A model calls it from any thread, also after the open call has
+ * returned. */
 typedef struct moe_reader {
-  uint64_t size; /* of the whole model file, in bytes */
-  int (*read)(void* user, uint64_t offset, void* buffer, size_t bytes);
-  void* user;
+  uint32_t struct_size;
+  uint64_t size; /* of the whole, in bytes */
+  bool (*read)(void* user, uint64_t offset, void* buffer, size_t bytes);
+  void* user; /* its first argument */
 } moe_reader;
 
+/* Opens a model file and checks its structure. Any thread. MOE_ERR_NOT_FOUND, MOE_ERR_IO,
+ * MOE_ERR_FORMAT (no model file, or a damaged one), MOE_ERR_VERSION (made by a newer moe),
+ * MOE_ERR_CORRUPT (a checksum of the metadata), MOE_ERR_UNSUPPORTED (something that this build
+ * lacks), MOE_ERR_BUDGET (see memory_bytes), MOE_ERR_MEMORY:
+ *     moe_model_params params = MOE_INIT(moe_model_params);
+ *     params.memory_bytes = 2000000000;
+ *     moe_status status = moe_model_open(env, "olmoe.moe", &params, &model, &error); */
 MOE_API moe_status moe_model_open(moe_env* env, const char* path, const moe_model_params* params,
                                   moe_model** out, moe_error* error);
-/* `data` must remain valid and unchanged until the model and its sessions are freed. If it is
+/* Opens a model file in memory; errors as moe_model_open, without those of files. `data` must
+ * remain valid and unchanged until the model and its sessions are freed. If it is
  * 64-byte aligned it is used in place, otherwise it is copied in parts on use. */
 MOE_API moe_status moe_model_open_memory(moe_env* env, const void* data, size_t size,
                                          const moe_model_params* params, moe_model** out,
                                          moe_error* error);
+/* Opens a model file that `reader`, which is copied, reads; errors as moe_model_open. MOE_ERR_IO
+ * when it fails, also in later calls that need weights. */
 MOE_API moe_status moe_model_open_reader(moe_env* env, const moe_reader* reader,
                                          const moe_model_params* params, moe_model** out,
                                          moe_error* error);
+/* Gives up the handle; NULL is allowed. Sessions keep the model. */
 MOE_API void moe_model_free(moe_model* model);
 
+/* What a model file says of its model. */
 typedef struct moe_model_info {
   uint32_t struct_size;
-  int32_t vocab_size;
-  int32_t d_model;
-  int32_t n_layers;
-  int32_t n_moe_layers;
-  int32_t context_length;
-  int32_t bos_token; /* -1: none */
-  int32_t n_eos_tokens;
-  const int32_t* eos_tokens;
-  const char* name;
-  uint64_t n_parameters;
+  int32_t vocab_size;        /* tokens, and floats in a row of logits */
+  int32_t d_model;           /* width of the hidden states */
+  int32_t n_layers;          /* all of them */
+  int32_t n_moe_layers;      /* of these, with experts */
+  int32_t context_length;    /* most positions of a text */
+  int32_t bos_token;         /* begins texts; -1: none */
+  int32_t n_eos_tokens;      /* end-of-text tokens */
+  const int32_t* eos_tokens; /* n_eos_tokens of them */
+  const char* name;          /* as the checkpoint is called */
+  uint64_t n_parameters;     /* in all */
   /* upper bound for one token: a threshold router counts with its maximum; moe_routing_stats gives
    * the actual number */
   uint64_t n_active_parameters;
   uint64_t weight_bytes;    /* all weights in memory, padding included */
   uint64_t bytes_per_token; /* weights read per token, including routers and head */
-  uint64_t file_bytes;
+  uint64_t file_bytes;      /* size of the model file */
   /* What the head predicts: "tokens"; for an encoder also "classes" (of the whole text), "tags" (of
    * each token), "span" (where an answer begins and ends) or "none". */
   const char* head;
   int32_t n_outputs;  /* vocab_size, the number of labels, 2 or 0 */
   int32_t is_encoder; /* 1: only for moe_session_encode; cannot generate */
   int32_t mask_token; /* marks a token that an encoder is to predict; -1: none */
-  int32_t reserved;
+  int32_t reserved;   /* 0 */
   /* 1: for moe_session_translate. The first n_encoder_layers layers are the encoder; context_length
    * and bytes_per_token refer to the decoder's text. */
   int32_t is_encoder_decoder;
-  int32_t n_encoder_layers;
-  int32_t source_length; /* maximum tokens of a source */
-  int32_t start_token;   /* begins each text of the decoder; -1: not an encoder-decoder */
+  int32_t n_encoder_layers; /* 0: not an encoder-decoder */
+  int32_t source_length;    /* maximum tokens of a source */
+  int32_t start_token;      /* begins each text of the decoder; -1: not an encoder-decoder */
   /* What the model file says about vectors of texts (moe_session_encode). */
-  const char* pooling;    /* "mean", "first" or "last"; "": nothing, and the next four are 0 */
+  const char* pooling;    /* "mean", "first" or "last"; "": nothing, and there are no prompts */
   int32_t normalized;     /* 1: to length 1 */
   int32_t vector_tokens;  /* maximum tokens of a text; 0: as many as the context holds */
   int32_t n_prompts;      /* texts to put before others (moe_model_get_prompt) */
-  int32_t default_prompt; /* the one for texts of no other kind, counted from 1; 0: none */
+  int32_t default_prompt; /* index of the one for texts of no other kind; -1: none */
 } moe_model_info;
 
+/* Describes a model. Texts and arrays live as long as the model. Any thread. MOE_ERR_ARGUMENT. */
 MOE_API moe_status moe_model_get_info(const moe_model* model, moe_model_info* out,
                                       moe_error* error);
 
@@ -285,46 +363,96 @@ MOE_API moe_status moe_model_get_info(const moe_model* model, moe_model_info* ou
 MOE_API moe_status moe_model_get_prompt(const moe_model* model, int32_t index, const char** name,
                                         const char** text, moe_error* error);
 
+/* The shape of one layer; moe_model_get_router describes its router. */
 typedef struct moe_model_layer_info {
   uint32_t struct_size;
-  int32_t n_heads; /* 0, like the next two: the layer has no attention */
-  int32_t n_kv_heads;
-  int32_t head_dim;
-  int32_t window;      /* 0: unlimited */
-  int32_t d_ff;        /* of the dense FFN or of one expert; 0: the layer has no FFN */
-  int32_t n_experts;   /* 0: dense */
-  int32_t n_active;    /* maximum experts per (sub-)token */
-  int32_t n_subheads;  /* heads of MH-MoE, otherwise 1 */
-  int32_t shared_d_ff; /* 0: no shared expert */
-  const char* router;  /* "softmax", "threshold" ...; "" for a dense layer */
-  const char* activation;
-  int32_t n_sublayers; /* X-MoE's sub-layers per expert; 0: an expert is one FFN */
-  int32_t k;           /* experts per (sub-)token; 0: selected by threshold */
-  float threshold;     /* cumulative probability to reach; only if k is 0 */
-  float tau;           /* temperature of a cosine router, otherwise 0 */
-  float gamma;         /* capacity factor (the papers' gamma); 0: no capacity limit */
-  int32_t reserved;
-  /* weights of the selected experts: "raw", "renormalised" or "chosen" (softmax over the selected)
-   * probabilities, "one"; cosine router: "softmax" or "sigmoid"; "": the router has one fixed rule
-   */
-  const char* gate;
-  int32_t has_head;      /* MH-MoE: 1 if a head layer precedes the split into sub-tokens */
-  int32_t has_merge;     /* MH-MoE: 1 if a merge layer follows the experts */
-  int32_t n_cross_heads; /* of cross attention to the encoder's output; 0: none */
+  int32_t n_heads;        /* 0, like the next two: the layer has no attention */
+  int32_t n_kv_heads;     /* of keys and values */
+  int32_t head_dim;       /* width of a head */
+  int32_t window;         /* 0: unlimited */
+  int32_t d_ff;           /* of the dense FFN or of one expert; 0: the layer has no FFN */
+  int32_t n_experts;      /* 0: dense */
+  int32_t n_active;       /* maximum experts per (sub-)token */
+  int32_t n_subheads;     /* heads of MH-MoE, otherwise 1 */
+  int32_t shared_d_ff;    /* 0: no shared expert */
+  const char* activation; /* "silu" ...; "" for a layer without an FFN */
+  int32_t n_sublayers;    /* X-MoE's sub-layers per expert; 0: an expert is one FFN */
+  int32_t has_head;       /* MH-MoE: 1 if a head layer precedes the split into sub-tokens */
+  int32_t has_merge;      /* MH-MoE: 1 if a merge layer follows the experts */
+  int32_t n_cross_heads;  /* of cross attention to the encoder's output; 0: none */
   /* Floats per position with MOE_KV_LATENT (kv_lora_rank + rotated dimensions). 0: not possible. */
   int32_t kv_latent;
 } moe_model_layer_info;
 
+/* Describes layer `layer`, from 0. Any thread. MOE_ERR_RANGE if there is none, MOE_ERR_ARGUMENT. */
 MOE_API moe_status moe_model_get_layer_info(const moe_model* model, int32_t layer,
                                             moe_model_layer_info* out, moe_error* error);
+
+/* How a layer selects experts for a (sub-)token, and how it weighs them: as a model file says
+ * (moe_model_get_router), in place of that in a session (moe_session_set_router), or in a layer of
+ * its own (moe_layer_params). A router whose softmax or sigmoid p is over all experts weighs a
+ * selected one by p. */
+typedef struct moe_router {
+  uint32_t struct_size;
+  int32_t k; /* experts to select; 0: 1, in a session as in the file */
+  /* "topk" (the k largest logits), "threshold" (by descending p until their sum reaches
+   * `threshold`), "cosine" (the k largest cosines, or by threshold if that is not 0), "sigmoid",
+   * "sparsemixer", "hash", "base" (moe_router_kind). NULL: "topk", in a session as in the file. */
+  const char* kind;
+  /* weights of the selected: "raw" (p itself), "renormalised" (p divided by their sum), "chosen"
+   * (softmax over them alone), "one". NULL: "raw", for a cosine router what suits its gate */
+  const char* weights;
+  const char* gate;   /* what p is of a cosine router: "softmax" or "sigmoid"; NULL: "softmax" */
+  float threshold;    /* of the kind "threshold", in 0..1; 0: the best expert alone */
+  int32_t min_k;      /* with a threshold: at least so many; 0: 1, in a session as in the file */
+  int32_t max_k;      /* with a threshold: at most so many; 0: all, in a session as in the file */
+  float scale;        /* factor of all weights; 0: 1 */
+  int32_t n_groups;   /* "topk", "sigmoid": groups of neighbouring experts; 0: 1 */
+  int32_t top_groups; /* best groups to select from; 0: 1 */
+  float tau;          /* "cosine": temperature, above 0; 0: 1 */
+  float cosine_eps;   /* "cosine": least norm of a vector; 0: 1e-4 */
+  float jitter;       /* "sparsemixer": half the relative distance that masks; 0: 0.01 */
+  /* Capacity factor, the papers' gamma: ceil(gamma n / n_experts) of the n (sub-)tokens of a call
+   * per expert. 0: no limit, in a session as in the file. INFINITY: no limit. */
+  float gamma;
+  int32_t min_capacity; /* least (sub-)tokens per expert with a gamma; 0: 1, or as in the file */
+  float resident;       /* in 0..1, for a memory cap: see moe_session_set_router; 0: off */
+} moe_router;
+
+/* Reads a router as people write it: a kind with its number, then any of the names of weights,
+ * gate=NAME and the other fields as NAME=NUMBER, separated by commas:
+ *   "topk:4"                    the 4 most probable experts
+ *   "topk:2,renormalised"       with weights that sum to 1
+ *   "threshold:0.9,max_k=8"     experts until their probabilities reach 0.9, at most 8
+ *   "cosine:1,tau=0.07"
+ *   "gamma=1.25"                a capacity alone; "gamma=inf": none
+ * Ranges are checked where the router is used. The texts in `out` are static. Any thread.
+ * MOE_ERR_ARGUMENT lists what is accepted; MOE_ERR_RANGE for a 0 that would mean a default:
+ *     moe_router router = MOE_INIT(moe_router);
+ *     status = moe_router_parse("threshold:0.9", &router, &error);
+ *     if (status == MOE_OK) status = moe_session_set_router(session, &router, &error); */
+MOE_API moe_status moe_router_parse(const char* text, moe_router* out, moe_error* error);
+/* The reverse: the shortest text that moe_router_parse reads as `router`, without numbers that are
+ * a layer's defaults. Any thread. MOE_ERR_ARGUMENT for an unknown kind, weights or gate;
+ * MOE_ERR_TOO_LONG. */
+MOE_API moe_status moe_router_format(const moe_router* router, char* text, size_t capacity,
+                                     size_t* n_bytes, moe_error* error);
+/* The names of the kinds of routers; NULL behind the last. Static; any thread. */
+MOE_API const char* moe_router_kind(size_t index);
+
+/* The router of layer `layer` as the file describes it; numbers that its kind does not have are 0.
+ * Any thread. MOE_ERR_RANGE if there is no such layer, MOE_ERR_UNSUPPORTED if it is dense,
+ * MOE_ERR_ARGUMENT. */
+MOE_API moe_status moe_model_get_router(const moe_model* model, int32_t layer, moe_router* out,
+                                        moe_error* error);
 
 /* One stored matrix or vector, as the file describes it. */
 typedef struct moe_tensor_info {
   uint32_t struct_size;
-  int32_t layer;  /* -1: none */
-  int32_t expert; /* -1: none */
-  int32_t rows;
-  int32_t cols;
+  int32_t layer;           /* -1: none */
+  int32_t expert;          /* -1: none */
+  int32_t rows;            /* outputs */
+  int32_t cols;            /* inputs */
   const char* part;        /* "embedding", "attention", "experts" ... */
   const char* role;        /* "q", "gate", "norm" ... */
   const char* format;      /* "ternary2" ... */
@@ -335,7 +463,9 @@ typedef struct moe_tensor_info {
   uint64_t file_offset;    /* of its segment */
 } moe_tensor_info;
 
+/* The number of stored matrices and vectors; 0 for NULL. Any thread. */
 MOE_API size_t moe_model_tensor_count(const moe_model* model);
+/* Describes one of them. Its texts are static. Any thread. MOE_ERR_RANGE, MOE_ERR_ARGUMENT. */
 MOE_API moe_status moe_model_get_tensor_info(const moe_model* model, size_t index,
                                              moe_tensor_info* out, moe_error* error);
 
@@ -366,6 +496,7 @@ typedef struct moe_memory_plan {
   uint64_t session_bytes;
 } moe_memory_plan;
 
+/* Says what a session would get. Any thread. MOE_ERR_RANGE for the parameters, MOE_ERR_ARGUMENT. */
 MOE_API moe_status moe_model_get_memory_plan(const moe_model* model,
                                              const moe_session_params* params, moe_memory_plan* out,
                                              moe_error* error);
@@ -374,7 +505,7 @@ MOE_API moe_status moe_model_get_memory_plan(const moe_model* model,
 typedef struct moe_memory_info {
   uint32_t struct_size;
   uint32_t reserved;
-  uint64_t total_bytes;
+  uint64_t total_bytes;     /* in all */
   uint64_t available_bytes; /* available without swapping; the page cache counts as free */
   uint64_t budget_bytes;    /* 15/16 of it: the cap that moe_model_suggest_memory suggests */
 } moe_memory_info;
@@ -397,11 +528,12 @@ MOE_API moe_status moe_model_verify(moe_model* model, moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
  * 5. TOKENIZER
- * Belongs to the model and lives as long. Any thread. */
+ * Belongs to the model and lives as long as that: until its handle and all its sessions are freed.
+ * Any thread. */
 
 typedef struct moe_tokenizer moe_tokenizer;
 
-/* NULL if the model has none (token ids only). */
+/* The model's tokenizer; NULL if it has none (token ids only). */
 MOE_API const moe_tokenizer* moe_model_tokenizer(const moe_model* model);
 
 /* Special tokens around a text: the model file defines which tokens precede a text that begins a
@@ -415,14 +547,19 @@ enum {
   MOE_ENCODE_PARSE_SPECIAL = 2
 };
 
-/* `text` need not be terminated. Invalid UTF-8 is first replaced by U+FFFD, except by a tokenizer
- * of kind "bytes", whose tokens are the bytes themselves. */
+/* The token ids of a text of n_bytes bytes, which need not be terminated. `flags`: MOE_ENCODE_*.
+ * MOE_ERR_TOO_LONG with *n_tokens if `capacity` is too small, MOE_ERR_TEXT for text that the
+ * tokenizer cannot encode, MOE_ERR_ARGUMENT, MOE_ERR_MEMORY. Invalid UTF-8 is first replaced by
+ * U+FFFD, except by a tokenizer of kind "bytes", whose tokens are the bytes themselves. */
 MOE_API moe_status moe_tokenizer_encode(const moe_tokenizer* tokenizer, const char* text,
                                         size_t n_bytes, uint32_t flags, int32_t* tokens,
                                         size_t capacity, size_t* n_tokens, moe_error* error);
 
-enum { MOE_DECODE_SKIP_SPECIAL = 1 };
+enum { MOE_DECODE_SKIP_SPECIAL = 1 /* special tokens give no text */ };
 
+/* The text of token ids, as bytes that may begin or end inside a UTF-8 character. `flags`:
+ * MOE_DECODE_*. MOE_ERR_TOO_LONG with *n_bytes if `capacity` is too small, MOE_ERR_RANGE for a
+ * token outside the vocabulary, MOE_ERR_ARGUMENT, MOE_ERR_MEMORY. */
 MOE_API moe_status moe_tokenizer_decode(const moe_tokenizer* tokenizer, const int32_t* tokens,
                                         size_t n_tokens, uint32_t flags, char* text,
                                         size_t capacity, size_t* n_bytes, moe_error* error);
@@ -436,6 +573,7 @@ MOE_API const char* moe_tokenizer_piece(const moe_tokenizer* tokenizer, int32_t 
 
 typedef struct moe_session moe_session;
 
+/* How keys and values are stored. */
 typedef enum moe_kv_type {
   MOE_KV_DEFAULT = 0, /* f16 */
   MOE_KV_F16 = 1,
@@ -448,6 +586,7 @@ typedef enum moe_kv_type {
   MOE_KV_LATENT = 4
 } moe_kv_type;
 
+/* What a session has room for. */
 struct moe_session_params {
   uint32_t struct_size;
   /* Positions of the KV cache, at most the model's context length; 0: the context length, at most
@@ -457,19 +596,30 @@ struct moe_session_params {
    * under a memory cap 32 to 4096, depending on the memory left; with an expert capacity, an
    * encoder or an encoder-decoder the context, at most 4096 */
   int32_t chunk;
-  moe_kv_type kv;
+  moe_kv_type kv; /* of its cache */
   /* encoder-decoder: the largest beam of its searches, 1..64; 0: 5. Each hypothesis has its own KV
    * cache. Must be 0 for any other model */
   int32_t max_beam;
 };
 
+/* Creates an empty session. Any thread. MOE_ERR_RANGE for a context or chunk outside its range,
+ * MOE_ERR_UNSUPPORTED for a kv type that model or device lack, MOE_ERR_BUDGET if the model's cap
+ * leaves too little (the text says how much is needed), MOE_ERR_MEMORY, MOE_ERR_ARGUMENT. */
 MOE_API moe_status moe_session_create(moe_model* model, const moe_session_params* params,
                                       moe_session** out, moe_error* error);
+/* Gives up the handle; NULL is allowed. A chat keeps its session. */
 MOE_API void moe_session_free(moe_session* session);
 
+/* The rows of logits that a call writes, of vocab_size floats each. */
+typedef enum moe_rows {
+  MOE_ROWS_NONE = 0, /* none; `logits` must be NULL */
+  MOE_ROWS_LAST = 1, /* one: of the last token */
+  MOE_ROWS_ALL = 2   /* of every token, in order */
+} moe_rows;
+
 /* Appends `n_tokens` tokens to the text; 0, with `tokens` NULL or not, changes nothing. Results do
- * not depend on how the text is split into calls.
- * logits: NULL, or n_rows rows of vocab_size floats; n_rows is 1 (last token only) or n_tokens.
+ * not depend on how the text is split into calls. logits: the rows that `rows` names:
+ *     moe_session_eval(session, tokens, n, MOE_ROWS_LAST, logits, &error);
  * MOE_ERR_TOO_LONG, with nothing changed, if the context cannot hold the tokens. After
  * MOE_ERR_CANCELLED or an error found while computing, the session is at the end of the last
  * completed chunk; some of n_tokens rows of logits may have been written.
@@ -480,7 +630,7 @@ MOE_API void moe_session_free(moe_session* session);
  * moe_session_sample and moe_session_generate; moe_session_rewind to an earlier position recovers.
  */
 MOE_API moe_status moe_session_eval(moe_session* session, const int32_t* tokens, size_t n_tokens,
-                                    float* logits, size_t n_rows, moe_error* error);
+                                    moe_rows rows, float* logits, moe_error* error);
 
 /* Log-probabilities of given tokens without rows of logits: appends the tokens as moe_session_eval
  * does and writes for each the natural logarithm of its probability given the preceding text.
@@ -492,49 +642,47 @@ MOE_API moe_status moe_session_eval(moe_session* session, const int32_t* tokens,
 MOE_API moe_status moe_session_score(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                      float* logprobs, size_t n_logprobs, moe_error* error);
 
-/* Appends one token to each of several distinct sessions of one model in a single pass. logits:
- * NULL or (n, vocab_size). Each session gets exactly what moe_session_eval would give it.
- * MOE_ERR_STATE if a session is in use or listed twice. On failure no session has advanced, and
- * some rows of logits may have been written. MOE_ERR_NON_FINITE as moe_session_eval. On a GPU a
- * step of up to 32 sessions is recorded and replayed; with more, kernels are launched one by one.
- */
-MOE_API moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,
-                                     float* logits, moe_error* error);
-
-/* Appends n_tokens[i] >= 1 tokens to session i, all sessions together. `tokens` concatenates the
- * tokens of all sessions in order. logits: NULL or (n, vocab_size), of each session's last token. A
- * server can prefill a long prompt in slices while it decodes other sessions. The first session's
- * chunk (moe_session_params) limits the rows of one pass: MOE_ERR_TOO_LONG if one session has more
- * tokens; a call with more rows in total takes several passes. With an expert capacity each session
- * is routed separately, as in a call of its own. */
+/* Appends n_tokens[i] >= 1 tokens to session i, all `n` distinct sessions of one model together in
+ * one pass; n_tokens NULL: one token to each. `tokens` concatenates the tokens of all sessions in
+ * order. logits: NULL or (n, vocab_size), of each session's last token. Each session gets exactly
+ * what moe_session_eval would give it. A server can prefill a long prompt in slices while it
+ * decodes other sessions.
+ *
+ * The first session's chunk (moe_session_params) limits the rows of one pass: MOE_ERR_TOO_LONG if
+ * one session has more tokens; a call with more rows in total takes several passes. MOE_ERR_STATE
+ * if a session is in use or listed twice. MOE_ERR_NON_FINITE as moe_session_eval. After a failure
+ * in its only pass no session has advanced, and some rows of logits may have been written. With an
+ * expert capacity each session is routed separately, as in a call of its own. On a GPU one token
+ * for each of up to 32 sessions is recorded and replayed; otherwise kernels are launched one by
+ * one. */
 MOE_API moe_status moe_sessions_eval(moe_session* const* sessions, const int32_t* tokens,
                                      const size_t* n_tokens, size_t n, float* logits,
                                      moe_error* error);
 
-/* Pooling to one vector per text: the mean over all tokens, including special ones, or the first or
- * last token's vector. MODEL: as the model file says, the mean if it says nothing; for texts of at
- * most moe_model_info.vector_tokens tokens. */
+/* Pooling to one vector per text. */
 typedef enum moe_pooling {
-  MOE_POOL_MEAN = 0,
-  MOE_POOL_FIRST = 1,
-  MOE_POOL_LAST = 2,
-  MOE_POOL_MODEL = 3
+  /* as the model file says, the mean if it says nothing; for texts of at most
+   * moe_model_info.vector_tokens tokens */
+  MOE_POOL_DEFAULT = 0,
+  MOE_POOL_MEAN = 1,  /* the mean over all tokens, including special ones */
+  MOE_POOL_FIRST = 2, /* the first token's vector */
+  MOE_POOL_LAST = 3   /* the last token's */
 } moe_pooling;
 
 /* Length of a pooled vector. */
 typedef enum moe_normalize {
-  MOE_NORMALIZE_OFF = 0,  /* as it is */
-  MOE_NORMALIZE_ON = 1,   /* 1, so that the dot product of two vectors is their cosine */
-  MOE_NORMALIZE_MODEL = 2 /* as the model file says, off if it says nothing */
+  MOE_NORMALIZE_DEFAULT = 0, /* as the model file says, off if it says nothing */
+  MOE_NORMALIZE_OFF = 1,     /* as it is */
+  MOE_NORMALIZE_ON = 2       /* 1, so that the dot product of two vectors is their cosine */
 } moe_normalize;
 
 /* What moe_session_encode writes. NULL: not requested. */
 typedef struct moe_encode_params {
   uint32_t struct_size;
-  moe_pooling pooling;
-  float* hidden;  /* (n_tokens, d_model): hidden states after the final norm */
-  float* pooled;  /* (d_model) */
-  float* outputs; /* (n_rows, n_outputs) of the head; "classes": one row, of the first token */
+  moe_pooling pooling; /* of `pooled` */
+  float* hidden;       /* (n_tokens, d_model): hidden states after the final norm */
+  float* pooled;       /* (d_model) */
+  float* outputs;      /* (n_rows, n_outputs) of the head; "classes": one row, of the first token */
   /* n_rows ascending token indices to write outputs for. NULL: all tokens. NULL for "classes". */
   const int32_t* rows;
   size_t n_rows;           /* if `rows` is NULL: n_tokens, or 1 for "classes" */
@@ -547,14 +695,15 @@ typedef struct moe_encode_params {
  * may fill the rest of the context, and with `hidden` NULL one chunk of hidden states is allocated.
  * MOE_ERR_UNSUPPORTED for outputs of a decoder (use moe_session_eval). MOE_ERR_TOO_LONG for more
  * tokens than the context has room for, than an encoder's chunk (by default the context, at most
- * 4096), or, with MOE_POOL_MODEL, than vector_tokens; nothing is written then. MOE_ERR_NON_FINITE if a requested value is NaN or infinite. After
- * that and after MOE_ERR_CANCELLED the arrays are undefined. Do not pad: pass one text at a time.
+ * 4096), or, with MOE_POOL_DEFAULT, than vector_tokens; nothing is written then. MOE_ERR_NON_FINITE
+ * if a requested value is NaN or infinite. After that and after MOE_ERR_CANCELLED the arrays are
+ * undefined. Do not pad: pass one text at a time.
  */
 MOE_API moe_status moe_session_encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                       const moe_encode_params* params, moe_error* error);
 
-/* Called from time to time; the caller's parameter says what is counted. Return false to stop with
- * MOE_ERR_CANCELLED. */
+/* Called from time to time; the caller's parameter says what is counted. Return false to end the
+ * call with MOE_ERR_CANCELLED. */
 typedef bool (*moe_progress_fn)(void* user, uint64_t done, uint64_t total, const char* what);
 
 /* When a beam search ends, and which finished texts it returns. */
@@ -569,7 +718,13 @@ typedef enum moe_beam_stop {
   MOE_BEAM_STOP_STEP = 2
 } moe_beam_stop;
 
-/* Lengths exclude the end-of-text token. */
+/* The score of a finished text. */
+typedef enum moe_beam_score {
+  MOE_BEAM_SCORE_POWER = 0, /* its sum of log-probabilities / tokens^length_penalty */
+  MOE_BEAM_SCORE_SUM = 1    /* the plain sum; length_penalty must be 0 */
+} moe_beam_score;
+
+/* How a beam search runs. Lengths exclude the end-of-text token. */
 typedef struct moe_translate_params {
   uint32_t struct_size;
   int32_t beam;       /* 0: 5, or the session's max_beam if smaller */
@@ -579,49 +734,45 @@ typedef struct moe_translate_params {
   /* alpha: a text's score is its sum of log-probabilities / tokens^alpha, where tokens includes the
    * end-of-text token; 0: 1 */
   float length_penalty;
-  int32_t no_length_penalty; /* 1: alpha is 0, the score is the plain sum */
-  moe_beam_stop stop;
+  moe_beam_score score; /* what length_penalty applies to */
+  moe_beam_stop stop;   /* when the search ends */
   /* Forced beginning of every text, such as a language token. NULL: as in the model file. */
   const int32_t* prefix;
-  size_t n_prefix;
-  /* Before each token: tokens, max_tokens, "translate". Return false to stop with
-   * MOE_ERR_CANCELLED. May be NULL. */
-  moe_progress_fn progress;
-  void* user;
+  size_t n_prefix;          /* its tokens */
+  moe_progress_fn progress; /* before each token: tokens, max_tokens, "translate" */
+  void* progress_user;      /* its first argument */
 } moe_translate_params;
 
+/* One text that moe_session_translate found. */
 typedef struct moe_translation {
-  const int32_t* tokens; /* without the start token, with the end-of-text token */
-  size_t n_tokens;
-  float score;
-  int32_t reserved;
-} moe_translation;
-
-typedef struct moe_translate_result {
   uint32_t struct_size;
-  uint32_t reserved;
-  /* Best first. Owned by the session; valid until its next translation or until it is freed. May be
-   * fewer than n_best. */
-  const moe_translation* texts;
-  size_t n_texts;
-} moe_translate_result;
+  float score; /* see moe_beam_score; higher is better */
+  /* without the start token, with the end-of-text token. Owned by the session; valid until its next
+   * translation or until it is freed */
+  const int32_t* tokens;
+  size_t n_tokens; /* in `tokens` */
+} moe_translation;
 
 /* The best texts that an encoder-decoder generates for a source. `source` includes the special
  * tokens the model was trained with (moe_tokenizer_encode without flags adds them). Beam search:
  * each step extends every running text by every token except padding, and sorts the extensions by
  * their sum of log-probabilities; ties go to the better text, then to the lower token. Of the best
  * 2 beam extensions, an end-of-text token among the first `beam` finishes its text, a lower one is
- * discarded, and the best `beam` others continue. A beam of 1 is greedy.
+ * discarded, and the best `beam` others continue. A beam of 1 is greedy. *n_texts: how many were
+ * found, at most n_best (moe_session_get_translation).
  *
  * Afterwards the session has read the source and is empty. MOE_ERR_UNSUPPORTED for any other model.
  * MOE_ERR_RANGE for a beam outside 1..64 or above max_beam, n_best above the beam, min_tokens above
  * max_tokens, a length penalty outside -100..100, or if no text finished. MOE_ERR_TOO_LONG for more
  * source tokens than the model, the context or the chunk allows, or if max_tokens and the start
- * token exceed the context. In a library built with MOE_TRANSLATE=OFF this and the next function
- * return MOE_ERR_UNSUPPORTED. */
+ * token exceed the context. In a library built with MOE_TRANSLATE=OFF this and the next two
+ * functions return MOE_ERR_UNSUPPORTED. */
 MOE_API moe_status moe_session_translate(moe_session* session, const int32_t* source,
                                          size_t n_source, const moe_translate_params* params,
-                                         moe_translate_result* out, moe_error* error);
+                                         size_t* n_texts, moe_error* error);
+/* Text `index` of the session's last translation, best first. MOE_ERR_RANGE behind the last. */
+MOE_API moe_status moe_session_get_translation(const moe_session* session, size_t index,
+                                               moe_translation* out, moe_error* error);
 
 /* Reads a source, replacing the previous one, and empties the session. Afterwards the session works
  * like a decoder's: its text begins with start_token of moe_model_info and attends to the source;
@@ -632,19 +783,21 @@ MOE_API moe_status moe_session_translate(moe_session* session, const int32_t* so
 MOE_API moe_status moe_session_read_source(moe_session* session, const int32_t* source,
                                            size_t n_source, float* hidden, moe_error* error);
 
-/* Tokens evaluated so far, and the maximum. */
+/* The number of tokens evaluated so far; 0 for NULL. */
 MOE_API int32_t moe_session_position(const moe_session* session);
+/* The most tokens that the session holds; 0 for NULL. */
 MOE_API int32_t moe_session_context(const moe_session* session);
 
 /* Drops all positions from `position` on, for example to reuse a common prefix. Position 0 also
- * clears a device fault. */
+ * clears a device fault. MOE_ERR_RANGE for a position beyond the text, MOE_ERR_STATE. */
 MOE_API moe_status moe_session_rewind(moe_session* session, int32_t position, moe_error* error);
 
-/* Destination of a saved session: `write` receives its bytes in order and returns 0, or nonzero on
- * failure. */
+/* Destination of a saved session: `write` receives its bytes in order, and returns false when it
+ * fails. */
 typedef struct moe_writer {
-  int (*write)(void* user, const void* bytes, size_t n_bytes);
-  void* user;
+  uint32_t struct_size;
+  bool (*write)(void* user, const void* bytes, size_t n_bytes); /* the next n_bytes */
+  void* user;                                                   /* its first argument */
 } moe_writer;
 
 /* Writes the session's text with its keys and values, so that another process or device can resume
@@ -675,9 +828,10 @@ MOE_API moe_status moe_session_fork(moe_session* session, moe_session** out, moe
  * Without a current call it does nothing. */
 MOE_API void moe_session_cancel(moe_session* session);
 
+/* How well a model predicts a text. */
 typedef struct moe_perplexity {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t reserved; /* 0 */
   uint64_t n_scored; /* tokens scored */
   double mean_nll;   /* mean negative log-probability, nats per token */
   double perplexity; /* exp(mean_nll) */
@@ -695,13 +849,11 @@ MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* t
 /* ------------------------------------------------------------------------------------------------
  * 7. ROUTING AND EXPERTS */
 
-/* Overrides the router of every MoE layer in this session:
- *   "threshold:0.9"  experts by descending probability until their sum reaches 0.9
- *   "topk:4"         the 4 most probable experts
- * followed by any of ",gamma=1.25" ",min_capacity=4" ",resident=0.05", and for a threshold
- * ",min_k=1" ",max_k=8". "gamma=1.25" alone leaves the selection unchanged. The model's own rule
- * computes the weights. Only routers with a softmax over all experts can be overridden. NULL: as in
- * the file.
+/* Overrides the router of every MoE layer in this session. Of moe_router it takes a kind, "topk" or
+ * "threshold", with its number and min_k and max_k; gamma and min_capacity; and resident. Without a
+ * kind the selection is unchanged. The model's own rule computes the weights. Only routers with a
+ * softmax over all experts can be overridden: MOE_ERR_UNSUPPORTED. MOE_ERR_ARGUMENT for other
+ * fields, MOE_ERR_RANGE for numbers; then nothing changes. NULL: as in the file.
  *
  * resident, in 0..1, is for a memory cap: an expert that is not in memory and would evict another
  * is skipped if no token of the pass gives it a larger probability. Each token retains its best
@@ -712,7 +864,7 @@ MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* t
  * must fit in one chunk. A default chunk (params.chunk 0) grows to the context, at most 4096, with
  * the memory that it needs (MOE_ERR_BUDGET if a cap leaves too little); an explicit chunk does not
  * grow, and a longer call gets MOE_ERR_TOO_LONG. */
-MOE_API moe_status moe_session_set_router(moe_session* session, const char* router,
+MOE_API moe_status moe_session_set_router(moe_session* session, const moe_router* router,
                                           moe_error* error);
 
 /* Starts counting from zero, or stops (on = false); off by default. Cheap, except that a GPU then
@@ -720,9 +872,10 @@ MOE_API moe_status moe_session_set_router(moe_session* session, const char* rout
  * or failed passes. */
 MOE_API moe_status moe_session_count_routing(moe_session* session, bool on, moe_error* error);
 
+/* What was counted of one MoE layer. */
 typedef struct moe_routing_stats {
   uint32_t struct_size;
-  int32_t n_experts;
+  int32_t n_experts;      /* of the layer */
   uint64_t n_tokens;      /* (sub-)tokens routed */
   uint64_t n_dropped;     /* (token, expert) pairs refused by a capacity */
   uint64_t n_activations; /* inner activations computed, as in moe_activation_stats */
@@ -731,11 +884,12 @@ typedef struct moe_routing_stats {
   const uint64_t* tokens_per_expert;
   /* (n_experts + 1): (sub-)tokens routed to i experts */
   const uint64_t* experts_per_token;
-  uint64_t n_skipped;         /* pairs skipped because of "resident=P" */
+  uint64_t n_skipped;         /* pairs skipped because of `resident` */
   double skipped_probability; /* their total probability; at most n_tokens */
 } moe_routing_stats;
 
-/* MOE_ERR_UNSUPPORTED for a dense layer; MOE_ERR_STATE if counting is off. */
+/* Counts of moe_session_count_routing for layer `layer`, from 0. MOE_ERR_UNSUPPORTED for a dense
+ * layer; MOE_ERR_STATE if counting is off; MOE_ERR_RANGE, MOE_ERR_ARGUMENT. */
 MOE_API moe_status moe_session_get_routing(const moe_session* session, int32_t layer,
                                            moe_routing_stats* out, moe_error* error);
 
@@ -744,47 +898,51 @@ MOE_API moe_status moe_session_get_routing(const moe_session* session, int32_t l
  * pair; shared experts are not counted. */
 typedef struct moe_activation_stats {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t reserved;      /* 0 */
   uint64_t n_activations; /* 0 for a layer without an FFN */
   uint64_t n_positive;    /* of these, above zero */
 } moe_activation_stats;
 
-/* Counts of moe_session_count_routing. MOE_ERR_STATE if counting is off. */
+/* Counts of moe_session_count_routing for layer `layer`, from 0. MOE_ERR_STATE if counting is off;
+ * MOE_ERR_RANGE, MOE_ERR_ARGUMENT. */
 MOE_API moe_status moe_session_get_activations(const moe_session* session, int32_t layer,
                                                moe_activation_stats* out, moe_error* error);
 
 /* The routing of one MoE layer for the tokens of one pass. */
 typedef struct moe_routing_choices {
-  int32_t layer;
+  uint32_t struct_size;
+  int32_t layer;    /* from 0 */
   int32_t position; /* of the first token in the text; the others follow */
   int32_t n_tokens; /* MH-MoE: sub-tokens, one per sub-head of each token */
   int32_t n_slots;  /* maximum experts per token */
   int32_t* counts;  /* (n_tokens): experts per token, 1..n_slots */
   int32_t* experts; /* (n_tokens, n_slots), best first; undefined beyond the count */
-  float* weights;   /* (n_tokens, n_slots) */
+  float* weights;   /* (n_tokens, n_slots) of the experts' outputs */
   /* The router's input, (n_tokens, d): hidden states after the layer's norm; MH-MoE: sub-tokens. */
   const float* hidden;
   /* (n_tokens, n_experts): cosines, or logits before softmax or sigmoid; NULL for a hash router */
   const float* scores;
-  int32_t d;
-  int32_t n_experts;
+  int32_t d;         /* width of `hidden` */
+  int32_t n_experts; /* of the layer */
 } moe_routing_choices;
 
 /* Called before the choices are used, and may change them: expert ids of the layer, distinct per
  * token, with finite weights. Otherwise the call returns MOE_ERR_RANGE, MOE_ERR_ARGUMENT or
  * MOE_ERR_NON_FINITE. A capacity applies afterwards; tokens whose experts were changed are ranked
- * by their new weights. Runs on the caller's thread, also for passes that later fail or are
- * cancelled. Must not call the session, except for moe_session_cancel. */
-typedef void (*moe_routing_fn)(void* user, moe_routing_choices* choices);
+ * by their new weights. Return false to end the call with MOE_ERR_CANCELLED. Runs on the caller's
+ * thread, also for passes that later fail or are cancelled. Must not call the session, except for
+ * moe_session_cancel. */
+typedef bool (*moe_routing_fn)(void* user, moe_routing_choices* choices);
 
-/* Applies to later passes; NULL: removes the callback. MOE_ERR_UNSUPPORTED on a GPU. */
+/* Has `callback` called for every MoE layer of later passes; NULL: no longer. Any thread.
+ * MOE_ERR_UNSUPPORTED on a GPU. */
 MOE_API moe_status moe_session_watch_routing(moe_session* session, moe_routing_fn callback,
                                              void* user, moe_error* error);
 
 /* Expert uses and cache hits. An operation is one MoE layer on one chunk of tokens; it uses an
  * expert once, however many tokens selected it. All zero if every expert is resident. */
 typedef struct moe_expert_stats {
-  uint64_t n_uses;
+  uint64_t n_uses;     /* of experts by operations */
   uint64_t n_hits;     /* experts found in memory */
   uint64_t read_bytes; /* for the misses */
   double wait_seconds; /* time that calls waited for experts to be read */
@@ -795,7 +953,7 @@ typedef struct moe_expert_stats {
 typedef struct moe_memory_stats {
   uint32_t struct_size;
   uint32_t reserved;
-  moe_expert_stats session; /* this session; moe_sessions_step counts for its first session */
+  moe_expert_stats session; /* this session; moe_sessions_eval counts for its first session */
   moe_expert_stats model;   /* all sessions since the model was opened */
   uint64_t cap_bytes;
   uint64_t counted_bytes; /* current total that counts against the cap */
@@ -805,30 +963,33 @@ typedef struct moe_memory_stats {
   uint64_t filled_bytes;  /* read to fill it, not for a miss: see moe_model_params.lazy_experts */
 } moe_memory_stats;
 
-/* Do not call it during another call of the session. */
+/* Memory and expert statistics. Do not call it during another call of the session.
+ * MOE_ERR_ARGUMENT. */
 MOE_API moe_status moe_session_get_memory_stats(const moe_session* session, moe_memory_stats* out,
                                                 moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
  * 8. SAMPLING AND GENERATION */
 
+/* Makes a token more or less probable. */
 typedef struct moe_logit_bias {
-  int32_t token;
-  float bias; /* added to the logit, at most 1e30; -INFINITY bans the token */
+  int32_t token; /* in 0..vocab_size - 1 */
+  float bias;    /* added to the logit, at most 1e30; -INFINITY bans the token */
 } moe_logit_bias;
 
-/* Applied in this order: bias, repetition penalty, temperature, top-k, top-p, min-p. */
+/* How a token is chosen. Applied in this order: bias, repetition penalty, temperature, top-k,
+ * top-p, min-p. */
 typedef struct moe_sampling {
   uint32_t struct_size;
   float temperature; /* 0: greedy, ties to the lower id; at most 1e6 */
   int32_t top_k;     /* 0: off */
   float top_p;       /* 0 or 1: off; in (0, 1] */
   float min_p;       /* 0: off; in [0, 1): minimum probability relative to the best token's */
-  float repetition_penalty;  /* 0 or 1: off; in 0.01..100 */
-  int32_t repetition_window; /* number of last tokens that are penalised; 0: 64 */
-  int32_t n_bias;
-  uint64_t seed; /* the same seed gives the same text */
-  const moe_logit_bias* bias;
+  float repetition_penalty;   /* 0 or 1: off; in 0.01..100 */
+  int32_t repetition_window;  /* number of last tokens that are penalised; 0: 64 */
+  int32_t n_bias;             /* entries of `bias` */
+  uint64_t seed;              /* the same seed gives the same text */
+  const moe_logit_bias* bias; /* n_bias of them, or NULL */
 } moe_sampling;
 
 /* How to sample a conversation where the user says nothing: what the checkpoint's authors say
@@ -841,14 +1002,17 @@ typedef struct moe_sampling {
 MOE_API moe_status moe_model_get_sampling(const moe_model* model, moe_sampling* out, bool* in_file,
                                           moe_error* error);
 
+/* A token with its probability. */
 typedef struct moe_token_logprob {
-  int32_t token;
+  int32_t token; /* -1: none */
   float logprob; /* natural logarithm, of the model's distribution before sampling filters */
 } moe_token_logprob;
 
 /* Samples from the logits of the last evaluated token without advancing the session. top: NULL or
  * room for n_top (at most 64) candidates, best first, token -1 beyond the vocabulary. The draw
- * number is the session's position: sampling twice at one position gives the same token. */
+ * number is the session's position: sampling twice at one position gives the same token.
+ * MOE_ERR_STATE in an empty session, MOE_ERR_RANGE for a field of `sampling`, MOE_ERR_NON_FINITE.
+ */
 MOE_API moe_status moe_session_sample(moe_session* session, const moe_sampling* sampling,
                                       moe_token_logprob* out, moe_token_logprob* top, size_t n_top,
                                       moe_error* error);
@@ -856,19 +1020,20 @@ MOE_API moe_status moe_session_sample(moe_session* session, const moe_sampling* 
 enum { MOE_PIECE_THINKING = 1 /* in a chat: not part of the answer */ };
 
 /* A piece of generated text. With a tokenizer `text` holds whole UTF-8 characters; it may be empty
- * while a character is incomplete. Only the library creates pieces; the struct may grow at its end.
- */
+ * while a character is incomplete. Valid during the callback. */
 typedef struct moe_piece {
-  int32_t token; /* -1: previously withheld text without a new token */
-  float logprob;
-  const char* text;
-  size_t n_bytes;
-  const moe_token_logprob* top; /* n_top of them */
-  size_t n_top;
-  uint32_t flags; /* MOE_PIECE_* */
+  uint32_t struct_size;
+  int32_t token;                /* -1: previously withheld text without a new token */
+  float logprob;                /* of the token, as in moe_token_logprob */
+  uint32_t flags;               /* MOE_PIECE_* */
+  const char* text;             /* not terminated */
+  size_t n_bytes;               /* of `text` */
+  const moe_token_logprob* top; /* n_top of them, best first */
+  size_t n_top;                 /* as in moe_generate_params */
 } moe_piece;
 
-/* Return false to stop (MOE_FINISH_CALLBACK). May only call moe_session_cancel on the session. */
+/* Receives each piece as it is generated. Return false to stop (MOE_FINISH_CALLBACK). May only call
+ * moe_session_cancel on the session. */
 typedef bool (*moe_piece_fn)(void* user, const moe_piece* piece);
 
 /* Receives the logits of the next token, n_logits (the vocabulary size) of them, and may change
@@ -881,6 +1046,7 @@ typedef bool (*moe_piece_fn)(void* user, const moe_piece* piece);
 typedef bool (*moe_logits_fn)(void* user, const int32_t* tokens, size_t n_tokens, float* logits,
                               size_t n_logits);
 
+/* Why a generation ended. */
 typedef enum moe_finish {
   MOE_FINISH_LENGTH = 1,  /* max_tokens were generated */
   MOE_FINISH_EOS = 2,     /* an end-of-text token; it is not reported */
@@ -889,6 +1055,7 @@ typedef enum moe_finish {
   MOE_FINISH_CALLBACK = 5 /* a callback stopped the call */
 } moe_finish;
 
+/* How text is generated. */
 typedef struct moe_generate_params {
   uint32_t struct_size;
   int32_t max_tokens;           /* 0: until the context is full */
@@ -896,27 +1063,28 @@ typedef struct moe_generate_params {
   /* At most 64 of at most 4096 bytes each; requires a tokenizer. In a chat none matches across a
    * special token, nor in the header of a channel. */
   const char* const* stop;
-  int32_t n_stop;
+  int32_t n_stop;     /* strings in `stop` */
   int32_t ignore_eos; /* 1: continue after end-of-text tokens */
   int32_t n_top;      /* candidates reported per piece; at most 64 */
   /* 0..16. Guesses up to this many tokens at once, as earlier text continued after the same last
    * tokens (prompt lookup decoding), and checks them in one pass, which costs less than a pass for
    * each. The result is the same; text that repeats itself or the prompt is generated faster.
-   * Routing and expert statistics include wrong guesses. Not with logits_callback, nor with an
+   * Routing and expert statistics include wrong guesses. Not with `logits`, nor with an
    * expert capacity or `resident`, with which results depend on how a text is split. 0: no guesses
    */
   int32_t max_draft;
-  moe_piece_fn callback; /* NULL: none */
-  void* user;
-  moe_logits_fn logits_callback; /* NULL: none */
-  void* logits_user;
+  moe_piece_fn piece;   /* NULL: none */
+  void* piece_user;     /* its first argument */
+  moe_logits_fn logits; /* NULL: none */
+  void* logits_user;    /* its first argument */
 } moe_generate_params;
 
+/* What a generation did. */
 typedef struct moe_generate_result {
   uint32_t struct_size;
-  moe_finish finish;
-  int32_t n_prompt;
-  int32_t n_generated;
+  moe_finish finish;       /* why it ended */
+  int32_t n_prompt;        /* tokens of the prompt */
+  int32_t n_generated;     /* tokens generated */
   double prompt_seconds;   /* time for the prompt */
   double generate_seconds; /* time after the prompt */
   int32_t n_drafted;       /* tokens guessed */
@@ -926,7 +1094,18 @@ typedef struct moe_generate_result {
 /* Appends the prompt's tokens, then generates. Without a prompt it continues from the session's
  * position (which must not be 0). A character that the last token leaves incomplete is reported as
  * U+FFFD; a call that continues reports the whole character. After MOE_ERR_CANCELLED the text
- * reported so far is valid. */
+ * reported so far is valid. MOE_ERR_RANGE and MOE_ERR_ARGUMENT for parameters, MOE_ERR_TOO_LONG for
+ * a prompt that the context cannot hold, MOE_ERR_STATE, MOE_ERR_NON_FINITE:
+ *     static bool print(void* user, const moe_piece* piece) {
+ *       return fwrite(piece->text, 1, piece->n_bytes, user) == piece->n_bytes;
+ *     }
+ *     ...
+ *     moe_generate_params params = MOE_INIT(moe_generate_params);
+ *     params.max_tokens = 100;
+ *     params.piece = print;
+ *     params.piece_user = stdout;
+ *     moe_generate_result result = MOE_INIT(moe_generate_result);
+ *     status = moe_session_generate(session, tokens, n, &params, &result, &error); */
 MOE_API moe_status moe_session_generate(moe_session* session, const int32_t* prompt,
                                         size_t n_prompt, const moe_generate_params* params,
                                         moe_generate_result* out, moe_error* error);
@@ -947,43 +1126,50 @@ typedef struct moe_chat moe_chat;
 /* The model file's Jinja template; NULL: none. */
 MOE_API const char* moe_model_chat_template(const moe_model* model);
 
-/* Comma-separated names of the built-in templates: "chatml", "llama3", "mistral", and "plain",
- * which concatenates the messages for models that continue text. */
-MOE_API const char* moe_chat_template_names(void);
+/* The names of the built-in templates: "chatml", "llama3", "mistral", and "plain", which
+ * concatenates the messages for models that continue text. NULL behind the last. Static; any
+ * thread. */
+MOE_API const char* moe_chat_template_name(size_t index);
 
+/* If a model thinks before it answers. */
 typedef enum moe_thinking {
   MOE_THINKING_DEFAULT = 0, /* the template's own default */
   MOE_THINKING_ON = 1,
   MOE_THINKING_OFF = 2
 } moe_thinking;
 
+/* What a conversation begins with. */
 typedef struct moe_chat_params {
   uint32_t struct_size;
   /* On and off set the template's variables enable_thinking and thinking; MOE_ERR_UNSUPPORTED if it
    * uses neither. */
   moe_thinking thinking;
-  /* A name from moe_chat_template_names, or Jinja text. NULL: the model's template;
+  /* A name from moe_chat_template_name, or Jinja text. NULL: the model's template;
    * MOE_ERR_NOT_FOUND if it has none. */
   const char* chat_template;
   const char* system; /* first message, with the role "system"; NULL: none */
   /* "NAME=VALUE" for the template. true, false, none and integers become values of that type, any
    * other VALUE is text. "plain" accepts user_prefix and reply_prefix. */
   const char* const* variables;
-  int32_t n_variables;
-  int32_t reserved; /* zero */
+  int32_t n_variables; /* entries of `variables` */
+  int32_t reserved;    /* zero */
   /* "YYYY-MM-DD" for templates that use strftime_now. NULL: today, UTC. "": no date. */
   const char* date;
 } moe_chat_params;
 
-/* The session's model must have a tokenizer. The session need not be empty, and several chats may
- * share it: each reply reuses the session's text up to the first difference. */
+/* Begins a conversation. The session need not be empty, and several chats may share it: each reply
+ * reuses the session's text up to the first difference. MOE_ERR_UNSUPPORTED if the session's model
+ * has no tokenizer. MOE_ERR_NOT_FOUND without a template, MOE_ERR_FORMAT or MOE_ERR_UNSUPPORTED for
+ * one that is not usable, MOE_ERR_ARGUMENT for a field of the parameters. */
 MOE_API moe_status moe_chat_create(moe_session* session, const moe_chat_params* params,
                                    moe_chat** out, moe_error* error);
+/* Gives up the handle; NULL is allowed. The session keeps the text. */
 MOE_API void moe_chat_free(moe_chat* chat);
 /* Continues in another session of the same model (otherwise MOE_ERR_ARGUMENT), for example one with
  * a larger context. The next reply evaluates whatever the new session does not contain. NULL: the
  * chat keeps its messages and releases its session, for example to free that before creating a
- * larger one under a memory cap; until there is another, moe_chat_reply returns MOE_ERR_STATE. */
+ * larger one under a memory cap; until there is another, moe_chat_reply and moe_chat_remove_oldest
+ * return MOE_ERR_STATE. */
 MOE_API moe_status moe_chat_set_session(moe_chat* chat, moe_session* session, moe_error* error);
 
 /* Appends a message. role: "user", "assistant" or any role that the template supports. `content`
@@ -1004,17 +1190,20 @@ MOE_API moe_status moe_chat_remove_oldest(moe_chat* chat, size_t max_tokens, siz
 /* Replaces the system text; NULL: none. */
 MOE_API moe_status moe_chat_set_system(moe_chat* chat, const char* system, moe_error* error);
 
+/* One message. Its texts are owned by the chat and valid until its messages change. */
 typedef struct moe_chat_message {
   uint32_t struct_size;
-  uint32_t reserved;
-  const char* role; /* terminated; owned by the chat, valid until its messages change */
-  const char* content;
-  size_t n_bytes;
-  const char* thinking; /* of a reply; "": none */
-  size_t n_thinking_bytes;
+  uint32_t reserved;       /* 0 */
+  const char* role;        /* terminated */
+  const char* content;     /* not terminated */
+  size_t n_bytes;          /* of `content` */
+  const char* thinking;    /* of a reply; "": none */
+  size_t n_thinking_bytes; /* of `thinking` */
 } moe_chat_message;
 
+/* The number of messages, without the system text; 0 for NULL. */
 MOE_API size_t moe_chat_message_count(const moe_chat* chat);
+/* Message `index`, from 0, without the system text. MOE_ERR_RANGE if there is none. */
 MOE_API moe_status moe_chat_get_message(const moe_chat* chat, size_t index, moe_chat_message* out,
                                         moe_error* error);
 
@@ -1026,17 +1215,18 @@ MOE_API moe_status moe_chat_render(const moe_chat* chat, bool begin_reply, char*
 MOE_API moe_status moe_chat_tokens(const moe_chat* chat, bool begin_reply, int32_t* tokens,
                                    size_t capacity, size_t* n_tokens, moe_error* error);
 
+/* What a reply took. */
 typedef struct moe_chat_result {
   uint32_t struct_size;
-  moe_finish finish;
-  int32_t n_prompt; /* tokens of the conversation before the reply */
-  int32_t n_reused; /* of these, already in the session and not evaluated again */
-  int32_t n_generated;
-  int32_t n_thinking; /* of these, thinking including its tags */
-  double prompt_seconds;
-  double generate_seconds;
-  int32_t n_drafted; /* as in moe_generate_result */
-  int32_t n_accepted;
+  moe_finish finish;       /* why it ended */
+  int32_t n_prompt;        /* tokens of the conversation before the reply */
+  int32_t n_reused;        /* of these, already in the session and not evaluated again */
+  int32_t n_generated;     /* tokens of the reply */
+  int32_t n_thinking;      /* of these, thinking including its tags */
+  double prompt_seconds;   /* time for the prompt */
+  double generate_seconds; /* time after the prompt */
+  int32_t n_drafted;       /* as in moe_generate_result */
+  int32_t n_accepted;      /* as in moe_generate_result */
 } moe_chat_result;
 
 /* Generates a reply to the messages so far and appends it with the role "assistant". It ends at an
@@ -1067,6 +1257,7 @@ typedef struct moe_layer moe_layer;
 /* One expert. Matrices are row-major (out, in); d_in is d_model / n_subheads. A plain FFN has no
  * gate. */
 typedef struct moe_expert_weights {
+  uint32_t struct_size;   /* of the first: the distance of the experts in an array */
   const float* gate;      /* (d_ff, d_in) or NULL */
   const float* up;        /* (d_ff, d_in) */
   const float* down;      /* (d_in, d_ff) */
@@ -1075,19 +1266,18 @@ typedef struct moe_expert_weights {
   const float* down_bias; /* (d_in) or NULL */
 } moe_expert_weights;
 
-/* Sizes and counts are in 1..65536, or 0 where a default is given. */
+/* The shape and the weights of a layer. Sizes and counts are in 1..65536, or 0 where a default is
+ * given. */
 typedef struct moe_layer_params {
   uint32_t struct_size;
-  int32_t d_model;
-  int32_t d_ff;
-  int32_t n_experts;
-  int32_t n_subheads;     /* 0 or 1: no sub-tokens; more: MH-MoE */
-  int32_t max_rows;       /* rows computed at once; longer calls take several passes; 0: 256 */
-  const char* activation; /* "relu", "gelu", "gelu_tanh", "silu", "relu2", "tanh"; NULL: "silu" */
-  /* "topk:2", "threshold:0.9", "topk:2,renormalise", "threshold:0.9,one" (each selected expert has
-   * weight 1), "cosine:1,tau=0.07", "sigmoid:2", "base", "sparsemixer"; NULL: "topk:1" */
-  const char* router;
-  /* format of experts, head and merge: a name from moe_weight_formats; NULL: "f32" */
+  int32_t d_model;          /* width of a row */
+  int32_t d_ff;             /* inner width of an expert */
+  int32_t n_experts;        /* routed, without the shared one */
+  int32_t n_subheads;       /* 0 or 1: no sub-tokens; more: MH-MoE */
+  int32_t max_rows;         /* rows computed at once; longer calls take several passes; 0: 256 */
+  const char* activation;   /* "relu", "gelu", "gelu_tanh", "silu", "relu2", "tanh"; NULL: "silu" */
+  const moe_router* router; /* any kind but "hash", without a capacity; NULL: "topk" with k 1 */
+  /* format of experts, head and merge: a name from moe_weight_format_name; NULL: "f32" */
   const char* weights;
   /* "f32", "a8", "a8_block", "a8_group" (formats with scales per group); NULL: the format's
      default */
@@ -1097,7 +1287,7 @@ typedef struct moe_layer_params {
   const float* router_weight;
   const float* router_bias;         /* (n_experts) or NULL; sigmoid: the selection bias */
   const float* router_proj;         /* cosine: (d_e, d_in) */
-  int32_t d_e;                      /* cosine */
+  int32_t d_e;                      /* cosine: width of the embeddings */
   int32_t shared_d_ff;              /* 0: no shared expert */
   const moe_expert_weights* shared; /* on d_model, added to the experts' sum */
   const float* shared_gate; /* (d_model) or NULL: scales the shared expert by sigmoid(x . g) */
@@ -1107,12 +1297,17 @@ typedef struct moe_layer_params {
   const float* merge_bias;  /* (d_model) or NULL */
 } moe_layer_params;
 
+/* Packs the weights, which are copied, and makes the layer. MOE_ERR_ARGUMENT for a missing array or
+ * an unknown name, MOE_ERR_RANGE, MOE_ERR_SHAPE, MOE_ERR_NON_FINITE for weights, MOE_ERR_MEMORY
+ * (examples/moe_layer.c). */
 MOE_API moe_status moe_layer_create(moe_env* env, const moe_layer_params* params, moe_layer** out,
                                     moe_error* error);
+/* Frees the layer; NULL is allowed. */
 MOE_API void moe_layer_free(moe_layer* layer);
-/* x, y: (n, d_model), may be the same array. Bit-identical for any thread count and any split of
- * the rows. MOE_ERR_NON_FINITE for NaN or infinity in x, before anything is written. An error found
- * while computing may leave earlier passes of max_rows rows written. */
+/* Computes the layer for n rows. x, y: (n, d_model), may be the same array. Bit-identical for any
+ * thread count and any split of the rows. MOE_ERR_NON_FINITE for NaN or infinity in x, before
+ * anything is written. An error found while computing may leave earlier passes of max_rows rows
+ * written. */
 MOE_API moe_status moe_layer_forward(moe_layer* layer, const float* x, size_t n, float* y,
                                      moe_error* error);
 
@@ -1121,26 +1316,30 @@ MOE_API moe_status moe_layer_forward(moe_layer* layer, const float* x, size_t n,
  * In libmoe_convert, linked in addition to libmoe. Files are replaced as in section 12: the final
  * name never holds a part of a file. */
 
+/* Receives a JSON object. */
+typedef void (*moe_report_fn)(void* user, const char* json);
+
+/* What is made of a checkpoint. */
 typedef struct moe_convert_params {
   uint32_t struct_size;
   int32_t compress;    /* 1: zstd for segments where it saves at least 5 % */
-  const char* weights; /* NULL or "auto", or a name from moe_weight_formats */
+  const char* weights; /* NULL or "auto", or a name from moe_weight_format_name */
   /* "PATTERN=FORMAT" on tensor names; * matches anything; the last match wins */
   const char* const* overrides;
-  int32_t n_overrides;
-  int32_t verify; /* 1: read the result back and compare every weight with the checkpoint */
+  int32_t n_overrides; /* entries of `overrides` */
+  int32_t verify;      /* 1: read the result back and compare every weight with the checkpoint */
   /* Counts bytes of the checkpoint, tokens while the source model reads `calibration`
-   * ("calibrate"), or bytes of `statistics` ("statistics"). Return false to cancel. */
+   * ("calibrate"), or bytes of `statistics` ("statistics"). */
   moe_progress_fn progress;
-  /* One JSON object per stored matrix, then one for the whole conversion. May be NULL. */
-  void (*report)(void* user, const char* json);
-  void* user;
+  void* progress_user;  /* its first argument */
+  moe_report_fn report; /* one object per stored matrix, then one for the whole conversion */
+  void* report_user;    /* its first argument */
   /* Keys of config.json or of a GGUF file to ignore: those that the importer does not know and that
    * do not change what the model computes. In an object of config.json "OBJECT.KEY"; each may be
    * several with commas between. */
   const char* const* ignored_keys;
-  int32_t n_ignored_keys;
-  int32_t reserved; /* 0 */
+  int32_t n_ignored_keys; /* entries of `ignored_keys` */
+  int32_t reserved;       /* 0 */
   /* A text of n_calibration bytes to run through the source model, or NULL. Each matrix's input
    * second moments (an expert's, over the tokens routed to it) determine how later weights
    * compensate for the rounding error of earlier ones. Runs on all CPUs and needs a temporary float
@@ -1148,7 +1347,7 @@ typedef struct moe_convert_params {
    * is written, if the text has no tokens, the checkpoint has no tokenizer, or nothing is rounded
    * and split_ffn is 0. */
   const char* calibration;
-  size_t n_calibration;
+  size_t n_calibration; /* bytes of it */
   /* Splits every FFN of a dense model into this many experts; must divide the FFN's width; 0: no
    * split. A router is fitted to the FFN's inputs on `calibration`. The file's threshold is 1,
    * which selects all experts and equals the dense model; moe_session_set_router selects fewer with
@@ -1176,18 +1375,20 @@ typedef struct moe_convert_params {
   int32_t i2_s_arm;
 } moe_convert_params;
 
-/* `source`: a folder with config.json and safetensors, or a GGUF file. `destination` is replaced if
- * it is a model file; any other file that is not empty gives MOE_ERR_ARGUMENT. */
+/* Converts a checkpoint to a model file. Uses all CPUs; any thread. `source`: a folder with
+ * config.json and safetensors, or a GGUF file. `destination` is replaced if it is a model file; any
+ * other file that is not empty gives MOE_ERR_ARGUMENT. */
 MOE_API moe_status moe_convert(const char* source, const char* destination,
                                const moe_convert_params* params, moe_error* error);
 
+/* What a synthetic model is made of. */
 typedef struct moe_synthetic_params {
   uint32_t struct_size;
-  int32_t context;     /* 0: the shape's default */
-  const char* weights; /* what moe_convert makes of 16-bit weights with it; NULL: "ternary2" */
-  uint64_t seed;
-  moe_progress_fn progress; /* bytes of weights written; return false to cancel. May be NULL. */
-  void* user;
+  int32_t context;          /* 0: the shape's default */
+  const char* weights;      /* what moe_convert makes of 16-bit weights with it; NULL: "ternary2" */
+  uint64_t seed;            /* of the random weights */
+  moe_progress_fn progress; /* bytes of weights written */
+  void* progress_user;      /* its first argument */
   /* 1: a file with holes instead of weights: it takes little time and room, and opens as the whole
    * one would, which tells what a session needs, but its weights cannot be read (MOE_ERR_CORRUPT,
    * unless checksums are skipped).
@@ -1196,14 +1397,19 @@ typedef struct moe_synthetic_params {
   int32_t reserved; /* 0 */
 } moe_synthetic_params;
 
-/* Comma-separated names of shapes: "tiny", "olmoe-1b-7b" ... (examples/shapes.md). */
-MOE_API const char* moe_synthetic_shapes(void);
-/* A model of that shape with random weights, as a file, which replaces what moe_convert would, or
- * in memory for moe_model_open_memory. After MOE_ERR_CANCELLED neither exists. */
+/* The names of shapes: "tiny", "olmoe-1b-7b" ... (examples/shapes.md). NULL behind the last.
+ * Static; any thread. */
+MOE_API const char* moe_synthetic_shape_name(size_t index);
+/* Writes a model of that shape with random weights to a file, which replaces what moe_convert
+ * would. MOE_ERR_NOT_FOUND for an unknown shape, MOE_ERR_ARGUMENT for an unknown format,
+ * MOE_ERR_IO, MOE_ERR_MEMORY. After MOE_ERR_CANCELLED there is no file. */
 MOE_API moe_status moe_synthetic_save(const char* shape, const moe_synthetic_params* params,
                                       const char* path, moe_error* error);
+/* The same in memory, for moe_model_open_memory. *data, of *size bytes, is freed by
+ * moe_synthetic_free after the model and its sessions. */
 MOE_API moe_status moe_synthetic_create(const char* shape, const moe_synthetic_params* params,
                                         void** data, size_t* size, moe_error* error);
+/* Frees what moe_synthetic_create made; NULL is allowed. */
 MOE_API void moe_synthetic_free(void* data);
 
 /* ------------------------------------------------------------------------------------------------

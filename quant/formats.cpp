@@ -58,6 +58,13 @@ const WeightFormat* find_weight_format(std::string_view name) {
 
 const char* weight_format_names() { return kWeightNames.text; }
 
+const char* weight_format_name(size_t index) {
+  for (const WeightFormat& format : kWeightFormats) {
+    if (!format.table && index-- == 0) return format.name;
+  }
+  return nullptr;
+}
+
 size_t scale_count(FormatId format, ScaleKind kind, int32_t group, int64_t rows, int64_t cols) {
   if (format_info(format).group != 0) return 0;
   const size_t padded_rows = static_cast<size_t>(round_up(rows, int64_t{kTileRows}));

@@ -49,6 +49,8 @@ const WeightFormat* find_format(std::string_view name);
 const WeightFormat* find_weight_format(std::string_view name);
 /// "ternary2, ternary3, int8 .."
 const char* weight_format_names();
+/// One of them; null behind the last.
+const char* weight_format_name(size_t index);
 
 /// Number of floats in Matrix::scales; 0 for kNone and for scales in the tiles.
 size_t scale_count(FormatId format, ScaleKind kind, int32_t group, int64_t rows, int64_t cols);

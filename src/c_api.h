@@ -59,7 +59,7 @@ namespace moe {
 
 /// Receives the choices of a session's routing hook.
 struct RoutingWatch {
-  const Model* model = nullptr;
+  Session* session = nullptr;
   moe_routing_fn callback = nullptr;
   void* user = nullptr;
 };

@@ -204,7 +204,7 @@ Status reply(moe_chat* chat, const moe_generate_params* given, moe_chat_result* 
 }  // namespace
 }  // namespace moe
 
-const char* moe_chat_template_names(void) { return moe::builtin_chat_names(); }
+const char* moe_chat_template_name(size_t index) { return moe::builtin_chat_name(index); }
 
 moe_status moe_chat_create(moe_session* session, const moe_chat_params* params, moe_chat** out,
                            moe_error* error) {

@@ -68,12 +68,12 @@ Status convert_options(const moe_convert_params* given, ConvertOptions* out) {
   options.i2_s_arm = p.i2_s_arm != 0;
   if (p.progress != nullptr) {
     options.progress = [p](uint64_t done, uint64_t total, const char* what) {
-      return p.progress(p.user, done, total, what);
+      return p.progress(p.progress_user, done, total, what);
     };
   }
   if (p.report != nullptr) {
-    options.on_matrix = [p](const MatrixReport& m) { p.report(p.user, to_json(m).c_str()); };
-    options.on_end = [p](const ConvertReport& r) { p.report(p.user, to_json(r).c_str()); };
+    options.on_matrix = [p](const MatrixReport& m) { p.report(p.report_user, to_json(m).c_str()); };
+    options.on_end = [p](const ConvertReport& r) { p.report(p.report_user, to_json(r).c_str()); };
   }
   *out = std::move(options);
   return {};
@@ -100,7 +100,7 @@ Status synthetic_options(const char* shape, const moe_synthetic_params* given,
   out->outline = p.outline != 0;
   if (p.progress != nullptr) {
     out->progress = [p](uint64_t done, uint64_t total) {
-      return p.progress(p.user, done, total, "weights");
+      return p.progress(p.progress_user, done, total, "weights");
     };
   }
   return {};
@@ -137,7 +137,7 @@ moe_status moe_convert(const char* source, const char* destination,
   return moe::delivered(error, [&] { return moe::run_convert(source, destination, params); });
 }
 
-const char* moe_synthetic_shapes(void) { return moe::shape_names(); }
+const char* moe_synthetic_shape_name(size_t index) { return moe::shape_name(index); }
 
 moe_status moe_synthetic_save(const char* shape, const moe_synthetic_params* params,
                               const char* path, moe_error* error) {

@@ -14,16 +14,16 @@ Status encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
   moe_encode_params p{};
   MOE_TRY(read_params(given, "params", &p));
   const int pooling = enum_number(p.pooling);
-  if (pooling < MOE_POOL_MEAN || pooling > MOE_POOL_MODEL) {
+  if (pooling < MOE_POOL_DEFAULT || pooling > MOE_POOL_LAST) {
     return Status::error(MOE_ERR_ARGUMENT, "params.pooling: expected 0..3, found %d", pooling);
   }
   const int normalize = enum_number(p.normalize);
-  if (normalize < MOE_NORMALIZE_OFF || normalize > MOE_NORMALIZE_MODEL) {
+  if (normalize < MOE_NORMALIZE_DEFAULT || normalize > MOE_NORMALIZE_ON) {
     return Status::error(MOE_ERR_ARGUMENT, "params.normalize: expected 0..2, found %d", normalize);
   }
   MOE_TRY(check_reserved(p.reserved));
   const TextVectorConfig& vector = session->model->model->config().text_vector;
-  const bool as_in_file = p.pooled != nullptr && pooling == MOE_POOL_MODEL;
+  const bool as_in_file = p.pooled != nullptr && pooling == MOE_POOL_DEFAULT;
   if (as_in_file && vector.max_tokens > 0 && n_tokens > static_cast<size_t>(vector.max_tokens)) {
     return Status::error(MOE_ERR_TOO_LONG,
                          "%zu tokens, the model's vectors are of texts of at most %d", n_tokens,
@@ -38,9 +38,10 @@ Status encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
   Encoding out;
   out.hidden = p.hidden;
   out.pooled = p.pooled;
-  static_assert(static_cast<int>(Pooling::kLast) == MOE_POOL_LAST);
-  out.pooling = pooling == MOE_POOL_MODEL ? vector.pooling : static_cast<Pooling>(pooling);
-  out.normalise = normalize == MOE_NORMALIZE_MODEL ? vector.normalise : normalize != 0;
+  static_assert(static_cast<int>(Pooling::kLast) + 1 == MOE_POOL_LAST);
+  out.pooling = pooling == MOE_POOL_DEFAULT ? vector.pooling : static_cast<Pooling>(pooling - 1);
+  out.normalise =
+      normalize == MOE_NORMALIZE_DEFAULT ? vector.normalise : normalize == MOE_NORMALIZE_ON;
   out.outputs = p.outputs;
   if (p.rows != nullptr) out.rows = {p.rows, p.n_rows};
   return session->session->encode({tokens, n_tokens}, out);

@@ -2,7 +2,6 @@
 // Version, statuses and the environment.
 
 #include "kernels/cpu/select.h"
-#include "kernels/router/text.h"
 #include "quant/formats.h"
 #include "src/c_api.h"
 
@@ -41,11 +40,17 @@ Status check_session(const moe_session* session) {
 
 namespace {
 
-Status check_allocator(const moe_allocator& a) {
+// NULL: malloc.
+Status read_allocator(const moe_allocator* given, Allocator* out) {
+  *out = system_allocator();
+  if (given == nullptr) return {};
+  moe_allocator a{};
+  MOE_TRY(read_params(given, "params.allocator", &a));
   if (a.allocate == nullptr || a.deallocate == nullptr) {
     return Status::error(MOE_ERR_ARGUMENT,
                          "params.allocator: allocate and deallocate must both be set");
   }
+  *out = {a.allocate, a.deallocate, a.user};
   return {};
 }
 
@@ -69,11 +74,8 @@ Status create_env(const moe_env_params* given, moe_env** out) {
   if (out == nullptr) return null_argument("out");
   moe_env_params p{};
   MOE_TRY(read_params(given, "params", &p));
-  Allocator allocator = system_allocator();
-  if (p.allocator != nullptr) {
-    MOE_TRY(check_allocator(*p.allocator));
-    allocator = {p.allocator->allocate, p.allocator->deallocate, p.allocator->user};
-  }
+  Allocator allocator;
+  MOE_TRY(read_allocator(p.allocator, &allocator));
   void* memory = allocate(allocator, sizeof(moe_env), 64);
   if (memory == nullptr) return out_of_memory("environment", sizeof(moe_env));
   auto* env = new (memory) moe_env(allocator);
@@ -130,9 +132,8 @@ moe_status moe_env_get_info(const moe_env* env, moe_env_info* out, moe_error* er
   return moe::deliver(moe::env_info(env, out), error);
 }
 
-const char* moe_env_isas(void) { return moe::built_isas(); }
-const char* moe_weight_formats(void) { return moe::weight_format_names(); }
-const char* moe_session_routers(void) { return moe::override_routers(); }
+const char* moe_isa_name(size_t index) { return moe::built_isa(index); }
+const char* moe_weight_format_name(size_t index) { return moe::weight_format_name(index); }
 
 uint32_t moe_version(void) {
   return MOE_VERSION_MAJOR * 1000000u + MOE_VERSION_MINOR * 1000u + MOE_VERSION_PATCH;

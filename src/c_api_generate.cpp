@@ -48,13 +48,13 @@ Status GenerateCall::read(const moe_generate_params* given) {
   options.ignore_eos = p.ignore_eos != 0;
   options.n_top = p.n_top;
   options.max_draft = p.max_draft;
-  callback = p.callback;
-  user = p.user;
+  callback = p.piece;
+  user = p.piece_user;
   if (callback != nullptr) {
     options.callback = call_back;
     options.user = this;
   }
-  logits_callback = p.logits_callback;
+  logits_callback = p.logits;
   logits_user = p.logits_user;
   if (logits_callback != nullptr) {
     options.change_logits = change_logits;
@@ -72,13 +72,14 @@ bool GenerateCall::change_logits(void* user, std::span<const int32_t> text,
 
 bool GenerateCall::call_back(void* user, const Piece& piece) {
   const auto* call = static_cast<const GenerateCall*>(user);
-  const moe_piece c = {piece.token,
-                       piece.logprob,
-                       piece.text.empty() ? "" : piece.text.data(),
-                       piece.text.size(),
-                       reinterpret_cast<const moe_token_logprob*>(piece.top.data()),
-                       piece.top.size(),
-                       piece.thinking ? uint32_t{MOE_PIECE_THINKING} : 0};
+  const moe_piece c = {.struct_size = sizeof c,
+                       .token = piece.token,
+                       .logprob = piece.logprob,
+                       .flags = piece.thinking ? uint32_t{MOE_PIECE_THINKING} : 0,
+                       .text = piece.text.empty() ? "" : piece.text.data(),
+                       .n_bytes = piece.text.size(),
+                       .top = reinterpret_cast<const moe_token_logprob*>(piece.top.data()),
+                       .n_top = piece.top.size()};
   return call->callback(call->user, &c);
 }
 

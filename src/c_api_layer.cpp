@@ -45,20 +45,50 @@ Status parse_formats(const moe_layer_params& p, LayerSpec* spec) {
   return {};
 }
 
-ExpertWeights expert_weights(const moe_expert_weights& e) {
-  return {e.gate, e.up, e.down, e.gate_bias, e.up_bias, e.down_bias, nullptr};
+Status expert_weights(const moe_expert_weights* given, ExpertWeights* out) {
+  moe_expert_weights e{};
+  MOE_TRY(read_params(given, "expert", &e));
+  *out = {e.gate, e.up, e.down, e.gate_bias, e.up_bias, e.down_bias, nullptr};
+  return {};
+}
+
+// The first says how far apart they are.
+Status all_experts(const moe_layer_params& p, Array<ExpertWeights>* out) {
+  if (p.experts == nullptr) return null_argument("params.experts");
+  MOE_TRY(out->resize(static_cast<size_t>(p.n_experts)));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(p.experts);
+  const uint32_t distance = p.experts->struct_size;
+  if (distance % alignof(moe_expert_weights) != 0) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.experts[0].struct_size: expected %zu, found %u",
+                         sizeof *p.experts, distance);
+  }
+  for (size_t i = 0; i < out->size(); ++i, bytes += distance) {
+    const auto* e = reinterpret_cast<const moe_expert_weights*>(bytes);
+    if (e->struct_size != distance) {
+      return Status::error(MOE_ERR_ARGUMENT,
+                           "params.experts[%zu].struct_size: expected %u, found %u", i, distance,
+                           e->struct_size);
+    }
+    MOE_TRY(expert_weights(e, &(*out)[i]).with_context("params.experts[%zu]", i));
+  }
+  return {};
+}
+
+Status read_router(const moe_router* given, RouterConfig* out) {
+  moe_router router{};
+  MOE_TRY(read_params(given, "params.router", &router));
+  return layer_router(router, out);
 }
 
 Status layer_spec(const moe_layer_params& p, Array<ExpertWeights>* experts, LayerSpec* spec) {
-  if (p.router != nullptr) MOE_TRY(parse_router(p.router, &spec->router));
+  MOE_TRY(read_router(p.router, &spec->router));
   MOE_TRY(parse_activation(p.activation, &spec->act.kind));
   MOE_TRY(parse_formats(p, spec));
   if (p.n_experts < 1 || p.n_experts > 65536) {
     return Status::error(MOE_ERR_RANGE, "params.n_experts: expected 1..65536, found %d",
                          p.n_experts);
   }
-  if (p.experts == nullptr) return null_argument("params.experts");
-  for (int32_t i = 0; i < p.n_experts; ++i) MOE_TRY(experts->push(expert_weights(p.experts[i])));
+  MOE_TRY(all_experts(p, experts));
   spec->d_model = p.d_model;
   spec->d_ff = p.d_ff;
   spec->n_experts = p.n_experts;
@@ -72,7 +102,7 @@ Status layer_spec(const moe_layer_params& p, Array<ExpertWeights>* experts, Laye
   spec->shared_d_ff = p.shared_d_ff;
   if (p.shared_d_ff != 0) {
     if (p.shared == nullptr) return null_argument("params.shared");
-    spec->shared = expert_weights(*p.shared);
+    MOE_TRY(expert_weights(p.shared, &spec->shared).with_context("params.shared"));
   }
   spec->shared_gate = p.shared_gate;
   spec->head = p.head;

@@ -3,6 +3,7 @@
 
 #include "formats/moe/reader.h"
 #include "kernels/router/table.h"
+#include "kernels/router/text.h"
 #include "quant/formats.h"
 #include "src/base/machine_memory.h"
 #include "src/c_api.h"
@@ -123,10 +124,12 @@ Status open_reader(moe_env* env, const moe_reader* reader, const moe_model_param
   moe_model_params params{};
   MOE_TRY(read_model_params(env, given, out, &params));
   if (reader == nullptr) return null_argument("reader");
-  if (reader->read == nullptr) return null_argument("reader.read");
+  moe_reader r{};
+  MOE_TRY(read_params(reader, "reader", &r));
+  if (r.read == nullptr) return null_argument("reader.read");
   MOE_TRY(check_no_direct(params, "a reader"));
-  return open_source(env, FileSource::from_callbacks({reader->size, reader->read, reader->user}),
-                     nullptr, params, out);
+  return open_source(env, FileSource::from_callbacks({r.size, r.read, r.user}), nullptr, params,
+                     out);
 }
 
 void describe_text_vector(const TextVectorConfig& v, moe_model_info* info) {
@@ -134,7 +137,7 @@ void describe_text_vector(const TextVectorConfig& v, moe_model_info* info) {
   info->normalized = v.normalise ? 1 : 0;
   info->vector_tokens = v.max_tokens;
   info->n_prompts = static_cast<int32_t>(v.prompts.size());
-  info->default_prompt = v.default_prompt + 1;
+  info->default_prompt = v.default_prompt;
 }
 
 Status get_prompt(const moe_model* model, int32_t index, const char** name, const char** text) {
@@ -184,31 +187,33 @@ Status get_info(const moe_model* model, moe_model_info* out) {
   return {};
 }
 
-const char* gate_name(const RouterConfig& r) {
-  const RouterInfo& info = router_info(r);
-  if (info.has(kParamGate)) return name_in(kCosineGates, r.gate);
-  return info.has(kParamWeights) ? name_in(kRouterWeights, r.weights) : "";
-}
-
-void describe_router(const RouterConfig& r, moe_model_layer_info* info) {
-  const bool by_threshold = selects_by_threshold(r);
-  info->router = router_info(r).name;
-  info->k = by_threshold ? 0 : info->n_active;
-  info->threshold = by_threshold ? r.threshold : 0;
-  info->tau = router_info(r).has(kParamTau) ? r.tau : 0;
-  info->gamma = r.gamma;
-  info->gate = gate_name(r);
-}
-
-Status get_layer_info(const moe_model* model, int32_t index, moe_model_layer_info* out) {
+Status find_layer(const moe_model* model, int32_t index, const LayerConfig** out) {
   if (model == nullptr) return null_argument("model");
-  MOE_TRY(check_out_struct(out, "out"));
   const ModelConfig& config = model->model->config();
   if (index < 0 || index >= config.n_layers()) {
     return Status::error(MOE_ERR_RANGE, "layer: expected 0..%d, found %d", config.n_layers() - 1,
                          index);
   }
-  const LayerConfig& layer = config.layers[static_cast<size_t>(index)];
+  *out = &config.layers[static_cast<size_t>(index)];
+  return {};
+}
+
+Status get_router(const moe_model* model, int32_t index, moe_router* out) {
+  const LayerConfig* layer = nullptr;
+  MOE_TRY(find_layer(model, index, &layer));
+  MOE_TRY(check_out_struct(out, "out"));
+  if (layer->ffn.kind != FfnKind::kMoe) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "layer %d is dense: it has no router", index);
+  }
+  write_struct(describe_router(layer->ffn.moe.router, layer->ffn.moe.n_experts), out);
+  return {};
+}
+
+Status get_layer_info(const moe_model* model, int32_t index, moe_model_layer_info* out) {
+  const LayerConfig* found = nullptr;
+  MOE_TRY(find_layer(model, index, &found));
+  MOE_TRY(check_out_struct(out, "out"));
+  const LayerConfig& layer = *found;
   const MoeConfig& moe = layer.ffn.moe;
   moe_model_layer_info info{};
   info.n_heads = layer.attention.n_heads;
@@ -221,8 +226,6 @@ Status get_layer_info(const moe_model* model, int32_t index, moe_model_layer_inf
   }
   info.d_ff = layer.ffn.d_ff;
   info.n_subheads = 1;
-  info.router = "";
-  info.gate = "";
   info.activation = layer.has_ffn ? name_in(kActivations, layer.ffn.act.kind) : "";
   if (layer.ffn.kind == FfnKind::kMoe) {
     info.n_experts = moe.n_experts;
@@ -232,7 +235,6 @@ Status get_layer_info(const moe_model* model, int32_t index, moe_model_layer_inf
     info.has_merge = moe.merge ? 1 : 0;
     info.shared_d_ff = moe.shared.d_ff;
     info.n_sublayers = moe.n_sublayers;
-    describe_router(moe.router, &info);
   }
   write_struct(info, out);
   return {};
@@ -390,6 +392,11 @@ moe_status moe_model_get_prompt(const moe_model* model, int32_t index, const cha
 moe_status moe_model_get_layer_info(const moe_model* model, int32_t layer,
                                     moe_model_layer_info* out, moe_error* error) {
   return moe::deliver(moe::get_layer_info(model, layer, out), error);
+}
+
+moe_status moe_model_get_router(const moe_model* model, int32_t layer, moe_router* out,
+                                moe_error* error) {
+  return moe::deliver(moe::get_router(model, layer, out), error);
 }
 
 size_t moe_model_tensor_count(const moe_model* model) {

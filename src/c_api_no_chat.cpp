@@ -14,7 +14,7 @@ moe_status refuse(moe_error* error) {
 }  // namespace
 }  // namespace moe
 
-const char* moe_chat_template_names(void) { return ""; }
+const char* moe_chat_template_name(size_t) { return nullptr; }
 
 moe_status moe_chat_create(moe_session*, const moe_chat_params*, moe_chat**, moe_error* error) {
   return moe::refuse(error);

@@ -16,7 +16,12 @@ moe_status refuse_translation(moe_error* error) {
 }  // namespace moe
 
 moe_status moe_session_translate(moe_session*, const int32_t*, size_t, const moe_translate_params*,
-                                 moe_translate_result*, moe_error* error) {
+                                 size_t*, moe_error* error) {
+  return moe::refuse_translation(error);
+}
+
+moe_status moe_session_get_translation(const moe_session*, size_t, moe_translation*,
+                                       moe_error* error) {
   return moe::refuse_translation(error);
 }
 

@@ -10,13 +10,13 @@ namespace {
 
 Status write_on(void* user, const void* bytes, size_t n) {
   const auto* writer = static_cast<const moe_writer*>(user);
-  if (n == 0 || writer->write(writer->user, bytes, n) == 0) return {};
+  if (n == 0 || writer->write(writer->user, bytes, n)) return {};
   return Status::error(MOE_ERR_IO, "saved session: the writer failed");
 }
 
 Status read_from(void* user, uint64_t offset, void* to, size_t n) {
   const auto* reader = static_cast<const moe_reader*>(user);
-  if (n == 0 || reader->read(reader->user, offset, to, n) == 0) return {};
+  if (n == 0 || reader->read(reader->user, offset, to, n)) return {};
   return Status::error(MOE_ERR_IO, "saved session: the reader failed at byte %llu",
                        static_cast<unsigned long long>(offset));
 }
@@ -29,16 +29,18 @@ ModelFileName name_of(const moe_session* session) {
 Status save(moe_session* session, const moe_writer* writer) {
   MOE_TRY(check_session(session));
   if (writer == nullptr) return null_argument("writer");
-  if (writer->write == nullptr) return null_argument("writer.write");
-  moe_writer own = *writer;
+  moe_writer own{};
+  MOE_TRY(read_params(writer, "writer", &own));
+  if (own.write == nullptr) return null_argument("writer.write");
   return save_session(*session->session, name_of(session), {write_on, &own});
 }
 
 Status load(moe_session* session, const moe_reader* reader) {
   MOE_TRY(check_session(session));
   if (reader == nullptr) return null_argument("reader");
-  if (reader->read == nullptr) return null_argument("reader.read");
-  moe_reader own = *reader;
+  moe_reader own{};
+  MOE_TRY(read_params(reader, "reader", &own));
+  if (own.read == nullptr) return null_argument("reader.read");
   return load_session(*session->session, name_of(session), {own.size, read_from, &own});
 }
 

@@ -54,19 +54,19 @@ Status create_session(moe_model* model, const moe_session_params* params, moe_se
   return {};
 }
 
-Status eval(moe_session* session, const int32_t* tokens, size_t n_tokens, float* logits,
-            size_t n_rows) {
+Status eval(moe_session* session, const int32_t* tokens, size_t n_tokens, int rows, float* logits) {
   MOE_TRY(check_session(session));
   if (tokens == nullptr && n_tokens != 0) return null_argument("tokens");
-  if (logits == nullptr) n_rows = 0;
-  if (logits != nullptr && n_rows != 1 && n_rows != n_tokens) {
-    return Status::error(MOE_ERR_ARGUMENT, "n_rows: expected 1 or %zu, found %zu", n_tokens,
-                         n_rows);
+  constexpr LogitRows kRows[] = {LogitRows::kNone, LogitRows::kLast, LogitRows::kAll};
+  if (rows < MOE_ROWS_NONE || rows > MOE_ROWS_ALL) {
+    return Status::error(MOE_ERR_ARGUMENT, "rows: expected 0..2, found %d", rows);
   }
-  const LogitRows rows = n_rows == 0          ? LogitRows::kNone
-                         : n_rows == n_tokens ? LogitRows::kAll
-                                              : LogitRows::kLast;
-  return session->session->eval({tokens, n_tokens}, rows, logits);
+  if ((rows == MOE_ROWS_NONE) != (logits == nullptr)) {
+    return Status::error(MOE_ERR_ARGUMENT, "logits: expected %s with rows %d, found %s",
+                         rows == MOE_ROWS_NONE ? "NULL" : "an array", rows,
+                         logits == nullptr ? "NULL" : "an array");
+  }
+  return session->session->eval({tokens, n_tokens}, kRows[rows], logits);
 }
 
 Status score(moe_session* session, const int32_t* tokens, size_t n_tokens, float* logprobs,
@@ -78,8 +78,9 @@ Status score(moe_session* session, const int32_t* tokens, size_t n_tokens, float
 }
 
 // n_tokens: null for one token each.
-Status eval_several(moe_session* const* sessions, const int32_t* tokens, const size_t* n_tokens,
-                    size_t n, float* logits) {
+Status eval_each(moe_session* const* sessions, const int32_t* tokens, const size_t* n_tokens,
+                 size_t n, float* logits) {
+  if (n == 0) return {};
   if (sessions == nullptr) return null_argument("sessions");
   if (tokens == nullptr) return null_argument("tokens");
   for (size_t i = 0; i < n; ++i) {
@@ -94,30 +95,21 @@ Status eval_several(moe_session* const* sessions, const int32_t* tokens, const s
   return sessions_eval({inner, n}, tokens, n_tokens, logits);
 }
 
-Status step(moe_session* const* sessions, const int32_t* tokens, size_t n, float* logits) {
-  return n == 0 ? Status() : eval_several(sessions, tokens, nullptr, n, logits);
-}
-
-Status eval_each(moe_session* const* sessions, const int32_t* tokens, const size_t* n_tokens,
-                 size_t n, float* logits) {
-  if (n == 0) return {};
-  if (n_tokens == nullptr) return null_argument("n_tokens");
-  return eval_several(sessions, tokens, n_tokens, n, logits);
-}
-
 // Rewinding to 0 also recovers from a device fault.
 Status rewind(moe_session* session, int32_t position) {
   MOE_TRY(check_session(session));
   return position == 0 ? session->session->reset() : session->session->rewind(position);
 }
 
-Status set_router(moe_session* session, const char* router) {
+Status set_router(moe_session* session, const moe_router* given) {
   MOE_TRY(check_session(session));
+  moe_router router{};
+  MOE_TRY(read_params(given, "router", &router));
   moe_model* model = session->model.get();
   Session& inner = *session->session;
   LockGuard guard(model->mutex);  // a capacity can enlarge the session
   const uint64_t others = model->session_bytes - inner.bytes();
-  const Status status = inner.set_router(router == nullptr ? "" : router, others);
+  const Status status = inner.set_router(given == nullptr ? nullptr : &router, others);
   model->session_bytes = others + inner.bytes();
   return status;
 }
@@ -210,12 +202,21 @@ Status get_routing(const moe_session* session, int32_t layer, moe_routing_stats*
 
 void pass_choices(void* user, const RoutedTokens& tokens, Routing* r) {
   const auto* watch = static_cast<const RoutingWatch*>(user);
-  const ModelConfig& config = watch->model->config();
+  const ModelConfig& config = watch->session->model().config();
   const int32_t n_experts = config.layers[static_cast<size_t>(tokens.layer)].ffn.moe.n_experts;
-  moe_routing_choices choices{tokens.layer, tokens.position, r->n_tokens, r->max_k,
-                              r->count,     r->expert,       r->weight,   tokens.states,
-                              r->scores,    tokens.d,        n_experts};
-  watch->callback(watch->user, &choices);
+  moe_routing_choices choices{.struct_size = sizeof choices,
+                              .layer = tokens.layer,
+                              .position = tokens.position,
+                              .n_tokens = r->n_tokens,
+                              .n_slots = r->max_k,
+                              .counts = r->count,
+                              .experts = r->expert,
+                              .weights = r->weight,
+                              .hidden = tokens.states,
+                              .scores = r->scores,
+                              .d = tokens.d,
+                              .n_experts = n_experts};
+  if (!watch->callback(watch->user, &choices)) watch->session->cancel();
 }
 
 Status watch_routing(moe_session* session, moe_routing_fn callback, void* user) {
@@ -223,7 +224,7 @@ Status watch_routing(moe_session* session, moe_routing_fn callback, void* user) 
   LockGuard guard(session->model->mutex);
   const int other = 1 - session->watch;
   RoutingWatch& watch = session->watches[other];
-  watch = {session->model->model.get(), callback, user};
+  watch = {session->session.get(), callback, user};
   RoutingHook hook;
   if (callback != nullptr) hook = {pass_choices, &watch};
   MOE_TRY(session->session->set_routing_hook(hook));
@@ -271,18 +272,13 @@ void moe_session_free(moe_session* session) {
 }
 
 moe_status moe_session_eval(moe_session* session, const int32_t* tokens, size_t n_tokens,
-                            float* logits, size_t n_rows, moe_error* error) {
-  return moe::deliver(moe::eval(session, tokens, n_tokens, logits, n_rows), error);
+                            moe_rows rows, float* logits, moe_error* error) {
+  return moe::deliver(moe::eval(session, tokens, n_tokens, moe::enum_number(rows), logits), error);
 }
 
 moe_status moe_session_score(moe_session* session, const int32_t* tokens, size_t n_tokens,
                              float* logprobs, size_t n_logprobs, moe_error* error) {
   return moe::deliver(moe::score(session, tokens, n_tokens, logprobs, n_logprobs), error);
-}
-
-moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,
-                             float* logits, moe_error* error) {
-  return moe::deliver(moe::step(sessions, tokens, n, logits), error);
 }
 
 moe_status moe_sessions_eval(moe_session* const* sessions, const int32_t* tokens,
@@ -312,7 +308,8 @@ moe_status moe_session_perplexity(moe_session* session, const int32_t* tokens, s
   return moe::deliver(moe::perplexity(session, tokens, n_tokens, progress, user, out), error);
 }
 
-moe_status moe_session_set_router(moe_session* session, const char* router, moe_error* error) {
+moe_status moe_session_set_router(moe_session* session, const moe_router* router,
+                                  moe_error* error) {
   return moe::deliver(moe::set_router(session, router), error);
 }
 

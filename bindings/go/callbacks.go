@@ -106,11 +106,8 @@ func (call *readCall) outcome(err error) error {
 }
 
 //export moeGoRead
-func moeGoRead(user unsafe.Pointer, offset C.uint64_t, buffer unsafe.Pointer, n C.size_t) C.int {
-	if referred[*readCall](user).read(unsafe.Slice((*byte)(buffer), int(n)), int64(offset)) {
-		return 0
-	}
-	return 1
+func moeGoRead(user unsafe.Pointer, offset C.uint64_t, buffer unsafe.Pointer, n C.size_t) C.bool {
+	return C.bool(referred[*readCall](user).read(unsafe.Slice((*byte)(buffer), int(n)), int64(offset)))
 }
 
 type writeCall struct {
@@ -120,7 +117,7 @@ type writeCall struct {
 }
 
 //export moeGoWrite
-func moeGoWrite(user, data unsafe.Pointer, n C.size_t) C.int {
+func moeGoWrite(user, data unsafe.Pointer, n C.size_t) C.bool {
 	call := referred[*writeCall](user)
 	done := call.run(func() {
 		var written int
@@ -129,22 +126,16 @@ func moeGoWrite(user, data unsafe.Pointer, n C.size_t) C.int {
 			call.err = io.ErrShortWrite
 		}
 	})
-	if !done || call.err != nil {
-		return 1
-	}
-	return 0
+	return C.bool(done && call.err == nil)
 }
 
 type watcher struct {
 	guard
-	f       func(*RoutingChoices)
-	session *C.moe_session
+	f func(*RoutingChoices)
 }
 
 //export moeGoRouting
-func moeGoRouting(user unsafe.Pointer, c *C.moe_routing_choices) {
+func moeGoRouting(user unsafe.Pointer, c *C.moe_routing_choices) C.bool {
 	w := referred[*watcher](user)
-	if !w.run(func() { showChoices(w.f, c) }) {
-		C.moe_session_cancel(w.session)
-	}
+	return C.bool(w.run(func() { showChoices(w.f, c) }))
 }

@@ -52,7 +52,7 @@ const (
 	StatusInternal Status = C.MOE_ERR_INTERNAL
 )
 
-// LogLevel is moe_log_level of the C API.
+// LogLevel is moe_log_level of the C API. How important a message is.
 type LogLevel int32
 
 const (
@@ -106,7 +106,7 @@ func (i IO) String() string {
 	return strconv.Itoa(int(i))
 }
 
-// KVType is moe_kv_type of the C API.
+// KVType is moe_kv_type of the C API. How keys and values are stored.
 type KVType int32
 
 const (
@@ -142,32 +142,57 @@ func (k KVType) String() string {
 	return strconv.Itoa(int(k))
 }
 
-// Pooling is moe_pooling of the C API. Pooling to one vector per text: the mean over all tokens,
-// including special ones, or the first or last token's vector. MODEL: as the model file says, the mean
-// if it says nothing; for texts of at most moe_model_info.vector_tokens tokens.
+// Rows is moe_rows of the C API. The rows of logits that a call writes, of vocab_size floats each.
+type Rows int32
+
+const (
+	// none; `logits` must be NULL
+	RowsNone Rows = C.MOE_ROWS_NONE
+	// one: of the last token
+	RowsLast Rows = C.MOE_ROWS_LAST
+	// of every token, in order
+	RowsAll Rows = C.MOE_ROWS_ALL
+)
+
+// String is the name in small letters, or the number if this package does not know it.
+func (r Rows) String() string {
+	switch r {
+	case RowsNone:
+		return "none"
+	case RowsLast:
+		return "last"
+	case RowsAll:
+		return "all"
+	}
+	return strconv.Itoa(int(r))
+}
+
+// Pooling is moe_pooling of the C API. Pooling to one vector per text.
 type Pooling int32
 
 const (
+	// as the model file says, the mean if it says nothing; for texts of at most
+	// moe_model_info.vector_tokens tokens
+	PoolDefault Pooling = C.MOE_POOL_DEFAULT
+	// the mean over all tokens, including special ones
 	PoolMean Pooling = C.MOE_POOL_MEAN
-
+	// the first token's vector
 	PoolFirst Pooling = C.MOE_POOL_FIRST
-
+	// the last token's
 	PoolLast Pooling = C.MOE_POOL_LAST
-
-	PoolModel Pooling = C.MOE_POOL_MODEL
 )
 
 // String is the name in small letters, or the number if this package does not know it.
 func (p Pooling) String() string {
 	switch p {
+	case PoolDefault:
+		return "default"
 	case PoolMean:
 		return "mean"
 	case PoolFirst:
 		return "first"
 	case PoolLast:
 		return "last"
-	case PoolModel:
-		return "model"
 	}
 	return strconv.Itoa(int(p))
 }
@@ -176,23 +201,23 @@ func (p Pooling) String() string {
 type Normalize int32
 
 const (
+	// as the model file says, off if it says nothing
+	NormalizeDefault Normalize = C.MOE_NORMALIZE_DEFAULT
 	// as it is
 	NormalizeOff Normalize = C.MOE_NORMALIZE_OFF
 	// 1, so that the dot product of two vectors is their cosine
 	NormalizeOn Normalize = C.MOE_NORMALIZE_ON
-	// as the model file says, off if it says nothing
-	NormalizeModel Normalize = C.MOE_NORMALIZE_MODEL
 )
 
 // String is the name in small letters, or the number if this package does not know it.
 func (n Normalize) String() string {
 	switch n {
+	case NormalizeDefault:
+		return "default"
 	case NormalizeOff:
 		return "off"
 	case NormalizeOn:
 		return "on"
-	case NormalizeModel:
-		return "model"
 	}
 	return strconv.Itoa(int(n))
 }
@@ -225,7 +250,28 @@ func (b BeamStop) String() string {
 	return strconv.Itoa(int(b))
 }
 
-// Finish is moe_finish of the C API.
+// BeamScore is moe_beam_score of the C API. The score of a finished text.
+type BeamScore int32
+
+const (
+	// its sum of log-probabilities / tokens^length_penalty
+	BeamScorePower BeamScore = C.MOE_BEAM_SCORE_POWER
+	// the plain sum; length_penalty must be 0
+	BeamScoreSum BeamScore = C.MOE_BEAM_SCORE_SUM
+)
+
+// String is the name in small letters, or the number if this package does not know it.
+func (b BeamScore) String() string {
+	switch b {
+	case BeamScorePower:
+		return "power"
+	case BeamScoreSum:
+		return "sum"
+	}
+	return strconv.Itoa(int(b))
+}
+
+// Finish is moe_finish of the C API. Why a generation ended.
 type Finish int32
 
 const (
@@ -258,7 +304,7 @@ func (f Finish) String() string {
 	return strconv.Itoa(int(f))
 }
 
-// Thinking is moe_thinking of the C API.
+// Thinking is moe_thinking of the C API. If a model thinks before it answers.
 type Thinking int32
 
 const (

@@ -184,10 +184,10 @@ func (o GenerateOptions) withParams(callback func(Piece) bool, call func(*C.moe_
 	callbacks := &generateCall{piece: callback, logits: o.Logits}
 	user := a.ref(callbacks)
 	if callback != nil {
-		p.callback, p.user = C.moe_piece_fn(C.moeGoPiece), user
+		p.piece, p.piece_user = C.moe_piece_fn(C.moeGoPiece), user
 	}
 	if o.Logits != nil {
-		p.logits_callback, p.logits_user = C.moe_logits_fn(C.moeGoLogits), user
+		p.logits, p.logits_user = C.moe_logits_fn(C.moeGoLogits), user
 	}
 	err = call(&p, &callbacks.guard)
 	callbacks.goOn()

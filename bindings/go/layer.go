@@ -94,6 +94,7 @@ func (s *sizes) expert(w ExpertWeights, dff, dIn int, what string) C.moe_expert_
 	n := times(dff, dIn)
 	array := func(values []float32, n int, name string) *C.float { return s.array(values, n, what+"."+name) }
 	var e C.moe_expert_weights
+	e.struct_size = C.uint32_t(C.sizeof_moe_expert_weights)
 	e.gate, e.up, e.down = array(w.Gate, n, "Gate"), array(w.Up, n, "Up"), array(w.Down, n, "Down")
 	e.gate_bias, e.up_bias = array(w.GateBias, dff, "GateBias"), array(w.UpBias, dff, "UpBias")
 	e.down_bias = array(w.DownBias, dIn, "DownBias")
@@ -130,8 +131,11 @@ func (s *sizes) layer(o *LayerOptions) (p C.moe_layer_params) {
 	p.shared_gate = s.array(o.SharedGate, d, "SharedGate")
 	p.head, p.head_bias = s.array(o.Head, times(d, d), "Head"), s.array(o.HeadBias, d, "HeadBias")
 	p.merge, p.merge_bias = s.array(o.Merge, times(d, d), "Merge"), s.array(o.MergeBias, d, "MergeBias")
-	err := s.a.texts(option{&p.activation, o.Activation, "Activation"}, option{&p.router, o.Router, "Router"},
+	err := s.a.texts(option{&p.activation, o.Activation, "Activation"},
 		option{&p.weights, o.Weights, "Weights"}, option{&p.activations, o.Activations, "Activations"})
+	if err == nil {
+		p.router, err = parseRouter(&s.a, o.Router)
+	}
 	if err != nil {
 		s.fail(err)
 	}

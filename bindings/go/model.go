@@ -5,7 +5,7 @@ package moe
 /*
 #include <stdlib.h>
 #include <moe_c.h>
-int moeGoRead(void* user, uint64_t offset, void* buffer, size_t bytes);
+bool moeGoRead(void* user, uint64_t offset, void* buffer, size_t bytes);
 */
 import "C"
 
@@ -55,7 +55,9 @@ type ModelInfo struct {
 type LayerInfo struct {
 	NHeads, NKVHeads, HeadDim, Window            int
 	DFF, NExperts, NActive, NSubheads, SharedDFF int
-	Router, Activation, Gate                     string
+	Router                                       string // as Session.SetRouter takes it, "topk:2"; "": dense
+	Kind, Weights, Gate                          string // of the router
+	Activation                                   string
 	NSublayers, K                                int
 	Threshold, Tau, Gamma                        float32
 	HasHead, HasMerge                            bool
@@ -162,6 +164,7 @@ func OpenBytes(env *Env, data []byte, options *ModelOptions) (*Model, error) {
 func OpenReader(env *Env, source io.ReaderAt, size int64, options *ModelOptions) (*Model, error) {
 	kept := new(arena)
 	var reader C.moe_reader
+	reader.struct_size = C.uint32_t(C.sizeof_moe_reader)
 	if size > 0 {
 		reader.size = C.uint64_t(size)
 	}
@@ -220,7 +223,7 @@ func modelInfoOf(i *C.moe_model_info) ModelInfo {
 		IsEncoderDecoder: i.is_encoder_decoder != 0, NEncoderLayers: int(i.n_encoder_layers),
 		SourceLength: int(i.source_length), StartToken: int32(i.start_token),
 		Pooling: C.GoString(i.pooling), Normalized: i.normalized != 0,
-		VectorTokens: int(i.vector_tokens), DefaultPrompt: int(i.default_prompt) - 1,
+		VectorTokens: int(i.vector_tokens), DefaultPrompt: int(i.default_prompt),
 	}
 }
 
@@ -255,23 +258,33 @@ func (m *Model) LayerInfo(layer int) (info LayerInfo, err error) {
 	}
 	var i C.moe_model_layer_info
 	i.struct_size = C.uint32_t(C.sizeof_moe_model_layer_info)
+	var r C.moe_router
+	r.struct_size = C.uint32_t(C.sizeof_moe_router)
 	err = m.ask(func(model *C.moe_model, e *C.moe_error) C.moe_status {
 		status := C.moe_model_get_layer_info(model, index, &i, e)
+		if status == C.MOE_OK && i.n_experts > 0 {
+			status = C.moe_model_get_router(model, index, &r, e)
+		}
 		if status == C.MOE_OK {
-			info = layerInfoOf(&i)
+			info = layerInfoOf(&i, &r)
 		}
 		return status
 	})
+	if err == nil && i.n_experts > 0 {
+		info.Router, err = routerText(&r)
+	}
 	return info, err
 }
 
-func layerInfoOf(i *C.moe_model_layer_info) LayerInfo {
+// layerInfoOf: r is zero for a dense layer.
+func layerInfoOf(i *C.moe_model_layer_info, r *C.moe_router) LayerInfo {
 	return LayerInfo{
 		NHeads: int(i.n_heads), NKVHeads: int(i.n_kv_heads), HeadDim: int(i.head_dim),
 		Window: int(i.window), DFF: int(i.d_ff), NExperts: int(i.n_experts), NActive: int(i.n_active),
-		NSubheads: int(i.n_subheads), SharedDFF: int(i.shared_d_ff), Router: C.GoString(i.router),
-		Activation: C.GoString(i.activation), Gate: C.GoString(i.gate), NSublayers: int(i.n_sublayers),
-		K: int(i.k), Threshold: float32(i.threshold), Tau: float32(i.tau), Gamma: float32(i.gamma),
+		NSubheads: int(i.n_subheads), SharedDFF: int(i.shared_d_ff), Kind: C.GoString(r.kind),
+		Activation: C.GoString(i.activation), Weights: C.GoString(r.weights), Gate: C.GoString(r.gate),
+		NSublayers: int(i.n_sublayers), K: int(r.k),
+		Threshold: float32(r.threshold), Tau: float32(r.tau), Gamma: float32(r.gamma),
 		HasHead: i.has_head != 0, HasMerge: i.has_merge != 0,
 		NCrossHeads: int(i.n_cross_heads), KVLatent: int(i.kv_latent),
 	}

@@ -25,17 +25,30 @@ import "C"
 // Version of the library at run time.
 func Version() string { return C.GoString(C.moe_version_string()) }
 
-// ISAs are the instruction sets built into the library, best first, separated by commas.
-func ISAs() string { return C.GoString(C.moe_env_isas()) }
+// names are what a function of the library lists by index.
+func names(name func(C.size_t) *C.char) []string {
+	var found []string
+	for p := name(0); p != nil; p = name(C.size_t(len(found))) {
+		found = append(found, C.GoString(p))
+	}
+	return found
+}
+
+// ISAs are the instruction sets built into the library, best first.
+func ISAs() []string { return names(func(i C.size_t) *C.char { return C.moe_isa_name(i) }) }
 
 // WeightFormats are the formats that a Layer can be packed in.
-func WeightFormats() string { return C.GoString(C.moe_weight_formats()) }
+func WeightFormats() []string {
+	return names(func(i C.size_t) *C.char { return C.moe_weight_format_name(i) })
+}
 
-// SessionRouters are the selection rules that Session.SetRouter accepts.
-func SessionRouters() string { return C.GoString(C.moe_session_routers()) }
+// RouterKinds are the kinds of routers; Session.SetRouter accepts "topk" and "threshold".
+func RouterKinds() []string { return names(func(i C.size_t) *C.char { return C.moe_router_kind(i) }) }
 
-// ChatTemplateNames are the built-in chat templates, separated by commas.
-func ChatTemplateNames() string { return C.GoString(C.moe_chat_template_names()) }
+// ChatTemplateNames are the built-in chat templates.
+func ChatTemplateNames() []string {
+	return names(func(i C.size_t) *C.char { return C.moe_chat_template_name(i) })
+}
 
 // MemoryInfo is the memory of this machine, or of this process's cgroup if that is smaller.
 type MemoryInfo struct {

@@ -4,7 +4,7 @@ package moe
 
 /*
 #include <moe_c.h>
-void moeGoRouting(void* user, moe_routing_choices* choices);
+bool moeGoRouting(void* user, moe_routing_choices* choices);
 */
 import "C"
 
@@ -81,12 +81,12 @@ func showChoices(f func(*RoutingChoices), c *C.moe_routing_choices) {
 func (s *Session) SetRouter(router string) error {
 	var a arena
 	defer a.free()
-	text, err := a.text(router, "router")
+	parsed, err := parseRouter(&a, router)
 	if err != nil {
 		return err
 	}
 	return s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
-		return C.moe_session_set_router(p, text, e)
+		return C.moe_session_set_router(p, parsed, e)
 	})
 }
 
@@ -151,7 +151,6 @@ func (s *Session) WatchRouting(f func(*RoutingChoices)) error {
 		var callback C.moe_routing_fn
 		var user unsafe.Pointer
 		if f != nil {
-			w.session = p
 			callback, user = C.moe_routing_fn(C.moeGoRouting), fresh.ref(w)
 		}
 		status := C.moe_session_watch_routing(p, callback, user, e)

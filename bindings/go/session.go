@@ -4,8 +4,8 @@ package moe
 
 /*
 #include <moe_c.h>
-int moeGoRead(void* user, uint64_t offset, void* buffer, size_t bytes);
-int moeGoWrite(void* user, const void* bytes, size_t n_bytes);
+bool moeGoRead(void* user, uint64_t offset, void* buffer, size_t bytes);
+bool moeGoWrite(void* user, const void* bytes, size_t n_bytes);
 bool moeGoProgress(void* user, uint64_t done, uint64_t total, const char* what);
 */
 import "C"
@@ -50,8 +50,8 @@ func (o SessionOptions) params(a *arena) (*C.moe_session_params, error) {
 type TranslateOptions struct {
 	Beam, NBest          int
 	MinTokens, MaxTokens int     // MinTokens -1: a text may be empty
-	LengthPenalty        float32 // a score is the sum of log-probabilities / tokens ^ this
-	NoLengthPenalty      bool    // LengthPenalty is 0
+	LengthPenalty        float32 // a score is the sum of log-probabilities / tokens ^ this; 0: 1
+	Score                BeamScore
 	Stop                 BeamStop
 	Prefix               []int32                        // what every text begins with; nil: what the model file says
 	Progress             func(tokens, most uint64) bool // before each token; false stops. May be nil
@@ -210,9 +210,15 @@ func (s *Session) fitting(n int) (int, error) {
 }
 
 func (s *Session) evaluate(ctx context.Context, tokens []int32, rows int) ([]float32, error) {
+	which := RowsAll
+	if rows == 0 {
+		which = RowsNone
+	} else if rows == 1 {
+		which = RowsLast
+	}
 	logits := make([]float32, rows*s.vocab)
 	err := s.run(ctx, func(p *C.moe_session, e *C.moe_error) C.moe_status {
-		return C.moe_session_eval(p, tokensOf(tokens), C.size_t(len(tokens)), floatsOf(logits), C.size_t(rows), e)
+		return C.moe_session_eval(p, tokensOf(tokens), C.size_t(len(tokens)), C.moe_rows(which), floatsOf(logits), e)
 	})
 	if err != nil {
 		return nil, err
@@ -265,7 +271,7 @@ func Step(ctx context.Context, sessions []*Session, tokens []int32) ([]float32, 
 		return nil, failed(StatusArgument, fmt.Sprintf("tokens: expected one for each of %d sessions, found %d", len(sessions), len(tokens)))
 	}
 	return together(ctx, sessions, func(pointers []*C.moe_session, logits *C.float, e *C.moe_error) C.moe_status {
-		return C.moe_sessions_step(&pointers[0], tokensOf(tokens), C.size_t(len(tokens)), logits, e)
+		return C.moe_sessions_eval(&pointers[0], tokensOf(tokens), nil, C.size_t(len(tokens)), logits, e)
 	})
 }
 
@@ -380,9 +386,7 @@ func (o TranslateOptions) params(a *arena) (C.moe_translate_params, error) {
 		}
 	}
 	p.length_penalty, p.stop = C.float(o.LengthPenalty), C.moe_beam_stop(o.Stop)
-	if o.NoLengthPenalty {
-		p.no_length_penalty = 1
-	}
+	p.score = C.moe_beam_score(o.Score)
 	p.prefix, p.n_prefix = (*C.int32_t)(put(a, o.Prefix...)), C.size_t(len(o.Prefix))
 	return p, nil
 }
@@ -398,15 +402,17 @@ func (s *Session) Translate(ctx context.Context, source []int32, o TranslateOpti
 	}
 	call := &progressCall{f: o.Progress}
 	if o.Progress != nil {
-		params.progress, params.user = C.moe_progress_fn(C.moeGoProgress), a.ref(call)
+		params.progress, params.progress_user = C.moe_progress_fn(C.moeGoProgress), a.ref(call)
 	}
-	var out C.moe_translate_result
-	out.struct_size = C.uint32_t(C.sizeof_moe_translate_result)
+	var n C.size_t
 	var found []Translation
 	err = s.run(ctx, func(p *C.moe_session, e *C.moe_error) C.moe_status {
-		status := C.moe_session_translate(p, tokensOf(source), C.size_t(len(source)), &params, &out, e)
-		if status == C.MOE_OK { // the texts are the session's
-			for _, t := range unsafe.Slice((*C.moe_translation)(out.texts), int(out.n_texts)) {
+		status := C.moe_session_translate(p, tokensOf(source), C.size_t(len(source)), &params, &n, e)
+		for i := C.size_t(0); status == C.MOE_OK && i < n; i++ {
+			var t C.moe_translation
+			t.struct_size = C.uint32_t(C.sizeof_moe_translation)
+			status = C.moe_session_get_translation(p, i, &t, e)
+			if status == C.MOE_OK { // the tokens are the session's
 				tokens := unsafe.Slice((*int32)(t.tokens), int(t.n_tokens))
 				found = append(found, Translation{append([]int32(nil), tokens...), float32(t.score)})
 			}
@@ -446,7 +452,7 @@ func (s *Session) tokens(text string, how EncodeText) ([]int32, error) {
 	return tokenizer.EncodeWith(text, how)
 }
 
-// Embed returns one vector per text: (DModel); with PoolModel as the model file says, its length included. The
+// Embed returns one vector per text: (DModel); with PoolDefault as the model file says, its length included. The
 // caller puts a prompt of the model (Model.Prompts) before the text. An empty text is an error.
 func (s *Session) Embed(ctx context.Context, text string, pooling Pooling) ([]float32, error) {
 	if text == "" {
@@ -457,8 +463,8 @@ func (s *Session) Embed(ctx context.Context, text string, pooling Pooling) ([]fl
 		return nil, err
 	}
 	options := EncodeOptions{Pooled: true, Pooling: pooling}
-	if pooling == PoolModel {
-		options.Normalize = NormalizeModel
+	if pooling == PoolDefault {
+		options.Normalize = NormalizeDefault
 	}
 	encoded, err := s.Encode(ctx, tokens, options)
 	return encoded.Pooled, err
@@ -470,7 +476,7 @@ func (s *Session) Save(w io.Writer) error {
 	var a arena
 	defer a.free()
 	call := &writeCall{w: w}
-	writer := C.moe_writer{write: (*[0]byte)(C.moeGoWrite), user: a.ref(call)}
+	writer := C.moe_writer{struct_size: C.uint32_t(C.sizeof_moe_writer), write: (*[0]byte)(C.moeGoWrite), user: a.ref(call)}
 	err := s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
 		return C.moe_session_save(p, &writer, e)
 	})
@@ -531,7 +537,7 @@ func (s *Session) Load(source io.ReaderAt, size int64) error {
 	var a arena
 	defer a.free()
 	call := &readCall{source: source}
-	reader := C.moe_reader{size: C.uint64_t(size), read: (*[0]byte)(C.moeGoRead), user: a.ref(call)}
+	reader := C.moe_reader{struct_size: C.uint32_t(C.sizeof_moe_reader), size: C.uint64_t(size), read: (*[0]byte)(C.moeGoRead), user: a.ref(call)}
 	return call.outcome(s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
 		return C.moe_session_load(p, &reader, e)
 	}))

@@ -470,7 +470,7 @@ func TestDescribesAModel(t *testing.T) {
 		t.Fatal(info)
 	}
 	layer := must(model.LayerInfo(0))
-	if layer.NSubheads < 2 || layer.Router == "" {
+	if layer.NSubheads < 2 || layer.Router != "topk:2" || layer.Kind != "topk" || layer.K != 2 || layer.Weights != "raw" || layer.Gate != "" {
 		t.Fatal(layer)
 	}
 	_, err := model.LayerInfo(99)
@@ -492,9 +492,9 @@ func TestDescribesAModel(t *testing.T) {
 	if must(GetMemoryInfo()).AvailableBytes == 0 {
 		t.Fatal("no memory")
 	}
-	for names, one := range map[string]string{ISAs(): "scalar", WeightFormats(): "ternary2",
-		SessionRouters(): "topk:K", ChatTemplateNames(): "chatml"} {
-		if !strings.Contains(names, one) {
+	for one, names := range map[string][]string{"scalar": ISAs(), "ternary2": WeightFormats(),
+		"topk": RouterKinds(), "chatml": ChatTemplateNames()} {
+		if !strings.Contains(","+strings.Join(names, ",")+",", ","+one+",") {
 			t.Error(names, one)
 		}
 	}

@@ -226,7 +226,7 @@ class Session extends Closable {
   async embed(text, options = {}) {
     expect(text !== '', 'text: expected a text, found an empty one');
     return this.#call(options, (handle) =>
-      native.embed(handle, tokensOf(this.#model, text, {}), options.pooling ?? 'model'));
+      native.embed(handle, tokensOf(this.#model, text, {}), options.pooling ?? 'default'));
   }
   generate(prompt, options = {}) {
     const handle = handleOf(this);

@@ -24,6 +24,9 @@ export type ErrorCode =
   | 'MOE_ERR_CANCELLED'
   | 'MOE_ERR_INTERNAL';
 
+/**
+ * How important a message is.
+ */
 export type LogLevel =
   | 'error'
   | 'warning'
@@ -38,6 +41,9 @@ export type Io =
   | 'direct'
   | 'buffered';
 
+/**
+ * How keys and values are stored.
+ */
 export type KvType =
   | 'default'
   | 'f16'
@@ -46,23 +52,29 @@ export type KvType =
   | 'latent';
 
 /**
- * Pooling to one vector per text: the mean over all tokens, including special ones, or the first
- * or last token's vector. MODEL: as the model file says, the mean if it says nothing; for texts of
- * at most moe_model_info.vector_tokens tokens.
+ * The rows of logits that a call writes, of vocab_size floats each.
+ */
+export type Rows =
+  | 'none'
+  | 'last'
+  | 'all';
+
+/**
+ * Pooling to one vector per text.
  */
 export type Pooling =
+  | 'default'
   | 'mean'
   | 'first'
-  | 'last'
-  | 'model';
+  | 'last';
 
 /**
  * Length of a pooled vector.
  */
 export type Normalize =
+  | 'default'
   | 'off'
-  | 'on'
-  | 'model';
+  | 'on';
 
 /**
  * When a beam search ends, and which finished texts it returns.
@@ -72,6 +84,16 @@ export type BeamStop =
   | 'bound'
   | 'step';
 
+/**
+ * The score of a finished text.
+ */
+export type BeamScore =
+  | 'power'
+  | 'sum';
+
+/**
+ * Why a generation ended.
+ */
 export type Finish =
   | 'length'
   | 'eos'
@@ -79,6 +101,9 @@ export type Finish =
   | 'context'
   | 'callback';
 
+/**
+ * If a model thinks before it answers.
+ */
 export type Thinking =
   | 'default'
   | 'on'

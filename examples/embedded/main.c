@@ -12,10 +12,10 @@ __asm__(
     ".section .rodata\n.balign 64\n.global flash, flash_end\n"
     "flash: .incbin \"" MODEL "\"\nflash_end: .byte 0\n.previous");
 
-static int read_flash(void* user, uint64_t offset, void* buffer, size_t bytes) {
+static bool read_flash(void* user, uint64_t offset, void* buffer, size_t bytes) {
   (void)user;
   __builtin_memcpy(buffer, flash + offset, bytes);
-  return 0;
+  return true;
 }
 
 /* A first-fit allocator in one array: consecutive blocks, each with a header of 64 bytes. */
@@ -67,14 +67,20 @@ static bool print_token(void* user, const moe_piece* piece) {
 
 int main(void) {
   *(Block*)memory = (Block){.bytes = sizeof memory - kUnit};
-  const moe_allocator allocator = {allocate, deallocate, NULL};
-  const moe_reader reader = {(uint64_t)(flash_end - flash), read_flash, NULL};
+  const moe_allocator allocator = {.struct_size = sizeof allocator,
+                                   .allocate = allocate,
+                                   .deallocate = deallocate,
+                                   .user = NULL};
+  const moe_reader reader = {.struct_size = sizeof reader,
+                             .size = (uint64_t)(flash_end - flash),
+                             .read = read_flash,
+                             .user = NULL};
   const moe_env_params env_params = {
       .struct_size = sizeof env_params, .threads = 1, .allocator = &allocator};
   const moe_session_params session_params = {
       .struct_size = sizeof session_params, .context = 64, .chunk = 4};
   const moe_generate_params generate_params = {
-      .struct_size = sizeof generate_params, .max_tokens = 16, .callback = print_token};
+      .struct_size = sizeof generate_params, .max_tokens = 16, .piece = print_token};
   const int32_t prompt[] = {0, 703, 866, 260, 508}; /* moe tokenize: "Once upon a time" */
   moe_generate_result result = {.struct_size = sizeof result};
   moe_error error = {0};

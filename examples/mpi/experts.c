@@ -64,7 +64,7 @@ enum { kRouterSeed = 1, kTokenSeed = 2, kExpertSeed = 1000 };
 
 static moe_expert_weights expert_weights(int expert) {
   const uint32_t seed = kExpertSeed + 3 * (uint32_t)expert;
-  moe_expert_weights w = {0};
+  moe_expert_weights w = MOE_INIT(moe_expert_weights);
   w.gate = random_floats(kInner, kModel, seed);
   w.up = random_floats(kInner, kModel, seed + 1);
   w.down = random_floats(kModel, kInner, seed + 2);
@@ -80,7 +80,8 @@ static void free_weights(const moe_expert_weights* w) {
 
 typedef struct {
   moe_env* env;
-  const char* router;
+  const char* routing; /* as text */
+  moe_router router;
   const char* weights;
 } Job;
 
@@ -100,7 +101,7 @@ static moe_layer* make_whole(const Job* job) {
   float* router = random_floats(kExperts, kModel, kRouterSeed);
   moe_layer_params params = {.d_ff = kInner,
                              .n_experts = kExperts,
-                             .router = job->router,
+                             .router = &job->router,
                              .weights = job->weights,
                              .experts = experts,
                              .router_weight = router};
@@ -116,13 +117,14 @@ static moe_layer* make_gate(const Job* job) {
   for (int e = 0; e < kExperts; ++e) {
     float* column = floats(kModel, 1);
     column[e] = 1;
+    experts[e].struct_size = sizeof experts[e];
     experts[e].up = experts[e].down = zeros;
     experts[e].down_bias = column;
   }
   float* router = random_floats(kExperts, kModel, kRouterSeed);
   moe_layer_params params = {.d_ff = 1,
                              .n_experts = kExperts,
-                             .router = job->router,
+                             .router = &job->router,
                              .experts = experts,
                              .router_weight = router};
   moe_layer* layer = make_layer(job, &params);
@@ -137,7 +139,6 @@ static moe_layer* make_expert(const Job* job, int expert) {
   float* router = floats(1, kModel); /* one expert: any score makes its weight 1 */
   moe_layer_params params = {.d_ff = kInner,
                              .n_experts = 1,
-                             .router = "topk:1",
                              .weights = job->weights,
                              .experts = &weights,
                              .router_weight = router};
@@ -414,7 +415,7 @@ static int run(const Job* job, int n_tokens) {
   float* all = gather(y, n_tokens);
   int different = rank == 0 ? compare(job, tokens, all, n_tokens) : 0;
   if (rank == 0) {
-    printf("%s, %s: %d tokens, %lld pairs, hash %016llx, %d rows differ\n", job->router,
+    printf("%s, %s: %d tokens, %lld pairs, hash %016llx, %d rows differ\n", job->routing,
            job->weights, n_tokens, report.pairs,
            (unsigned long long)hash(all, (size_t)n_tokens * kModel), different);
     fprintf(stderr,
@@ -437,11 +438,14 @@ int main(int argc, char** argv) {
   MPI_Type_contiguous(kModel, MPI_FLOAT, &row_type);
   MPI_Type_commit(&row_type);
 
-  Job job = {NULL, argc > 1 ? argv[1] : "topk:2,renormalise", argc > 2 ? argv[2] : "ternary2"};
+  Job job = {.routing = argc > 1 ? argv[1] : "topk:2,renormalised",
+             .router = MOE_INIT(moe_router),
+             .weights = argc > 2 ? argv[2] : "ternary2"};
   const int n_tokens = argc > 3 ? atoi(argv[3]) : 512;
   require(n_tokens > 0 && n_tokens <= 65536, "TOKENS: expected 1..65536");
   moe_env_params params = {.struct_size = sizeof params, .threads = 1, .device = "cpu"};
   moe_error error;
+  check(moe_router_parse(job.routing, &job.router, &error), &error);
   check(moe_env_create(&params, &job.env, &error), &error);
   const int result = run(&job, n_tokens);
   moe_env_free(job.env);

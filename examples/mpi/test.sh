@@ -24,9 +24,9 @@ while read -r router weights; do
   done | uniq -c # one line, if the output is the same for every number of ranks
 done <<'END' | tee "$folder/seen"
 topk:1 f32
-topk:2,renormalise f32
-topk:2,renormalise int8
-topk:2,renormalise ternary2
+topk:2,renormalised f32
+topk:2,renormalised int8
+topk:2,renormalised ternary2
 threshold:0.9 ternary2
 sigmoid:4 int8
 END

@@ -158,11 +158,9 @@ Status FileSource::read(uint64_t offset, void* buffer, size_t n, size_t room) co
     return {};
   }
   if (callbacks_.read != nullptr) {
-    const int code = callbacks_.read(callbacks_.user, offset, buffer, n);
-    if (code == 0) return {};
-    return Status::error(MOE_ERR_IO,
-                         "model file: the caller's read of %zu bytes at %" PRIu64 " failed (%d)", n,
-                         offset, code);
+    if (callbacks_.read(callbacks_.user, offset, buffer, n)) return {};
+    return Status::error(
+        MOE_ERR_IO, "model file: the caller's read of %zu bytes at %" PRIu64 " failed", n, offset);
   }
   const bool fits = aligned(offset) && aligned(reinterpret_cast<uintptr_t>(buffer)) &&
                     room >= round_up(uint64_t{n}, kDirectAlign);

@@ -10,11 +10,10 @@
 
 namespace moe {
 
-/// Caller-provided storage. `read` reads exactly n bytes and returns 0, or nonzero on failure. Any
-/// thread.
+/// Caller-provided storage. `read` reads exactly n bytes, or returns false. Any thread.
 struct ReadCallbacks {
   uint64_t size = 0;
-  int (*read)(void* user, uint64_t offset, void* buffer, size_t n) = nullptr;
+  bool (*read)(void* user, uint64_t offset, void* buffer, size_t n) = nullptr;
   void* user = nullptr;
 };
 

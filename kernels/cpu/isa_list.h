@@ -28,11 +28,4 @@ inline constexpr IsaRow kIsaList[] = {
 #undef MOE_ISA
 };
 
-/// The same names as one text: ",amx,avx512vnni,avxvnni,avx2,scalar".
-#define MOE_ISA(name, runs_here, allow) "," #name
-inline constexpr char kIsaNames[] =
-#include "kernels/cpu/isa/built.h"
-    ;
-#undef MOE_ISA
-
 }  // namespace moe

@@ -25,7 +25,9 @@ void list_names(bool all, char* text, size_t bytes) {
 
 }  // namespace
 
-const char* built_isas() { return kIsaNames + 1; }
+const char* built_isa(size_t index) {
+  return index < std::size(kIsaList) ? kIsaList[index].kernels->name : nullptr;
+}
 
 Result<const CpuKernels*> select_kernels(const char* isa) {
   const bool any = isa == nullptr || std::strcmp(isa, "auto") == 0;

@@ -12,7 +12,7 @@ namespace moe {
 /// MOE_ERR_UNSUPPORTED lists what is built and what runs here. Any thread; no state.
 Result<const CpuKernels*> select_kernels(const char* isa);
 
-/// Every instruction set of this build, best first, comma-separated.
-const char* built_isas();
+/// One of the instruction sets of this build, best first; null behind the last.
+const char* built_isa(size_t index);
 
 }  // namespace moe

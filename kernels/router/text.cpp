@@ -1,32 +1,47 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/router/text.h"
 
+#include <cmath>
+
+#include "kernels/router/names.h"
 #include "kernels/router/table.h"
+#include "src/base/format.h"
 #include "src/base/number.h"
 #include "src/base/string.h"
 
 namespace moe {
 namespace {
 
-// The next part of `rest`, up to `separator`; `rest` moves past it.
-std::string_view next_part(std::string_view* rest, char separator) {
-  const size_t end = std::min(rest->find(separator), rest->size());
-  const std::string_view part = slice(*rest, 0, end);
-  *rest = slice(*rest, end + 1);
-  return part;
-}
+// --- Members of moe_router -----------------------------------------------------------------------
 
-// Sets the field; false if the text is not a number, or not an integer where required.
-bool read_field(const RouterField& field, std::string_view text, RouterConfig* r) {
-  double v = 0;
-  if (!parse_number(text, &v)) return false;
-  if (field.number != nullptr) {
-    r->*field.number = static_cast<float>(v);
-    return true;
+// A number of moe_router and of RouterConfig. `count` or `number` is set.
+struct Member {
+  const char* name;  // as in kRouterFields
+  int32_t moe_router::*count;
+  float moe_router::*number;
+};
+constexpr Member kMembers[] = {
+    {"k", &moe_router::k, nullptr},
+    {"threshold", nullptr, &moe_router::threshold},
+    {"min_k", &moe_router::min_k, nullptr},
+    {"max_k", &moe_router::max_k, nullptr},
+    {"scale", nullptr, &moe_router::scale},
+    {"n_groups", &moe_router::n_groups, nullptr},
+    {"top_groups", &moe_router::top_groups, nullptr},
+    {"tau", nullptr, &moe_router::tau},
+    {"cosine_eps", nullptr, &moe_router::cosine_eps},
+    {"jitter", nullptr, &moe_router::jitter},
+    {"gamma", nullptr, &moe_router::gamma},
+    {"min_capacity", &moe_router::min_capacity, nullptr},
+    {"resident", nullptr, &moe_router::resident},
+};
+static_assert(std::size(kMembers) == std::size(kRouterFields), "a number that moe_router lacks");
+
+const Member* find_member(std::string_view name) {
+  for (const Member& member : kMembers) {
+    if (name == member.name) return &member;
   }
-  if (!(v >= -1e6 && v <= 1e6) || v != static_cast<double>(static_cast<int32_t>(v))) return false;
-  r->*field.count = static_cast<int32_t>(v);
-  return true;
+  return nullptr;
 }
 
 constexpr const RouterField* find_field(std::string_view name) {
@@ -36,7 +51,24 @@ constexpr const RouterField* find_field(std::string_view name) {
   return nullptr;
 }
 
-// --- A layer's router ----------------------------------------------------------------------------
+double value(const moe_router& r, const Member& m) {
+  return m.count != nullptr ? r.*m.count : static_cast<double>(r.*m.number);
+}
+double value(const RouterConfig& c, const RouterField& f) {
+  return f.count != nullptr ? c.*f.count : static_cast<double>(c.*f.number);
+}
+void copy(const moe_router& r, const Member& m, RouterConfig* c) {
+  const RouterField* field = find_field(m.name);
+  if (m.count != nullptr) c->*field->count = r.*m.count;
+  if (m.number != nullptr) c->*field->number = r.*m.number;
+}
+void copy(const RouterConfig& c, const Member& m, moe_router* r) {
+  const RouterField* field = find_field(m.name);
+  if (m.count != nullptr) r->*m.count = c.*field->count;
+  if (m.number != nullptr) r->*m.number = c.*field->number;
+}
+
+// --- Kinds ---------------------------------------------------------------------------------------
 
 constexpr const char* text_name(const RouterInfo& info) {
   return info.text != nullptr ? info.text : info.name;
@@ -48,13 +80,13 @@ constexpr const RouterField* own_number(const RouterInfo& info) {
   return info.has(kParamThreshold) ? find_field("threshold") : nullptr;
 }
 
+using Group = bool (*)(const RouterInfo&);
+constexpr bool any_kind(const RouterInfo&) { return true; }
 // A layer has no table of token ids.
 constexpr bool of_layers(const RouterInfo& info) { return info.scores != RouterScores::kTable; }
 constexpr bool of_overrides(const RouterInfo& info) {
   return info.selection == RouterOverride::kSelects;
 }
-
-using Group = bool (*)(const RouterInfo&);
 
 // "topk:K, threshold:T, sparsemixer"
 struct Listed {
@@ -73,65 +105,185 @@ struct Listed {
     }
   }
 };
+constexpr Listed kAllRouters(any_kind);
 constexpr Listed kLayerRouters(of_layers);
 constexpr Listed kOverrideRouters(of_overrides);
 
-const RouterInfo* find_text(std::string_view name, Group group) {
+const RouterInfo* find_kind(std::string_view name, Group group) {
   for (const RouterInfo& info : kRouters) {
     if (group(info) && name == text_name(info)) return &info;
   }
   return nullptr;
 }
 
-bool parse_kind(std::string_view text, RouterConfig* r) {
+Status check_kind(const char* name, Group group, const Listed& listed, const RouterInfo** out) {
+  *out = find_kind(name, group);
+  if (*out != nullptr) return {};
+  return Status::error(MOE_ERR_ARGUMENT, "router: kind: expected one of %s, found '%.40s'",
+                       listed.text, name);
+}
+
+template <size_t N>
+int index_of(const char* const (&names)[N], std::string_view name) {
+  for (size_t i = 0; i < N; ++i) {
+    if (name == names[i]) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+template <size_t N>
+Status check_name(const char* field, const char* const (&names)[N], const char* given, int* out) {
+  *out = index_of(names, given);
+  if (*out >= 0) return {};
+  char listed[64] = {};
+  for (size_t i = 0, used = 0; i < N; ++i) {
+    used += static_cast<size_t>(
+        format(listed + used, sizeof listed - used, "%s%s", i == 0 ? "" : ", ", names[i]));
+  }
+  return Status::error(MOE_ERR_ARGUMENT, "router: %s: expected one of %s, found '%.40s'", field,
+                       listed, given);
+}
+
+// --- Text ----------------------------------------------------------------------------------------
+
+// The next part of `rest`, up to `separator`; `rest` moves past it.
+std::string_view next_part(std::string_view* rest, char separator) {
+  const size_t end = std::min(rest->find(separator), rest->size());
+  const std::string_view part = slice(*rest, 0, end);
+  *rest = slice(*rest, end + 1);
+  return part;
+}
+
+// Sets the number; false if the text is not one, or not an integer where required, or it is set
+// already, or it is a 0 that would be taken for another default.
+bool read_number(const Member& member, std::string_view text, moe_router* r) {
+  double v = 0;
+  if (member.number == &moe_router::gamma && text == "inf") {
+    v = static_cast<double>(INFINITY);
+  } else if (!parse_number(text, &v) || std::fabs(v) > static_cast<double>(kLargestFloat)) {
+    return false;
+  }
+  if (value(*r, member) != 0) return false;
+  if (v == 0 && value(RouterConfig(), *find_field(member.name)) != 0) return false;  // not said
+  if (member.number != nullptr) {
+    r->*member.number = static_cast<float>(v);
+    return true;
+  }
+  if (std::fabs(v) > 1e6 || v != static_cast<double>(static_cast<int32_t>(v))) return false;
+  r->*member.count = static_cast<int32_t>(v);
+  return true;
+}
+
+bool parse_kind(std::string_view text, moe_router* r) {
   const bool has_number = text.find(':') != std::string_view::npos;
-  const RouterInfo* info = find_text(next_part(&text, ':'), of_layers);
-  if (info == nullptr) return false;
-  r->kind = info->kind;
+  const RouterInfo* info = find_kind(next_part(&text, ':'), any_kind);
+  if (info == nullptr || r->kind != nullptr) return false;
+  r->kind = text_name(*info);
   const RouterField* number = own_number(*info);
-  if (has_number) return number != nullptr && read_field(*number, text, r);
-  return number == nullptr || number->count != nullptr;  // k defaults to 1
+  if (has_number) return number != nullptr && read_number(*find_member(number->name), text, r);
+  return number == nullptr || number->count != nullptr;  // k has a default
 }
 
-bool parse_option(std::string_view option, RouterConfig* r) {
-  if (option == "renormalise") {
-    r->weights = RouterWeights::kRenormalised;
-    r->topk_norm = 1;
+bool parse_part(std::string_view part, moe_router* r) {
+  if (part.find('=') != std::string_view::npos) {
+    const std::string_view name = next_part(&part, '=');
+    const Member* member = find_member(name);
+    if (member != nullptr) return read_number(*member, part, r);
+    const int gate = index_of(kCosineGateNames, part);
+    if (name != "gate" || gate < 0 || r->gate != nullptr) return false;
+    r->gate = kCosineGateNames[gate];
     return true;
   }
-  if (option == "chosen" || option == "one") {
-    r->weights = option == "one" ? RouterWeights::kOne : RouterWeights::kChosen;
-    return true;
-  }
-  const RouterField* field = find_field(next_part(&option, '='));
-  if (field == nullptr) return false;
-  // A layer has no capacity, and its text begins with the number of experts.
-  const bool other = field->param == 0 && field->number != &RouterConfig::scale;
-  const bool twice = field->count == &RouterConfig::k || field->number == &RouterConfig::threshold;
-  if (other || twice) return false;
-  const uint32_t params = router_info(*r).params | kParamTau;  // other routers ignore tau
-  return (field->param == 0 || (field->param & params) != 0) && read_field(*field, option, r);
+  const int weights = index_of(kRouterWeightNames, part);
+  if (weights < 0) return parse_kind(part, r);
+  if (r->weights != nullptr) return false;
+  r->weights = kRouterWeightNames[weights];
+  return true;
 }
 
-// --- Overrides -----------------------------------------------------------------------------------
-
-// The fields that an override may set, and how its message lists them.
-constexpr const char kOverrideFields[] = "gamma=G, min_capacity=C, min_k=A, max_k=B, resident=P";
-
-const RouterField* find_override(std::string_view name) {
-  std::string_view rest = kOverrideFields;
-  while (!rest.empty()) {
-    std::string_view known = next_part(&rest, ' ');
-    if (next_part(&known, '=') == name) return find_field(name);
-  }
-  return nullptr;
+// A number that is refused because it is 0.
+Status check_not_zero(std::string_view part) {
+  const size_t at = part.find_last_of(":=");
+  double v = 1;
+  if (at == std::string_view::npos || !parse_number(slice(part, at + 1), &v) || v != 0) return {};
+  return Status::error(MOE_ERR_RANGE, "router: '%.*s': expected a number other than 0",
+                       static_cast<int>(std::min<size_t>(part.size(), 60)), part.data());
 }
 
-Status bad_text(std::string_view part) {
-  return Status::error(MOE_ERR_ARGUMENT,
-                       "router override: cannot read '%.*s'; expected one of %s, then %s",
-                       static_cast<int>(std::min<size_t>(part.size(), 80)), part.data(),
-                       kOverrideRouters.text, kOverrideFields);
+// Appends to a text, with a comma between its parts.
+class TextWriter {
+ public:
+  explicit TextWriter(RouterText* out) : out_(*out) { out_ = {}; }
+
+  void add(const char* name, const char* between = "", const char* rest = "") {
+    out_.n_bytes +=
+        static_cast<size_t>(format(out_.text + out_.n_bytes, sizeof out_.text - out_.n_bytes,
+                                   "%s%s%s%s", out_.n_bytes == 0 ? "" : ",", name, between, rest));
+  }
+  void add(const char* name, const char* between, double number) {
+    char digits[32];
+    double again = 0;
+    int n = 1;
+    do {  // the fewest digits that are the same float
+      format(digits, sizeof digits, "%.*g", n, number);
+    } while (n++ < 9 && (!parse_number(digits, &again) ||
+                         static_cast<float>(again) != static_cast<float>(number)));
+    add(name, between, digits);
+  }
+
+ private:
+  RouterText& out_;
+};
+
+// --- Layers and overrides ------------------------------------------------------------------------
+
+Status apply_weights(const moe_router& r, const RouterInfo& info, RouterConfig* c) {
+  if (r.weights == nullptr) return {};
+  int rule = 0;
+  MOE_TRY(check_name("weights", kRouterWeightNames, r.weights, &rule));
+  if (info.has(kParamTopkNorm) && rule <= static_cast<int>(RouterWeights::kRenormalised)) {
+    c->topk_norm = static_cast<int8_t>(rule);
+  } else if (info.has(kParamWeights)) {
+    c->weights = static_cast<RouterWeights>(rule);
+  } else {
+    return Status::error(MOE_ERR_ARGUMENT, "router: weights: a %s router has no rule '%.40s'",
+                         text_name(info), r.weights);
+  }
+  return {};
+}
+
+Status apply_gate(const moe_router& r, const RouterInfo& info, RouterConfig* c) {
+  if (r.gate == nullptr) return {};
+  if (!info.has(kParamGate)) {
+    return Status::error(MOE_ERR_ARGUMENT, "router: a %s router has no gate", text_name(info));
+  }
+  int gate = 0;
+  MOE_TRY(check_name("gate", kCosineGateNames, r.gate, &gate));
+  c->gate = static_cast<CosineGate>(gate);
+  return {};
+}
+
+// A cosine router may select by threshold instead of k.
+bool takes_threshold(const RouterInfo& info, const RouterField& field) {
+  return field.param == kParamThreshold && info.selection == RouterOverride::kByGate;
+}
+
+Status apply_to_layer(const moe_router& r, const RouterInfo& info, const Member& m,
+                      RouterConfig* c) {
+  if (value(r, m) == 0) return {};
+  const RouterField& field = *find_field(m.name);
+  if (field.param == 0 && field.number != &RouterConfig::scale) {
+    return Status::error(MOE_ERR_ARGUMENT, "router: %s: a single layer has none", m.name);
+  }
+  if (field.param == kParamK && info.takes == r.k) return {};
+  if (takes_threshold(info, field)) {
+    c->by_threshold = true;
+  } else if (field.param != 0 && (info.params & field.param) == 0) {
+    return Status::error(MOE_ERR_ARGUMENT, "router: %s: a %s router has none", m.name,
+                         text_name(info));
+  }
+  copy(r, m, c);
+  return {};
 }
 
 Status need_softmax(const RouterConfig& r, const char* what) {
@@ -160,61 +312,163 @@ Status select_as(const RouterInfo& wanted, RouterConfig* r) {
   return {};
 }
 
-Status apply_part(RouterConfig* r, std::string_view part) {
-  std::string_view value = part;
-  const RouterField* field = nullptr;
-  if (part.find(':') != std::string_view::npos) {
-    const RouterInfo* wanted = find_text(next_part(&value, ':'), of_overrides);
-    if (wanted == nullptr) return bad_text(part);
-    MOE_TRY(select_as(*wanted, r));
-    field = own_number(*wanted);
-  } else {
-    const std::string_view name = next_part(&value, '=');
-    field = find_override(name);
-    if (name == "resident") MOE_TRY(need_softmax(*r, "for 'resident'"));
+// The selection that `r` names, with its number.
+Status apply_selection(const moe_router& r, RouterConfig* c) {
+  const RouterField* own = nullptr;
+  if (r.kind != nullptr) {
+    const RouterInfo* wanted = nullptr;
+    MOE_TRY(check_kind(r.kind, of_overrides, kOverrideRouters, &wanted));
+    MOE_TRY(select_as(*wanted, c));
+    own = own_number(*wanted);
+    const Member& member = *find_member(own->name);
+    // A threshold of 0 is the best expert alone; without a k the file's stays.
+    if (own->number != nullptr || value(r, member) != 0) copy(r, member, c);
   }
-  return field != nullptr && read_field(*field, value, r) ? Status() : bad_text(part);
+  for (const char* name : {"k", "threshold"}) {
+    if (value(r, *find_member(name)) == 0 || own == find_field(name)) continue;
+    return Status::error(MOE_ERR_ARGUMENT, "router override: %s needs a kind that has it: %s", name,
+                         kOverrideRouters.text);
+  }
+  return {};
+}
+
+bool is_bound(const RouterField& f) {
+  return f.count == &RouterConfig::min_k || f.count == &RouterConfig::max_k;
+}
+bool is_capacity(const RouterField& f) {
+  return f.param == 0 && f.number != &RouterConfig::scale;  // and resident
+}
+
+Status apply_to_override(const moe_router& r, const Member& m, RouterConfig* c) {
+  const RouterField& field = *find_field(m.name);
+  if (value(r, m) == 0 || m.count == &moe_router::k || m.number == &moe_router::threshold) {
+    return {};
+  }
+  if (!is_bound(field) && !is_capacity(field)) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "router override: %s is a part of the model; expected %s, and gamma, "
+                         "min_capacity, min_k, max_k, resident",
+                         m.name, kOverrideRouters.text);
+  }
+  if (is_bound(field) && !selects_by_threshold(*c)) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "router override: min_k and max_k are bounds of threshold:T");
+  }
+  if (field.number == &RouterConfig::resident) MOE_TRY(need_softmax(*c, "for 'resident'"));
+  copy(r, m, c);
+  return {};
 }
 
 }  // namespace
 
-Status parse_router(std::string_view text, RouterConfig* out) {
-  RouterConfig r;
-  std::string_view rest = text;
-  bool known = parse_kind(next_part(&rest, ','), &r);
-  while (known && !rest.empty()) known = parse_option(next_part(&rest, ','), &r);
-  if (!known) {
-    return Status::error(
-        MOE_ERR_ARGUMENT,
-        "params.router: expected %s, with ,renormalise ,chosen ,one ,scale=S ,tau=T "
-        ",n_groups=N ,top_groups=N, found '%.*s'",
-        kLayerRouters.text, static_cast<int>(std::min<size_t>(text.size(), 80)), text.data());
+Status parse_router(std::string_view text, moe_router* out) {
+  moe_router r{};
+  r.struct_size = sizeof r;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t end = std::min(text.find(',', from), text.size());
+    const std::string_view part = slice(text, from, end - from);
+    if (!parse_part(part, &r)) {
+      MOE_TRY(check_not_zero(part));
+      return Status::error(
+          MOE_ERR_ARGUMENT,
+          "router: cannot read '%.*s'; expected one of %s, and once each raw, renormalised, chosen "
+          "or one, gate=softmax or sigmoid, k, threshold, min_k, max_k, scale, n_groups, "
+          "top_groups, tau, cosine_eps, jitter, gamma, min_capacity, resident with =NUMBER",
+          static_cast<int>(std::min<size_t>(part.size(), 60)), part.data(), kAllRouters.text);
+    }
+    from = end + 1;
   }
   *out = r;
   return {};
 }
 
-const char* override_routers() { return kOverrideRouters.text; }
-
-Status override_router(const RouterConfig& config, int32_t n_experts, std::string_view text,
-                       RouterConfig* out) {
-  RouterConfig r = config;
-  bool bounds = false;
-  for (size_t from = 0; from <= text.size();) {
-    size_t end = text.find(',', from);
-    if (end == std::string_view::npos) end = text.size();
-    const std::string_view part = slice(text, from, end - from);
-    MOE_TRY(apply_part(&r, part));
-    bounds = bounds || part.starts_with("min_k") || part.starts_with("max_k");
-    from = end + 1;
+Status format_router(const moe_router& r, RouterText* out) {
+  TextWriter writer(out);
+  const RouterConfig defaults;
+  const RouterInfo* info = nullptr;
+  const RouterField* own = nullptr;
+  if (r.kind != nullptr) {
+    MOE_TRY(check_kind(r.kind, any_kind, kAllRouters, &info));
+    own = own_number(*info);
+    const double number = own == nullptr ? 0 : value(r, *find_member(own->name));
+    if (number == 0 && (own == nullptr || own->count != nullptr)) {
+      writer.add(r.kind);
+    } else {
+      writer.add(r.kind, ":", number);
+    }
   }
-  if (bounds && !selects_by_threshold(r)) {
-    return Status::error(MOE_ERR_ARGUMENT,
-                         "router override: min_k and max_k are bounds of threshold:T");
+  int index = 0;
+  if (r.weights != nullptr) {
+    MOE_TRY(check_name("weights", kRouterWeightNames, r.weights, &index));
+    if (index != 0 || (info != nullptr && info->has(kParamTopkNorm))) writer.add(r.weights);
   }
-  MOE_TRY(validate_router(r, n_experts));
-  *out = r;
+  if (r.gate != nullptr) {
+    MOE_TRY(check_name("gate", kCosineGateNames, r.gate, &index));
+    if (index != 0) writer.add("gate", "=", r.gate);
+  }
+  for (const Member& m : kMembers) {
+    const double number = value(r, m);
+    const RouterField* field = find_field(m.name);
+    const bool fixed = m.count == &moe_router::k && info != nullptr && info->takes == r.k;
+    if (number == 0 || field == own || fixed) continue;
+    if (number != value(defaults, *field) || field->param == kParamK) {
+      writer.add(m.name, "=", number);
+    }
+  }
   return {};
+}
+
+Status layer_router(const moe_router& r, RouterConfig* out) {
+  const RouterInfo* info = nullptr;
+  MOE_TRY(check_kind(r.kind == nullptr ? "topk" : r.kind, of_layers, kLayerRouters, &info));
+  RouterConfig c;
+  c.kind = info->kind;
+  MOE_TRY(apply_weights(r, *info, &c));
+  MOE_TRY(apply_gate(r, *info, &c));
+  for (const Member& m : kMembers) MOE_TRY(apply_to_layer(r, *info, m, &c));
+  *out = c;
+  return {};
+}
+
+Status override_router(const RouterConfig& config, int32_t n_experts, const moe_router& r,
+                       RouterConfig* out) {
+  if (r.weights != nullptr || r.gate != nullptr) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "router override: weights and gate are a part of the model");
+  }
+  RouterConfig c = config;
+  MOE_TRY(apply_selection(r, &c));
+  for (const Member& m : kMembers) MOE_TRY(apply_to_override(r, m, &c));
+  if (std::isinf(c.gamma) && c.gamma > 0) c.gamma = 0;  // no limit
+  MOE_TRY(validate_router(c, n_experts));
+  *out = c;
+  return {};
+}
+
+moe_router describe_router(const RouterConfig& c, int32_t n_experts) {
+  const RouterInfo& info = router_info(c);
+  const bool by_threshold = selects_by_threshold(c);
+  moe_router r{};
+  r.struct_size = sizeof r;
+  r.kind = text_name(info);
+  for (const Member& m : kMembers) {
+    const RouterField& field = *find_field(m.name);
+    const bool has = field.param == kParamThreshold ? by_threshold
+                     : field.param == kParamK       ? info.has(kParamK) && !by_threshold
+                                                    : (info.params & field.param) == field.param;
+    if (has) copy(c, m, &r);
+  }
+  if (info.takes > 0 && !by_threshold) r.k = router_max_k(c, n_experts);
+  if (info.has(kParamGate)) r.gate = kCosineGateNames[static_cast<size_t>(c.gate)];
+  if (info.has(kParamTopkNorm))
+    r.weights = kRouterWeightNames[gate_renormalises(c) ? 1 : 0];
+  else if (info.has(kParamWeights))
+    r.weights = kRouterWeightNames[static_cast<size_t>(c.weights)];
+  return r;
+}
+
+const char* router_kind(size_t index) {
+  return index < std::size(kRouters) ? text_name(kRouters[index]) : nullptr;
 }
 
 }  // namespace moe

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Parses routers: a layer's parameter, and a run-time override.
+// moe_router, the description of a router in moe_c.h: as text, as a layer's parameter, and as a
+// session's override.
 
 #include <string_view>
 
@@ -9,20 +10,36 @@
 
 namespace moe {
 
-/// Parses the router of a single layer: a name with its number, then options ("topk:2",
-/// "threshold:0.9,max_k=4", "cosine:1,tau=0.07", "topk:2,renormalise", "sparsemixer"). Ranges are
-/// not checked. MOE_ERR_ARGUMENT lists the accepted forms.
-Status parse_router(std::string_view text, RouterConfig* out);
+/// Reads a kind with its number, numbers by name, a rule of the weights and a gate, separated by
+/// commas: "topk:2,renormalised", "threshold:0.9,max_k=8", "cosine:1,tau=0.07", "gamma=1.25". What
+/// is not said is 0 or null; texts are static. Ranges are not checked. MOE_ERR_ARGUMENT lists the
+/// accepted forms.
+Status parse_router(std::string_view text, moe_router* out);
 
-/// Applies `text` to `config`. Text: "threshold:T", "topk:K" or neither, then any of "gamma=G",
-/// "min_capacity=C", "min_k=A", "max_k=B", "resident=P", separated by commas
-/// ("threshold:0.9,max_k=8"; "gamma=1.25"). Selection uses the softmax over all experts; the weight
-/// rule is the router's own. MOE_ERR_UNSUPPORTED for a router without a softmax over all experts,
-/// MOE_ERR_ARGUMENT for an invalid text, MOE_ERR_RANGE for a number out of range; `out` is then
-/// unchanged.
-Status override_router(const RouterConfig& config, int32_t n_experts, std::string_view text,
+struct RouterText {
+  char text[512] = {};
+  size_t n_bytes = 0;
+};
+/// The shortest text that parse_router reads as `router`, apart from numbers that are the default.
+/// MOE_ERR_ARGUMENT for an unknown name.
+Status format_router(const moe_router& router, RouterText* out);
+
+/// The router of a single layer, which has no capacity. Ranges are not checked.
+/// MOE_ERR_ARGUMENT for an unknown name and for a number that routers of this kind do not have.
+Status layer_router(const moe_router& router, RouterConfig* out);
+
+/// Applies the selection, the capacity and the bounds that `router` names to `config`. Selection
+/// uses the softmax over all experts; the weight rule is the config's own. MOE_ERR_UNSUPPORTED for
+/// a config without a softmax over all experts, MOE_ERR_ARGUMENT for anything that is a part of the
+/// model, MOE_ERR_RANGE for a number out of range; `out` is then unchanged.
+Status override_router(const RouterConfig& config, int32_t n_experts, const moe_router& router,
                        RouterConfig* out);
-/// The selection rules of an override: "topk:K, threshold:T".
-const char* override_routers();
+
+/// The reverse: what layer_router or override_router would make `config` of. Numbers that routers
+/// of its kind do not have are 0.
+moe_router describe_router(const RouterConfig& config, int32_t n_experts);
+
+/// The names of the kinds; null behind the last.
+const char* router_kind(size_t index);
 
 }  // namespace moe

@@ -211,6 +211,10 @@ const char* shape_names() {
          "mh-moe-768x12-h3, xmoe-323m, edge-moe-768x12";
 }
 
+const char* shape_name(size_t index) {
+  return index < std::size(kShapes) ? kShapes[index].name : nullptr;
+}
+
 std::span<const Shape> shapes() { return {kShapes, std::size(kShapes)}; }
 
 }  // namespace moe

@@ -21,6 +21,8 @@ struct Shape {
 const Shape* find_shape(const char* name);
 /// "tiny, olmoe-1b-7b, ..."
 const char* shape_names();
+/// One of them; null behind the last.
+const char* shape_name(size_t index);
 std::span<const Shape> shapes();
 
 }  // namespace moe

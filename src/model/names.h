@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 // Names of configuration values: the same in model files, the research layout and the command line.
-// Router names are in kernels/router.
+// Names of routers are in kernels/router.
 
 #include "formats/moe/names.h"
+#include "kernels/router/names.h"
 #include "src/model/config.h"
 
 namespace moe {
@@ -69,16 +70,16 @@ inline constexpr Named<RopeScaling> kRopeScalings[] = {
 static_assert(in_order(kRopeScalings));
 
 inline constexpr Named<RouterWeights> kRouterWeights[] = {
-    {RouterWeights::kRaw, "raw"},
-    {RouterWeights::kRenormalised, "renormalised"},
-    {RouterWeights::kChosen, "chosen"},
-    {RouterWeights::kOne, "one"},
+    {RouterWeights::kRaw, kRouterWeightNames[0]},
+    {RouterWeights::kRenormalised, kRouterWeightNames[1]},
+    {RouterWeights::kChosen, kRouterWeightNames[2]},
+    {RouterWeights::kOne, kRouterWeightNames[3]},
 };
 static_assert(in_order(kRouterWeights));
 
 inline constexpr Named<CosineGate> kCosineGates[] = {
-    {CosineGate::kSoftmax, "softmax"},
-    {CosineGate::kSigmoid, "sigmoid"},
+    {CosineGate::kSoftmax, kCosineGateNames[0]},
+    {CosineGate::kSigmoid, kCosineGateNames[1]},
 };
 static_assert(in_order(kCosineGates));
 

@@ -28,6 +28,11 @@ class Change {
   bool mine_;
 };
 
+Status need_session(const Session* session) {
+  if (session != nullptr) return {};
+  return Status::error(MOE_ERR_STATE, "the chat has no session: moe_chat_set_session gives it one");
+}
+
 // Adds a hint to a template's error.
 Status template_error(const Status& status) {
   if (status.ok() || status.code() == MOE_ERR_MEMORY || status.code() == MOE_ERR_ARGUMENT ||
@@ -317,6 +322,7 @@ Result<bool> Chat::fits_without(Gap gap, size_t max_tokens, const SessionState& 
 Status Chat::remove_oldest(size_t max_tokens, size_t* n_removed) {
   const Change change(busy_);
   MOE_TRY(change.status());
+  MOE_TRY(need_session(session_));
   const SessionCall call(*session_);  // so that it can be cancelled
   MOE_TRY(call.status());
   const size_t first = next_turn(0);
@@ -412,10 +418,7 @@ bool Chat::begins_inside(const ChatText& text) const {
 Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   const Change change(busy_);
   MOE_TRY(change.status());
-  if (session_ == nullptr) {
-    return Status::error(MOE_ERR_STATE,
-                         "the chat has no session: moe_chat_set_session gives it one");
-  }
+  MOE_TRY(need_session(session_));
   // A single session call from here on, so that cancel works at any time.
   const SessionCall call(*session_);
   MOE_TRY(call.status());

@@ -241,7 +241,7 @@ void Session::cancel() {
   state_->cancels.fetch_sub(1);
 }
 
-Status Session::set_router(std::string_view text, uint64_t other_sessions_bytes) {
+Status Session::set_router(const moe_router* router, uint64_t other_sessions_bytes) {
   SessionCall call(*this);
   MOE_TRY(call.status());
   const ModelConfig& config = state_->model.config();
@@ -253,8 +253,8 @@ Status Session::set_router(std::string_view text, uint64_t other_sessions_bytes)
     staged = ffn.moe.router;
     if (ffn.kind != FfnKind::kMoe) continue;
     any = true;
-    if (!text.empty()) {
-      MOE_TRY(override_router(ffn.moe.router, ffn.moe.n_experts, text, &staged)
+    if (router != nullptr) {
+      MOE_TRY(override_router(ffn.moe.router, ffn.moe.n_experts, *router, &staged)
                   .with_context("layer %d", l));
     }
     if (staged.resident > 0 && !state_->device.uses_host_memory()) {
@@ -263,7 +263,7 @@ Status Session::set_router(std::string_view text, uint64_t other_sessions_bytes)
     }
     has_capacity = has_capacity || staged.gamma > 0;
   }
-  if (!any && !text.empty()) {
+  if (!any && router != nullptr) {
     return Status::error(MOE_ERR_UNSUPPORTED, "the model has no router: every layer is dense");
   }
   const int32_t chunk = std::min(state_->options.context, kMaxChunk);
@@ -274,7 +274,7 @@ Status Session::set_router(std::string_view text, uint64_t other_sessions_bytes)
   for (size_t l = 0; l < config.layers.size(); ++l) {
     state_->routers[l] = state_->staged_routers[l];
   }
-  state_->overridden = !text.empty();
+  state_->overridden = router != nullptr;
   state_->number = state_->model.next_number();
   state_->has_capacity = has_capacity;
   return {};

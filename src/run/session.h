@@ -80,11 +80,11 @@ class Session final {
   /// Makes the current call return MOE_ERR_CANCELLED within one layer. No effect without one.
   void cancel();
 
-  /// Overrides every MoE layer's router (grammar: kernels/router/text.h); empty: as in the file.
+  /// Overrides every MoE layer's router (kernels/router/text.h); null: as in the file.
   /// All layers are checked before any is changed. With a capacity an automatic chunk grows to the
   /// context (at most kMaxChunk), and bytes() with it: MOE_ERR_BUDGET if that and
   /// other_sessions_bytes, as of now, do not fit under the cap.
-  Status set_router(std::string_view text, uint64_t other_sessions_bytes = 0);
+  Status set_router(const moe_router* router, uint64_t other_sessions_bytes = 0);
   const RouterConfig* router(int32_t layer) const;  // null for a dense layer
 
   /// Calls the hook for every MoE layer of every later pass. MOE_ERR_UNSUPPORTED on a device with

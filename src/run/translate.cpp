@@ -203,7 +203,7 @@ Status Search::read(Translations* out) const {
   for (int32_t i = 0; i < n_texts; ++i) {
     const auto n = static_cast<size_t>(beam_.n_tokens(i));
     beam_.read(i, tokens);
-    MOE_TRY(out->texts.push({tokens, n, beam_.score(i), 0}));
+    MOE_TRY(out->texts.push({tokens, n, beam_.score(i)}));
     tokens += n;
   }
   return {};

@@ -28,7 +28,6 @@ struct Translations {
     const int32_t* tokens;  // in `tokens`
     size_t n_tokens;
     float score;
-    int32_t reserved;  // 0
   };
   explicit Translations(const Allocator& allocator) : tokens(allocator), texts(allocator) {}
   Array<int32_t> tokens;  // of each text, the EOS last

@@ -154,9 +154,10 @@ void World::call_env(FuzzArgs& a, uint8_t which) {
   if (which % 4 == 0) {
     (void)a.fine(moe_env_get_info(a.maybe(fuzz_env()), a.out<moe_env_info>(), a.error()));
     require(moe_status_name(static_cast<moe_status>(a.in().byte() % 64)) != nullptr);
-    for (const char* text : {moe_env_isas(), moe_version_string(), moe_chat_template_names(),
-                             moe_synthetic_shapes()}) {
-      require(text != nullptr && text[0] != '\0');
+    const size_t index = a.in().flag() ? a.in().byte() % 16 : a.in().wide();
+    for (const auto list : {moe_isa_name, moe_weight_format_name, moe_router_kind,
+                            moe_chat_template_name, moe_synthetic_shape_name}) {
+      require(list(index) == nullptr || list(index)[0] != '\0');
     }
     return;
   }
@@ -171,7 +172,7 @@ void World::call_env(FuzzArgs& a, uint8_t which) {
   if (p.threads > 3 && p.threads <= 1024) p.threads %= 3;  // many threads take long to make
   p.isa = a.text(isas);
   p.device = a.text(devices);
-  p.allocator = a.maybe(&allocator);
+  p.allocator = a.params(allocator);
   p.log = [](void*, moe_log_level, const char* text) { require(text != nullptr); };
   p.gpu_memory_bytes = a.in().wide();
   (void)a.fine(moe_env_create(a.params(p), a.maybe(&other_env_), a.error()));
@@ -179,11 +180,11 @@ void World::call_env(FuzzArgs& a, uint8_t which) {
 
 // -------------------------------------------------------------------------------------- model
 
-int read_file(void* user, uint64_t offset, void* buffer, size_t n) {
-  if (*static_cast<uint8_t*>(user) == 13) return 1;
+bool read_file(void* user, uint64_t offset, void* buffer, size_t n) {
+  if (*static_cast<uint8_t*>(user) == 13) return false;
   require(offset <= file().size() && n <= file().size() - offset);
   std::memcpy(buffer, file().data() + offset, n);
-  return 0;
+  return true;
 }
 
 void World::open_model(size_t slot, FuzzArgs* args) {
@@ -218,10 +219,11 @@ void World::open_model(size_t slot, FuzzArgs* args) {
                                        a.params(p), out, a.error()));
   } else {
     failing = a.in().byte();
-    moe_reader reader = {file().size(), read_file, &failing};
+    moe_reader reader = {
+        .struct_size = sizeof reader, .size = file().size(), .read = read_file, .user = &failing};
     if (a.in().byte() == 13) reader.read = nullptr;
     if (a.in().byte() == 13) reader.size = a.in().below(65536);
-    (void)a.fine(moe_model_open_reader(env, a.maybe(&reader), a.params(p), out, a.error()));
+    (void)a.fine(moe_model_open_reader(env, a.params(reader), a.params(p), out, a.error()));
   }
 }
 
@@ -235,6 +237,7 @@ void World::call_model(FuzzArgs& a, uint8_t which) {
   } else if (which % 6 == 2) {
     const int32_t layer = a.in().number();
     (void)a.fine(moe_model_get_layer_info(m, layer, a.out<moe_model_layer_info>(), a.error()));
+    (void)a.fine(moe_model_get_router(m, layer, a.out<moe_router>(), a.error()));
   } else if (which % 6 == 3) {
     const size_t n = moe_model_tensor_count(m);
     const size_t index = a.in().flag() ? a.in().below(n + 2) : a.in().wide();
@@ -308,16 +311,17 @@ void World::call_session(FuzzArgs& a, uint8_t which) {
     float* logprobs = a.maybe(a.array<float>(n_logprobs));
     (void)a.fine(moe_session_score(s, a.maybe(ids.data()), n, logprobs, n_logprobs, a.error()));
   } else if (which % 6 == 1) {
-    const size_t n_rows = a.in().flag() ? n : a.in().below(3);
-    float* logits = a.maybe(a.array<float>(n_rows * kVocab));
-    (void)a.fine(moe_session_eval(s, a.maybe(ids.data()), n, logits, n_rows, a.error()));
+    moe_rows rows = a.in().flag() ? MOE_ROWS_ALL : MOE_ROWS_LAST;
+    if (a.in().byte() == 13) a.set(&rows);
+    float* logits = a.maybe(a.array<float>(std::max<size_t>(n, 1) * kVocab));
+    (void)a.fine(moe_session_eval(s, a.maybe(ids.data()), n, rows, logits, a.error()));
   } else if (which % 6 == 2) {
     std::vector<moe_session*> all(n);
     for (moe_session*& handle : all) handle = session(a);
     float* logits = a.maybe(a.array<float>(n * kVocab));
     if (which < 128) {
-      (void)a.fine(
-          moe_sessions_step(a.maybe(all.data()), a.maybe(ids.data()), n, logits, a.error()));
+      (void)a.fine(moe_sessions_eval(a.maybe(all.data()), a.maybe(ids.data()), nullptr, n, logits,
+                                     a.error()));
     } else {  // each session gets one token, the first one the rest
       std::vector<size_t> counts(n, 1);
       const size_t n_sessions = std::min<size_t>(n, 1 + a.in().below(3));
@@ -339,12 +343,38 @@ void World::call_session(FuzzArgs& a, uint8_t which) {
   }
 }
 
+/// One of these texts, or any fields; then its text, which reads back as the same.
+template <size_t n>
+const moe_router* router(FuzzArgs& a, const char* const (&texts)[n]) {
+  auto r = MOE_INIT(moe_router);
+  if (a.in().byte() < 200) {
+    (void)a.fine(moe_router_parse(a.text(texts), &r, a.error()));
+  } else {
+    const char* const names[] = {"topk", "threshold", "cosine", "raw", "chosen", "sigmoid"};
+    r.kind = a.text(names);
+    r.weights = a.text(names);
+    r.gate = a.text(names);
+    for (int32_t* count : {&r.k, &r.min_k, &r.max_k, &r.n_groups, &r.top_groups, &r.min_capacity}) {
+      *count = a.in().flag() ? 0 : a.in().number();
+    }
+    for (float* number :
+         {&r.threshold, &r.scale, &r.tau, &r.cosine_eps, &r.jitter, &r.gamma, &r.resident}) {
+      *number = a.in().flag() ? 0 : a.in().real();
+    }
+  }
+  const FuzzBuffer<char> text(a);
+  const moe_status status = moe_router_format(&r, text.data, text.capacity, text.length, a.error());
+  (void)a.fine(status);
+  text.check(status, 1);
+  return a.params(r);
+}
+
 void World::call_routing(FuzzArgs& a, uint8_t which) {
   moe_session* s = session(a);
   const char* const routers[] = {"topk:1",     "threshold:0.5,max_k=2", "gamma=1", "topk:2,min_k=5",
                                  "topk:99999", "threshold:nan",         ",",       ""};
   if (which % 3 == 0) {
-    (void)a.fine(moe_session_set_router(s, a.text(routers), a.error()));
+    (void)a.fine(moe_session_set_router(s, router(a, routers), a.error()));
   } else if (which % 3 == 1) {
     (void)a.fine(moe_session_count_routing(s, a.in().flag(), a.error()));
   } else {
@@ -390,7 +420,8 @@ bool listen(void* user, const moe_piece* piece) {
   require(piece->text != nullptr && (piece->n_top == 0 || piece->top != nullptr));
   const int32_t id = 1;
   if (l->mood == 1) moe_session_cancel(l->session);
-  if (l->mood == 2) require(moe_session_eval(l->session, &id, 1, nullptr, 0, nullptr) != MOE_OK);
+  if (l->mood == 2)
+    require(moe_session_eval(l->session, &id, 1, MOE_ROWS_NONE, nullptr, nullptr) != MOE_OK);
   if (l->mood == 3) require(moe_session_rewind(l->session, 0, nullptr) != MOE_OK);
   if (l->mood == 4 && l->chat != nullptr) {
     require(moe_chat_add(l->chat, "user", "x", 1, nullptr) != MOE_OK);
@@ -420,10 +451,10 @@ moe_generate_params* generation(FuzzArgs& a, Listener* listener) {
   p.ignore_eos = a.in().number();
   p.n_top = a.in().byte() < 240 ? a.in().byte() % 8 : a.in().number();
   p.max_draft = a.in().byte() % 20 - 1;
-  p.callback = a.maybe(listen);
-  p.user = listener;
+  p.piece = a.maybe(listen);
+  p.piece_user = listener;
   if (listener->mood >= 200) {
-    p.logits_callback = change_logits;
+    p.logits = change_logits;
     p.logits_user = listener;
   }
   return a.params(p);
@@ -522,7 +553,8 @@ void World::call_conversation(FuzzArgs& a, uint8_t which) {
 // ------------------------------------------------------------------------------ layer, converter
 
 moe_expert_weights expert(FuzzArgs& a, int32_t d_ff, int32_t d_in) {
-  moe_expert_weights e{};
+  auto e = MOE_INIT(moe_expert_weights);
+  if (a.in().byte() == 13) e.struct_size = a.in().byte();
   e.gate = a.in().flag() ? a.floats(d_ff, d_in) : nullptr;
   e.up = a.floats(d_ff, d_in);
   e.down = a.floats(d_in, d_ff);
@@ -540,7 +572,7 @@ void World::create_layer(FuzzArgs& a) {
   const char* const activations[] = {"relu", "gelu", "gelu_tanh", "silu", "relu2", "tanh"};
   const char* const routers[] = {"topk:2",
                                  "threshold:0.9",
-                                 "topk:2,renormalise",
+                                 "topk:2,renormalised",
                                  "sigmoid:2",
                                  "cosine:1",
                                  "base",
@@ -558,7 +590,7 @@ void World::create_layer(FuzzArgs& a) {
   p.n_subheads = a.in().byte() < 200 ? 0 : size(4);
   p.max_rows = a.in().byte() < 200 ? 0 : a.in().number();
   p.activation = a.text(activations);
-  p.router = a.text(routers);
+  p.router = router(a, routers);
   p.weights = a.text(formats);
   p.activations = a.text(precisions);
   const int32_t d_in = p.d_model / std::max(p.n_subheads, 1);
@@ -568,7 +600,7 @@ void World::create_layer(FuzzArgs& a) {
     p.experts = a.maybe(experts);
   }
   p.d_e = size(8);
-  const bool cosine = p.router != nullptr && std::strncmp(p.router, "cosine", 6) == 0;
+  const bool cosine = a.in().byte() % 4 == 0;
   p.router_weight = a.floats(p.n_experts, cosine ? p.d_e : d_in);
   if (a.in().flag()) p.router_bias = a.floats(p.n_experts, 1);
   p.router_proj = a.floats(p.d_e, d_in);
@@ -614,7 +646,7 @@ void World::call_convert(FuzzArgs& a, uint8_t which) {
     p.overrides = a.maybe(overrides);
     uint8_t mood = a.in().byte();
     p.progress = watch;
-    p.user = &mood;
+    p.progress_user = &mood;
     const char* source = a.text(sources);
     (void)a.fine(moe_convert(source, a.maybe(target.c_str()), a.params(p), a.error()));
     return;
@@ -628,7 +660,7 @@ void World::call_convert(FuzzArgs& a, uint8_t which) {
   p.seed = a.in().wide();
   uint8_t mood = a.in().byte();
   p.progress = a.maybe(watch);
-  p.user = &mood;
+  p.progress_user = &mood;
   if (which % 3 == 1) {
     (void)a.fine(
         moe_synthetic_save(a.maybe(shape), a.params(p), targets[a.in().below(4)], a.error()));

@@ -40,11 +40,12 @@ static void test_synthetic_progress(void) {
   size_t size = 7;
   uint64_t done = 0;
   bool finished = false;
-  moe_synthetic_params p = {.struct_size = sizeof p, .progress = stop_halfway, .user = &done};
+  moe_synthetic_params p = {
+      .struct_size = sizeof p, .progress = stop_halfway, .progress_user = &done};
   CHECK(moe_synthetic_create("tiny", &p, &data, &size, &error) == MOE_ERR_CANCELLED);
   CHECK(data == NULL && size == 7 && done > 0);
   p.progress = never_stop;
-  p.user = &finished;
+  p.progress_user = &finished;
   CHECK_OK(moe_synthetic_create("tiny", &p, &data, &size, &error));
   CHECK(finished);
   moe_synthetic_free(data);
@@ -120,15 +121,22 @@ static void test_arguments(const char* path) {
   moe_env_free(NULL);
 }
 
+static bool is_listed(const char* (*list)(size_t), const char* name) {
+  size_t i = 0;
+  while (list(i) != NULL && strcmp(list(i), name) != 0) ++i;
+  return list(i) != NULL;
+}
+
 static void test_versions(void) {
   CHECK(moe_version() ==
         MOE_VERSION_MAJOR * 1000000u + MOE_VERSION_MINOR * 1000u + MOE_VERSION_PATCH);
   CHECK(strcmp(moe_status_name(MOE_ERR_BUDGET), "MOE_ERR_BUDGET") == 0);
   CHECK(strcmp(moe_status_name((moe_status)12345), "unknown status") == 0);
-  CHECK(strstr(moe_env_isas(), "scalar") != NULL);
-  CHECK(strstr(moe_weight_formats(), "ternary2, ") != NULL);
-  CHECK(strstr(moe_weight_formats(), "i32") == NULL);
-  CHECK(strstr(moe_session_routers(), "topk:K, threshold:T") != NULL);
+  CHECK(is_listed(moe_isa_name, "scalar") && is_listed(moe_weight_format_name, "ternary2"));
+  CHECK(is_listed(moe_weight_format_name, "int8") && !is_listed(moe_weight_format_name, "i32"));
+  CHECK(is_listed(moe_router_kind, "topk") && is_listed(moe_router_kind, "hash"));
+  CHECK(is_listed(moe_chat_template_name, "plain") && is_listed(moe_synthetic_shape_name, "tiny"));
+  CHECK(moe_isa_name(SIZE_MAX) == NULL && moe_weight_format_name(SIZE_MAX) == NULL);
 }
 
 /* A program's whole use of a model; returns the first status that is not MOE_OK. */
@@ -159,7 +167,7 @@ static moe_status life(const Image* image, const moe_allocator* allocator, float
   if (status == MOE_OK) status = moe_session_generate(session, prompt, 11, &gp, &result, &error);
   if (status == MOE_OK) {
     logits = malloc(sizeof(float) * (size_t)info.vocab_size);
-    status = moe_session_eval(session, prompt, 1, logits, 1, &error);
+    status = moe_session_eval(session, prompt, 1, MOE_ROWS_LAST, logits, &error);
   }
   if (status == MOE_OK && logits_sum != NULL) {
     *logits_sum = 0;
@@ -177,7 +185,10 @@ static moe_status life(const Image* image, const moe_allocator* allocator, float
 static void test_failing_allocator(void) {
   Image image = tiny_image();
   Meter meter = {0, 0, 0, -1};
-  moe_allocator allocator = {meter_allocate, meter_deallocate, &meter};
+  moe_allocator allocator = {.struct_size = sizeof allocator,
+                             .allocate = meter_allocate,
+                             .deallocate = meter_deallocate,
+                             .user = &meter};
   float expected = 0;
   float found = 0;
   CHECK_OK(life(&image, &allocator, &expected));
@@ -199,7 +210,10 @@ static void test_failing_allocator(void) {
 static void test_no_allocation_per_token(void) {
   Image image = tiny_image();
   Meter meter = {0, 0, 0, -1};
-  moe_allocator allocator = {meter_allocate, meter_deallocate, &meter};
+  moe_allocator allocator = {.struct_size = sizeof allocator,
+                             .allocate = meter_allocate,
+                             .deallocate = meter_deallocate,
+                             .user = &meter};
   moe_env_params ep = {.struct_size = sizeof ep, .threads = 1, .allocator = &allocator};
   moe_session_params sp = {.struct_size = sizeof sp, .context = 128};
   moe_env* env = NULL;
@@ -216,8 +230,9 @@ static void test_no_allocation_per_token(void) {
   const int32_t prompt[] = {1, 2, 3};
   CHECK_OK(moe_session_generate(session, prompt, 3, &gp, &result, &error));
   long warm = meter.n_allocations;
-  CHECK_OK(moe_session_eval(session, prompt, 3, NULL, 0, &error));
-  for (int i = 0; i < 40; ++i) CHECK_OK(moe_session_eval(session, prompt, 1, NULL, 0, &error));
+  CHECK_OK(moe_session_eval(session, prompt, 3, MOE_ROWS_NONE, NULL, &error));
+  for (int i = 0; i < 40; ++i)
+    CHECK_OK(moe_session_eval(session, prompt, 1, MOE_ROWS_NONE, NULL, &error));
   CHECK(meter.n_allocations == warm);
   /* A generation may allocate when it begins, but not for each token. */
   long spent[2];
@@ -243,12 +258,12 @@ typedef struct Source {
   long fail_at;
 } Source;
 
-static int source_read(void* user, uint64_t offset, void* buffer, size_t bytes) {
+static bool source_read(void* user, uint64_t offset, void* buffer, size_t bytes) {
   Source* s = user;
-  if (s->fail_at >= 0 && s->n_reads >= s->fail_at) return -1;
+  if (s->fail_at >= 0 && s->n_reads >= s->fail_at) return false;
   ++s->n_reads;
   memcpy(buffer, s->data + offset, bytes);
-  return 0;
+  return true;
 }
 
 /* A model read through the caller's moe_reader; then each of the reads fails in turn. */
@@ -257,7 +272,8 @@ static void test_reader(void) {
   moe_env* env = NULL;
   CHECK_OK(moe_env_create(NULL, &env, &error));
   Source source = {image.data, 0, -1};
-  moe_reader reader = {image.size, source_read, &source};
+  moe_reader reader = {
+      .struct_size = sizeof reader, .size = image.size, .read = source_read, .user = &source};
   long n_reads = 1;
   for (long fail_at = -1; fail_at < n_reads; ++fail_at) {
     source.n_reads = 0;
@@ -267,7 +283,8 @@ static void test_reader(void) {
     const int32_t tokens[] = {1, 2, 3};
     moe_status status = moe_model_open_reader(env, &reader, NULL, &model, &error);
     if (status == MOE_OK) status = moe_session_create(model, NULL, &session, &error);
-    if (status == MOE_OK) status = moe_session_eval(session, tokens, 3, NULL, 0, &error);
+    if (status == MOE_OK)
+      status = moe_session_eval(session, tokens, 3, MOE_ROWS_NONE, NULL, &error);
     CHECK(status == (fail_at < 0 ? MOE_OK : MOE_ERR_IO));
     if (fail_at < 0) n_reads = source.n_reads;
     moe_session_free(session);
@@ -285,7 +302,7 @@ static void eval_file(moe_env* env, const char* path, moe_io io, float* logits) 
   moe_session* session = NULL;
   CHECK_OK(moe_model_open(env, path, &mp, &model, &error));
   CHECK_OK(moe_session_create(model, NULL, &session, &error));
-  CHECK_OK(moe_session_eval(session, tokens, 3, logits, 1, &error));
+  CHECK_OK(moe_session_eval(session, tokens, 3, MOE_ROWS_LAST, logits, &error));
   moe_session_free(session);
   moe_model_free(model);
 }
@@ -298,7 +315,8 @@ static void test_io(const char* path) {
   moe_model* model = NULL;
   CHECK_OK(moe_env_create(NULL, &env, &error));
   Source source = {image.data, 0, -1};
-  const moe_reader reader = {image.size, source_read, &source};
+  const moe_reader reader = {
+      .struct_size = sizeof reader, .size = image.size, .read = source_read, .user = &source};
   moe_model_params mp = {.struct_size = sizeof mp, .io = (moe_io)3};
   CHECK(moe_model_open(env, path, &mp, &model, &error) == MOE_ERR_ARGUMENT);
   CHECK(strcmp(error.text, "params.io: expected 0..2, found 3") == 0);
@@ -361,7 +379,7 @@ typedef struct Watch {
   long n_calls;
   long n_tokens;
   int mode; /* what the callback sets: 1: one expert; 2: one out of range; 3: none; 4: one twice; 5:
-               a NaN */
+               a NaN; 6: nothing, but it ends the call */
 } Watch;
 
 /* A token goes to the experts with the highest scores; the router's input is normalised. */
@@ -381,8 +399,9 @@ static void check_router_input(const moe_routing_choices* c, int32_t token) {
   CHECK(c->d > 0 && squares > 0.5 * c->d && squares < 2.0 * c->d);
 }
 
-static void watch(void* user, moe_routing_choices* c) {
+static bool watch(void* user, moe_routing_choices* c) {
   Watch* w = user;
+  CHECK(c->struct_size == sizeof *c);
   ++w->n_calls;
   w->n_tokens += c->n_tokens;
   CHECK(c->layer % 2 == 1 && c->position == 0 && c->n_slots == 2);
@@ -399,12 +418,14 @@ static void watch(void* user, moe_routing_choices* c) {
     if (w->mode == 4) experts[1] = experts[0];
     if (w->mode == 5) c->weights[t * c->n_slots] = NAN;
   }
+  return w->mode != 6;
 }
 
 static void test_watch_routing(void) {
   enum { kVocab = 256 };
-  const moe_status expected[] = {MOE_OK,        MOE_OK,           MOE_ERR_RANGE,
-                                 MOE_ERR_RANGE, MOE_ERR_ARGUMENT, MOE_ERR_NON_FINITE};
+  const moe_status expected[] = {MOE_OK,           MOE_OK,           MOE_ERR_RANGE,
+                                 MOE_ERR_RANGE,    MOE_ERR_ARGUMENT, MOE_ERR_NON_FINITE,
+                                 MOE_ERR_CANCELLED};
   const int32_t tokens[] = {1, 2, 3};
   float plain[kVocab], watched[kVocab];
   Image image = tiny_image();
@@ -415,14 +436,14 @@ static void test_watch_routing(void) {
   CHECK_OK(moe_env_create(&ep, &env, &error));
   CHECK_OK(moe_model_open_memory(env, image.data, image.size, NULL, &model, &error));
   CHECK_OK(moe_session_create(model, NULL, &session, &error));
-  CHECK_OK(moe_session_eval(session, tokens, 3, plain, 1, &error));
+  CHECK_OK(moe_session_eval(session, tokens, 3, MOE_ROWS_LAST, plain, &error));
   CHECK_OK(moe_session_count_routing(session, true, &error));
-  for (int mode = 0; mode < 6; ++mode) {
+  for (int mode = 0; mode < 7; ++mode) {
     Watch w = {0, 0, mode};
     CHECK_OK(moe_session_rewind(session, 0, &error));
     CHECK_OK(moe_session_count_routing(session, true, &error));
     CHECK_OK(moe_session_watch_routing(session, watch, &w, &error));
-    CHECK(moe_session_eval(session, tokens, 3, watched, 1, &error) == expected[mode]);
+    CHECK(moe_session_eval(session, tokens, 3, MOE_ROWS_LAST, watched, &error) == expected[mode]);
     moe_routing_stats stats = {.struct_size = sizeof stats};
     CHECK_OK(moe_session_get_routing(session, 1, &stats, &error));
     moe_activation_stats inner = {.struct_size = sizeof inner};
@@ -440,7 +461,7 @@ static void test_watch_routing(void) {
   CHECK_OK(
       moe_session_watch_routing(session, NULL, NULL, &error)); /* the session is still usable */
   CHECK_OK(moe_session_rewind(session, 0, &error));
-  CHECK_OK(moe_session_eval(session, tokens, 3, watched, 1, &error));
+  CHECK_OK(moe_session_eval(session, tokens, 3, MOE_ROWS_LAST, watched, &error));
   CHECK(memcmp(plain, watched, sizeof plain) == 0);
   CHECK(moe_session_watch_routing(NULL, watch, NULL, &error) == MOE_ERR_ARGUMENT);
   moe_activation_stats inner = {.struct_size = sizeof inner};
@@ -464,14 +485,16 @@ typedef struct Turns {
   bool wrong; /* a call returned an unexpected status */
 } Turns;
 
-static void watch_first(void* user, moe_routing_choices* c) {
+static bool watch_first(void* user, moe_routing_choices* c) {
   (void)c;
   CHECK(*(const int*)user == 1);
+  return true;
 }
 
-static void watch_second(void* user, moe_routing_choices* c) {
+static bool watch_second(void* user, moe_routing_choices* c) {
   (void)c;
   CHECK(*(const int*)user == 2);
+  return true;
 }
 
 static void* watch_in_turns(void* given) {
@@ -504,7 +527,8 @@ static void test_watch_from_another_thread(void) {
   for (int n_evals = 0; n_evals < 1000 || atomic_load(&turns.n_watches) < 1000;) {
     moe_status status = moe_session_rewind(turns.session, 0, NULL);
     CHECK(status == MOE_OK || status == MOE_ERR_STATE);
-    if (status == MOE_OK) status = moe_session_eval(turns.session, &token, 1, NULL, 0, NULL);
+    if (status == MOE_OK)
+      status = moe_session_eval(turns.session, &token, 1, MOE_ROWS_NONE, NULL, NULL);
     CHECK(status == MOE_OK || status == MOE_ERR_STATE);
     if (status == MOE_OK) ++n_evals;
   }
@@ -571,33 +595,32 @@ static void test_sessions_together(void) {
     const int32_t prefix[] = {s + 1, s + 2, s + 3};
     CHECK_OK(moe_session_create(model, NULL, &group[s], &error));
     CHECK_OK(moe_session_create(model, NULL, &single[s], &error));
-    CHECK_OK(moe_session_eval(group[s], prefix, (size_t)s + 1, NULL, 0, &error));
-    CHECK_OK(moe_session_eval(single[s], prefix, (size_t)s + 1, NULL, 0, &error));
+    CHECK_OK(moe_session_eval(group[s], prefix, (size_t)s + 1, MOE_ROWS_NONE, NULL, &error));
+    CHECK_OK(moe_session_eval(single[s], prefix, (size_t)s + 1, MOE_ROWS_NONE, NULL, &error));
   }
   for (int step = 0; step < kSteps; ++step) {
     int32_t tokens[kSessions];
     for (int s = 0; s < kSessions; ++s) tokens[s] = 7 * s + step;
-    CHECK_OK(moe_sessions_step(group, tokens, kSessions, together, &error));
+    CHECK_OK(moe_sessions_eval(group, tokens, NULL, kSessions, together, &error));
     for (int s = 0; s < kSessions; ++s) {
-      CHECK_OK(moe_session_eval(single[s], &tokens[s], 1, alone, 1, &error));
+      CHECK_OK(moe_session_eval(single[s], &tokens[s], 1, MOE_ROWS_LAST, alone, &error));
       CHECK(memcmp(alone, together + (size_t)s * vocab, sizeof(float) * vocab) == 0);
     }
   }
   moe_session* twice[] = {group[0], group[0]};
   const int32_t tokens[] = {1, 2};
-  CHECK(moe_sessions_step(twice, tokens, 2, NULL, &error) == MOE_ERR_STATE);
+  CHECK(moe_sessions_eval(twice, tokens, NULL, 2, NULL, &error) == MOE_ERR_STATE);
   CHECK(moe_session_position(group[0]) == 1 + kSteps);
   const int32_t pieces[] = {1, 5, 6, 7};
   const size_t n_tokens[] = {1, 3};
   const size_t none[] = {1, 0};
   CHECK_OK(moe_sessions_eval(group, pieces, n_tokens, 2, together, &error));
   for (int s = 0; s < 2; ++s) {
-    CHECK_OK(moe_session_eval(single[s], pieces + s, n_tokens[s], alone, 1, &error));
+    CHECK_OK(moe_session_eval(single[s], pieces + s, n_tokens[s], MOE_ROWS_LAST, alone, &error));
     CHECK(memcmp(alone, together + (size_t)s * vocab, sizeof(float) * vocab) == 0);
   }
   CHECK(moe_sessions_eval(twice, pieces, n_tokens, 2, NULL, &error) == MOE_ERR_STATE);
   CHECK(moe_sessions_eval(group, pieces, none, 2, NULL, &error) == MOE_ERR_ARGUMENT);
-  CHECK(moe_sessions_eval(group, pieces, NULL, 2, NULL, &error) == MOE_ERR_ARGUMENT);
   CHECK(moe_sessions_eval(group, NULL, n_tokens, 2, NULL, &error) == MOE_ERR_ARGUMENT);
   CHECK(moe_sessions_eval(NULL, pieces, n_tokens, 2, NULL, &error) == MOE_ERR_ARGUMENT);
   CHECK_OK(moe_sessions_eval(NULL, NULL, NULL, 0, NULL, &error));
@@ -613,6 +636,74 @@ static void test_sessions_together(void) {
   moe_synthetic_free(image.data);
 }
 
+static moe_router read_router(const char* text) {
+  moe_router router = MOE_INIT(moe_router);
+  CHECK_OK(moe_router_parse(text, &router, &error));
+  return router;
+}
+
+static moe_status override(moe_session* session, const char* text) {
+  const moe_router router = read_router(text);
+  return moe_session_set_router(session, &router, &error);
+}
+
+static void test_override(moe_session* session) {
+  CHECK(override(session, "topk:1000") == MOE_ERR_RANGE);
+  CHECK(override(session, "threshold:1.5") == MOE_ERR_RANGE);
+  CHECK(override(session, "cosine:1") == MOE_ERR_ARGUMENT);
+  CHECK(strstr(error.text, "topk:K, threshold:T") != NULL);
+  CHECK(override(session, "topk:1,scale=2") == MOE_ERR_ARGUMENT);
+  CHECK(override(session, "topk:1,renormalised") == MOE_ERR_ARGUMENT);
+  CHECK_OK(override(session, "threshold:0.5"));
+  CHECK_OK(override(session, "gamma=inf"));
+  moe_router router = {.k = 1};
+  CHECK(moe_session_set_router(session, &router, &error) == MOE_ERR_ARGUMENT); /* no struct_size */
+  CHECK_OK(moe_session_set_router(session, NULL, &error));
+}
+
+/* Texts are read and written as the same. */
+static void test_router_text(const char* path) {
+  char text[64];
+  size_t n = 0;
+  moe_router router = read_router("cosine:2,tau=0.07,renormalised,gate=sigmoid,max_k=3");
+  CHECK(strcmp(router.kind, "cosine") == 0 && router.k == 2 && router.tau == 0.07f);
+  CHECK(strcmp(router.weights, "renormalised") == 0 && strcmp(router.gate, "sigmoid") == 0);
+  CHECK(router.max_k == 3 && router.gamma == 0 && router.threshold == 0);
+  const char* const same[] = {"topk:4",      "topk:2,renormalised", "threshold:0.9,max_k=8",
+                              "base",        "cosine:1,tau=0.07",   "gamma=1.25",
+                              "threshold:0", "gamma=inf",           "topk"};
+  for (size_t i = 0; i < sizeof same / sizeof *same; ++i) {
+    router = read_router(same[i]);
+    CHECK_OK(moe_router_format(&router, text, sizeof text, &n, &error));
+    CHECK(strcmp(text, same[i]) == 0 && n == strlen(text));
+  }
+  const char* const wrong[] = {"",           "topk:",     "top:2",   "topk:2,",   "topk:2,topk:3",
+                               "topk:2,k=3", "threshold", "raw,one", "gate=hard", "topk:2.5",
+                               "x=1",        "tau=inf"};
+  const moe_router before = router;
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+    CHECK(moe_router_parse(wrong[i], &router, &error) == MOE_ERR_ARGUMENT);
+  }
+  CHECK(moe_router_parse("topk:0", &router, &error) == MOE_ERR_RANGE);
+  CHECK(moe_router_parse("scale=0", &router, &error) == MOE_ERR_RANGE);
+  CHECK(memcmp(&before, &router, sizeof router) == 0);
+  router = (moe_router){.struct_size = sizeof router, .kind = "topp"};
+  CHECK(moe_router_format(&router, text, sizeof text, &n, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_router_parse(NULL, &router, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_router_parse("base", NULL, &error) == MOE_ERR_ARGUMENT);
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  CHECK_OK(moe_env_create(NULL, &env, &error));
+  CHECK_OK(moe_model_open(env, path, NULL, &model, &error));
+  CHECK_OK(moe_model_get_router(model, 0, &router, &error));
+  CHECK_OK(moe_router_format(&router, text, 7, &n, &error));
+  CHECK(strcmp(text, "topk:2") == 0);
+  CHECK(moe_router_format(&router, text, 6, &n, &error) == MOE_ERR_TOO_LONG && n == 6);
+  CHECK(moe_model_get_router(model, 99, &router, &error) == MOE_ERR_RANGE);
+  moe_model_free(model);
+  moe_env_free(env);
+}
+
 static void test_session_limits(void) {
   Image image = tiny_image();
   moe_env* env = NULL;
@@ -624,21 +715,22 @@ static void test_session_limits(void) {
   CHECK_OK(moe_session_create(model, &sp, &session, &error));
   CHECK(moe_session_context(session) == 8);
   const int32_t tokens[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
-  CHECK(moe_session_eval(session, tokens, 9, NULL, 0, &error) == MOE_ERR_TOO_LONG);
+  CHECK(moe_session_eval(session, tokens, 9, MOE_ROWS_NONE, NULL, &error) == MOE_ERR_TOO_LONG);
   CHECK(moe_session_position(session) == 0);
   const int32_t negative = -1;
-  CHECK(moe_session_eval(session, &negative, 1, NULL, 0, &error) == MOE_ERR_RANGE);
+  CHECK(moe_session_eval(session, &negative, 1, MOE_ROWS_NONE, NULL, &error) == MOE_ERR_RANGE);
   const int32_t huge = 1 << 30;
-  CHECK(moe_session_eval(session, &huge, 1, NULL, 0, &error) == MOE_ERR_RANGE);
-  CHECK_OK(moe_session_eval(session, tokens, 8, NULL, 0, &error));
-  CHECK(moe_session_eval(session, tokens, 1, NULL, 0, &error) == MOE_ERR_TOO_LONG);
+  CHECK(moe_session_eval(session, &huge, 1, MOE_ROWS_NONE, NULL, &error) == MOE_ERR_RANGE);
+  CHECK_OK(moe_session_eval(session, tokens, 8, MOE_ROWS_NONE, NULL, &error));
+  CHECK(moe_session_eval(session, tokens, 1, MOE_ROWS_NONE, NULL, &error) == MOE_ERR_TOO_LONG);
   CHECK_OK(moe_session_rewind(session, 3, &error));
   CHECK(moe_session_rewind(session, 4, &error) == MOE_ERR_RANGE);
-  CHECK_OK(moe_session_eval(session, tokens, 5, NULL, 0, &error));
-  CHECK(moe_session_set_router(session, "topk:1000", &error) == MOE_ERR_RANGE);
-  CHECK(moe_session_set_router(session, "threshold:nan", &error) != MOE_OK);
-  CHECK_OK(moe_session_set_router(session, "threshold:0.5", &error));
-  CHECK_OK(moe_session_set_router(session, NULL, &error));
+  CHECK_OK(moe_session_eval(session, tokens, 5, MOE_ROWS_NONE, NULL, &error));
+  float logits[1];
+  CHECK(moe_session_eval(session, tokens, 0, MOE_ROWS_LAST, NULL, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_session_eval(session, tokens, 0, MOE_ROWS_NONE, logits, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_session_eval(session, tokens, 0, (moe_rows)3, logits, &error) == MOE_ERR_ARGUMENT);
+  test_override(session);
   const moe_generate_params gp = {.struct_size = sizeof gp, .max_tokens = 1, .max_draft = 17};
   moe_generate_result result = {.struct_size = sizeof result};
   CHECK(moe_session_generate(session, NULL, 0, &gp, &result, &error) == MOE_ERR_RANGE);
@@ -682,7 +774,7 @@ static void test_score_and_states(moe_session* session, const moe_model_info* in
   float* logits = malloc(n * vocab * sizeof *logits);
   float scores[64];
   CHECK(logits != NULL && n <= 64);
-  CHECK_OK(moe_session_eval(session, tokens, n, logits, n, &error));
+  CHECK_OK(moe_session_eval(session, tokens, n, MOE_ROWS_ALL, logits, &error));
   CHECK_OK(moe_session_rewind(session, 0, &error));
   CHECK_OK(moe_session_score(session, tokens, n, scores, n - 1, &error));
   CHECK(moe_session_position(session) == (int32_t)n);
@@ -714,8 +806,8 @@ static void test_score_and_states(moe_session* session, const moe_model_info* in
   CHECK(moe_session_encode(session, NULL, 1, &p, &error) == MOE_ERR_ARGUMENT);
   p.pooling = (moe_pooling)4;
   CHECK(moe_session_encode(session, tokens, n, &p, &error) == MOE_ERR_ARGUMENT);
-  p.pooling = MOE_POOL_MODEL; /* the file says nothing: the mean, as it is */
-  p.normalize = MOE_NORMALIZE_MODEL;
+  p.pooling = MOE_POOL_DEFAULT; /* the file says nothing: the mean, as it is */
+  p.normalize = MOE_NORMALIZE_DEFAULT;
   CHECK_OK(moe_session_encode(session, tokens, n, &p, &error));
   double sum = 0;
   for (size_t i = 0; i < n; ++i) sum += hidden[i * d];
@@ -751,7 +843,7 @@ static void test_text(const char* path) {
   moe_model_info info = {.struct_size = sizeof info};
   CHECK_OK(moe_model_get_info(model, &info, &error));
   CHECK(tokens[0] == info.bos_token && tokens[1] != info.bos_token);
-  CHECK(strcmp(info.pooling, "") == 0 && info.n_prompts == 0 && info.default_prompt == 0);
+  CHECK(strcmp(info.pooling, "") == 0 && info.n_prompts == 0 && info.default_prompt == -1);
   const char *name = "unchanged", *before = NULL;
   CHECK(moe_model_get_prompt(model, 0, &name, &before, &error) == MOE_ERR_RANGE);
   CHECK(strcmp(name, "unchanged") == 0 && before == NULL);
@@ -775,7 +867,7 @@ static void test_text(const char* path) {
 
   Story story = {{0}, 0};
   moe_generate_params gp = {
-      .struct_size = sizeof gp, .max_tokens = 30, .callback = collect, .user = &story};
+      .struct_size = sizeof gp, .max_tokens = 30, .piece = collect, .piece_user = &story};
   moe_generate_result result = {.struct_size = sizeof result};
   CHECK_OK(moe_session_generate(session, tokens, n, &gp, &result, &error));
   CHECK(result.n_prompt == (int32_t)n && result.n_generated > 0 && story.n > 0);
@@ -783,13 +875,13 @@ static void test_text(const char* path) {
   /* After a cancellation in the callback the session stays usable and generates the same text
    * again. */
   CHECK_OK(moe_session_rewind(session, 0, &error));
-  gp.callback = cancel_at;
-  gp.user = session;
+  gp.piece = cancel_at;
+  gp.piece_user = session;
   CHECK(moe_session_generate(session, tokens, n, &gp, &result, &error) == MOE_ERR_CANCELLED);
   CHECK_OK(moe_session_rewind(session, 0, &error));
   Story again = {{0}, 0};
-  gp.callback = collect;
-  gp.user = &again;
+  gp.piece = collect;
+  gp.piece_user = &again;
   CHECK_OK(moe_session_generate(session, tokens, n, &gp, &result, &error));
   CHECK(strcmp(story.text, again.text) == 0);
   moe_session_free(session);
@@ -810,13 +902,16 @@ static void test_layer(void) {
   }
   router[0] = 50; /* x[0] > 0: expert 0, x[0] < 0: expert 1 */
   router[kD] = -50;
-  moe_expert_weights experts[2] = {{.up = one, .down = one}, {.up = one, .down = two}};
+  const uint32_t size = sizeof(moe_expert_weights);
+  moe_expert_weights experts[2] = {{.struct_size = size, .up = one, .down = one},
+                                   {.struct_size = size, .up = one, .down = two}};
+  moe_router choice = read_router("topk:1");
   moe_layer_params p = {.struct_size = sizeof p,
                         .d_model = kD,
                         .d_ff = kD,
                         .n_experts = 2,
                         .activation = "relu",
-                        .router = "topk:1",
+                        .router = &choice,
                         .experts = experts,
                         .router_weight = router};
   moe_env* env = NULL;
@@ -833,9 +928,19 @@ static void test_layer(void) {
   CHECK_OK(moe_layer_forward(layer, x, 2, y, &error)); /* the layer is usable after an error */
   moe_layer_free(layer);
   layer = NULL;
-  p.router = "topk:3";
+  choice.k = 3;
   CHECK(moe_layer_create(env, &p, &layer, &error) == MOE_ERR_RANGE && layer == NULL);
-  p.router = "topk:1";
+  choice = read_router("topk:1,gamma=2");
+  CHECK(moe_layer_create(env, &p, &layer, &error) == MOE_ERR_ARGUMENT && layer == NULL);
+  choice = read_router("topk:1,tau=2");
+  CHECK(moe_layer_create(env, &p, &layer, &error) == MOE_ERR_ARGUMENT && layer == NULL);
+  choice = read_router("hash");
+  CHECK(moe_layer_create(env, &p, &layer, &error) == MOE_ERR_ARGUMENT && layer == NULL);
+  p.router = NULL; /* the best expert */
+  experts[1].struct_size = 0;
+  CHECK(moe_layer_create(env, &p, &layer, &error) == MOE_ERR_ARGUMENT && layer == NULL);
+  CHECK(strstr(error.text, "experts[1]") != NULL);
+  experts[1].struct_size = size;
   p.n_subheads = 3;
   CHECK(moe_layer_create(env, &p, &layer, &error) == MOE_ERR_SHAPE);
   p.n_subheads = 0;
@@ -843,6 +948,12 @@ static void test_layer(void) {
   CHECK(moe_layer_create(env, &p, &layer, &error) != MOE_OK);
   CHECK(strstr(error.text, "int9") != NULL);
   moe_env_free(env);
+}
+
+static void test_init(void) {
+  const moe_session_params zero = {.struct_size = sizeof zero};
+  const moe_session_params made = MOE_INIT(moe_session_params);
+  CHECK(memcmp(&zero, &made, sizeof zero) == 0);
 }
 
 int main(int argc, char** argv) {
@@ -866,6 +977,8 @@ int main(int argc, char** argv) {
   test_session_limits();
   test_text(argv[1]);
   test_layer();
+  test_router_text(argv[1]);
+  test_init();
   printf("%d checks, %d failed\n", g_checks, g_failures);
   return g_failures == 0 ? 0 : 1;
 }

@@ -68,8 +68,8 @@ static moe_status reply(moe_chat* chat, Heard* heard, moe_generate_params* param
   moe_generate_params gp = {.struct_size = sizeof gp};
   if (params != NULL) gp = *params;
   if (heard != NULL) {
-    gp.callback = hear;
-    gp.user = heard;
+    gp.piece = hear;
+    gp.piece_user = heard;
   }
   memset(result, 0, sizeof *result);
   result->struct_size = sizeof *result;

@@ -215,8 +215,8 @@ static void test_tokens(void) {
                                 &n_again, &error));
   CHECK(n_again == n && memcmp(tokens, again, n * sizeof *tokens) == 0);
   /* A session that evaluated other tokens is reused up to the first difference. */
-  CHECK_OK(moe_session_eval(other, tokens, 5, NULL, 0, &error));
-  CHECK_OK(moe_session_eval(other, tokens, 2, NULL, 0, &error));
+  CHECK_OK(moe_session_eval(other, tokens, 5, MOE_ROWS_NONE, NULL, &error));
+  CHECK_OK(moe_session_eval(other, tokens, 2, MOE_ROWS_NONE, NULL, &error));
   moe_chat* second = new_chat(other, NULL);
   say(second, "user", "Hello");
   CHECK_OK(reply(second, NULL, NULL, &r));
@@ -411,7 +411,9 @@ static void test_templates(void) {
   moe_chat* chat = NULL;
   CHECK(strstr(moe_model_chat_template(model), "raise_exception") != NULL);
   CHECK(moe_model_chat_template(NULL) == NULL);
-  CHECK(strcmp(moe_chat_template_names(), "chatml,llama3,mistral,plain") == 0);
+  const char* const names[] = {"chatml", "llama3", "mistral", "plain"};
+  for (size_t i = 0; i < 4; ++i) CHECK(strcmp(moe_chat_template_name(i), names[i]) == 0);
+  CHECK(moe_chat_template_name(4) == NULL);
 
   const char* const bad[] = {"{{ 'a", "{% for %}", "{% include 'x' %}", "{{ a | shuffle }}"};
   const char* const named[] = {NULL, NULL, "include", "shuffle"}; /* when it is reached */
@@ -586,7 +588,10 @@ static moe_status life(const char* path, const moe_allocator* allocator) {
 
 static void test_failing_allocator(const char* path) {
   Meter meter = {0, 0, 0, -1};
-  moe_allocator allocator = {meter_allocate, meter_deallocate, &meter};
+  moe_allocator allocator = {.struct_size = sizeof allocator,
+                             .allocate = meter_allocate,
+                             .deallocate = meter_deallocate,
+                             .user = &meter};
   CHECK_OK(life(path, &allocator));
   CHECK(meter.live_blocks == 0);
   const long n = meter.n_allocations;
@@ -612,6 +617,7 @@ static void test_another_session(void) {
   CHECK_OK(moe_chat_set_session(chat, NULL, &error));
   CHECK(reply(chat, NULL, NULL, &r) == MOE_ERR_STATE);
   CHECK(strstr(error.text, "moe_chat_set_session") != NULL && moe_chat_message_count(chat) == 1);
+  CHECK(moe_chat_remove_oldest(chat, 1, NULL, &error) == MOE_ERR_STATE);
   moe_session_free(small);
   CHECK_OK(moe_chat_set_session(chat, large, &error));
   Heard heard = {.chat = chat, .session = large};
@@ -649,7 +655,10 @@ static void* cancel_at_allocation(void* user, size_t bytes, size_t align) {
 /* The first allocation of a reply is for rendering the conversation. */
 static void test_cancel_while_rendering(const char* path) {
   Meter meter = {.fail_at = -1};
-  const moe_allocator allocator = {cancel_at_allocation, meter_deallocate, &meter};
+  const moe_allocator allocator = {.struct_size = sizeof allocator,
+                                   .allocate = cancel_at_allocation,
+                                   .deallocate = meter_deallocate,
+                                   .user = &meter};
   const moe_env_params ep = {.struct_size = sizeof ep, .threads = 1, .allocator = &allocator};
   moe_env* e = NULL;
   moe_model* m = NULL;

@@ -28,7 +28,10 @@ static void open_all(Objects* o, int32_t threads) {
   size_t size = 0;
   memset(o, 0, sizeof *o);
   o->meter.fail_at = -1;
-  o->allocator = (moe_allocator){meter_allocate, meter_deallocate, &o->meter};
+  o->allocator = (moe_allocator){.struct_size = sizeof o->allocator,
+                                 .allocate = meter_allocate,
+                                 .deallocate = meter_deallocate,
+                                 .user = &o->meter};
   const moe_env_params ep = {
       .struct_size = sizeof ep, .threads = threads, .device = "cpu", .allocator = &o->allocator};
   const moe_session_params sp = {.struct_size = sizeof sp, .context = 16};
@@ -36,7 +39,8 @@ static void open_all(Objects* o, int32_t threads) {
   CHECK_OK(moe_synthetic_create("tiny", NULL, &o->image, &size, &error));
   CHECK_OK(moe_model_open_memory(o->env, o->image, size, NULL, &o->model, &error));
   CHECK_OK(moe_session_create(o->model, &sp, &o->session, &error));
-  const moe_expert_weights expert = {.up = kOnes, .down = kOnes};
+  const moe_expert_weights expert = {
+      .struct_size = sizeof(moe_expert_weights), .up = kOnes, .down = kOnes};
   const moe_layer_params lp = {.struct_size = sizeof lp,
                                .d_model = 2,
                                .d_ff = 2,
@@ -90,13 +94,14 @@ static void test_number_before_ids(void) {
   int32_t* tokens = (int32_t*)(memory + page) - 8;
   for (int i = 0; i < 8; ++i) tokens[i] = i;
   moe_generate_result result = {.struct_size = sizeof result};
-  CHECK(moe_session_eval(o.session, tokens, 17, NULL, 0, &error) == MOE_ERR_TOO_LONG);
+  CHECK(moe_session_eval(o.session, tokens, 17, MOE_ROWS_NONE, NULL, &error) == MOE_ERR_TOO_LONG);
   CHECK(strstr(error.text, "17 tokens") != NULL && strstr(error.text, "holds 16") != NULL);
   CHECK(strstr(error.text, "larger context") != NULL && strstr(error.text, "--context") != NULL);
-  CHECK(moe_session_eval(o.session, tokens, SIZE_MAX, NULL, 0, &error) == MOE_ERR_TOO_LONG);
+  CHECK(moe_session_eval(o.session, tokens, SIZE_MAX, MOE_ROWS_NONE, NULL, &error) ==
+        MOE_ERR_TOO_LONG);
   CHECK(moe_session_generate(o.session, tokens, 1 << 20, NULL, &result, &error) ==
         MOE_ERR_TOO_LONG);
-  CHECK_OK(moe_session_eval(o.session, tokens, 8, NULL, 0, &error));
+  CHECK_OK(moe_session_eval(o.session, tokens, 8, MOE_ROWS_NONE, NULL, &error));
   munmap(memory, (size_t)(2 * page));
   free_all(&o);
 }
@@ -116,15 +121,15 @@ static void refuse_all(Objects* o) {
   moe_generate_result result = {.struct_size = sizeof result};
   moe_perplexity perplexity = {.struct_size = sizeof perplexity};
   moe_token_logprob drawn;
-  CHECK_FORKED(moe_session_eval(o->session, &token, 1, NULL, 0, &error));
-  CHECK_FORKED(moe_sessions_step(&o->session, &token, 1, NULL, &error));
+  CHECK_FORKED(moe_session_eval(o->session, &token, 1, MOE_ROWS_NONE, NULL, &error));
+  CHECK_FORKED(moe_sessions_eval(&o->session, &token, NULL, 1, NULL, &error));
   CHECK_FORKED(moe_session_generate(o->session, &token, 1, NULL, &result, &error));
   CHECK_FORKED(moe_session_sample(o->session, NULL, &drawn, NULL, 0, &error));
   CHECK_FORKED(moe_session_perplexity(o->session, &token, 1, NULL, NULL, &perplexity, &error));
   CHECK_FORKED(moe_session_rewind(o->session, 0, &error));
   moe_memory_stats stats = {.struct_size = sizeof stats};
   CHECK_FORKED(moe_session_get_memory_stats(o->session, &stats, &error));
-  CHECK_FORKED(moe_session_set_router(o->session, "topk:1", &error));
+  CHECK_FORKED(moe_session_set_router(o->session, NULL, &error));
   CHECK_FORKED(moe_session_create(o->model, NULL, &session, &error));
   CHECK_FORKED(moe_model_verify(o->model, &error));
   CHECK_FORKED(moe_model_open(o->env, "none.moe", NULL, &model, &error));
@@ -143,7 +148,7 @@ static void test_fork(void) {
   Objects o;
   open_all(&o, 3);
   const int32_t tokens[] = {1, 2, 3};
-  CHECK_OK(moe_session_eval(o.session, tokens, 3, NULL, 0, &error));
+  CHECK_OK(moe_session_eval(o.session, tokens, 3, MOE_ROWS_NONE, NULL, &error));
   usleep(50000); /* until the workers sleep */
   const pid_t child = fork();
   CHECK(child >= 0);
@@ -152,15 +157,15 @@ static void test_fork(void) {
     refuse_all(&o);
     free_all(&o);
     open_all(&o, kThreadsOfChild);
-    CHECK_OK(moe_session_eval(o.session, tokens, 3, NULL, 0, &error));
+    CHECK_OK(moe_session_eval(o.session, tokens, 3, MOE_ROWS_NONE, NULL, &error));
     free_all(&o);
     _exit(g_failures == 0 ? 0 : 1);
   }
   int status = -1;
   CHECK(waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  CHECK_OK(
-      moe_session_eval(o.session, tokens, 3, NULL, 0, &error)); /* the parent is not affected */
+  CHECK_OK(moe_session_eval(o.session, tokens, 3, MOE_ROWS_NONE, NULL,
+                            &error)); /* the parent is not affected */
   free_all(&o);
 }
 

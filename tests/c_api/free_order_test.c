@@ -44,7 +44,7 @@ static void free_handle(Handles* h, int which) {
 /* One expert of width 2 that doubles: up is the identity, down twice that. */
 static moe_layer* new_layer(moe_env* env) {
   static const float one[4] = {1, 0, 0, 1}, two[4] = {2, 0, 0, 2}, router[2] = {1, 1};
-  const moe_expert_weights expert = {.up = one, .down = two};
+  const moe_expert_weights expert = {.struct_size = sizeof expert, .up = one, .down = two};
   moe_layer* layer = NULL;
   const moe_layer_params p = {.struct_size = sizeof p,
                               .d_model = 2,
@@ -78,8 +78,9 @@ static void use(const Handles* h, const bool* freed) {
     moe_model_info info = {.struct_size = sizeof info};
     CHECK_OK(moe_model_get_info(h->model, &info, &error));
   }
-  if (!freed[SESSION]) CHECK_OK(moe_session_eval(h->session, &token, 1, NULL, 0, &error));
-  if (!freed[FORK]) CHECK_OK(moe_session_eval(h->fork, &token, 1, NULL, 0, &error));
+  if (!freed[SESSION])
+    CHECK_OK(moe_session_eval(h->session, &token, 1, MOE_ROWS_NONE, NULL, &error));
+  if (!freed[FORK]) CHECK_OK(moe_session_eval(h->fork, &token, 1, MOE_ROWS_NONE, NULL, &error));
   if (!freed[CHAT]) {
     const moe_generate_params gp = {.struct_size = sizeof gp, .max_tokens = 1};
     moe_chat_result result = {.struct_size = sizeof result};
@@ -109,7 +110,10 @@ static void permutation(int n, int* order) {
 static void test_every_order(const char* path) {
   for (int n = 0; n < 720; ++n) {
     Meter meter = {0, 0, 0, -1};
-    const moe_allocator allocator = {meter_allocate, meter_deallocate, &meter};
+    const moe_allocator allocator = {.struct_size = sizeof allocator,
+                                     .allocate = meter_allocate,
+                                     .deallocate = meter_deallocate,
+                                     .user = &meter};
     Handles h = make(path, &allocator);
     bool freed[N_HANDLES] = {false};
     int order[N_HANDLES];
@@ -127,7 +131,10 @@ static void test_every_order(const char* path) {
 /* A chat that has released its session does not keep its memory; one that has not does. */
 static void test_chat_keeps_its_session(const char* path) {
   Meter meter = {0, 0, 0, -1};
-  const moe_allocator allocator = {meter_allocate, meter_deallocate, &meter};
+  const moe_allocator allocator = {.struct_size = sizeof allocator,
+                                   .allocate = meter_allocate,
+                                   .deallocate = meter_deallocate,
+                                   .user = &meter};
   Handles h = make(path, &allocator);
   moe_session_free(h.fork);
   const long long before = meter.live_bytes;
@@ -166,7 +173,7 @@ static void test_cap(const char* path) {
   CHECK_OK(moe_session_get_memory_stats(b, &one, &error));
   CHECK(one.counted_bytes < both.counted_bytes);
   const int32_t token = 5;
-  CHECK_OK(moe_session_eval(b, &token, 1, NULL, 0, &error));
+  CHECK_OK(moe_session_eval(b, &token, 1, MOE_ROWS_NONE, NULL, &error));
   moe_session_free(b);
 }
 
@@ -203,7 +210,10 @@ static void* free_with_others(void* user) {
 
 static void test_threads(const char* path) {
   Meter meter = {0, 0, 0, -1};
-  const moe_allocator allocator = {shared_allocate, shared_deallocate, &meter};
+  const moe_allocator allocator = {.struct_size = sizeof allocator,
+                                   .allocate = shared_allocate,
+                                   .deallocate = shared_deallocate,
+                                   .user = &meter};
   for (int n = 0; n < 50; ++n) {
     Handles h = make(path, &allocator);
     pthread_t threads[N_HANDLES];

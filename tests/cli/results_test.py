@@ -148,7 +148,7 @@ class Results(Cli):
 
     def test_inspect(self):
         out = self.ok("inspect", MODEL).stdout
-        self.assertIn("softmax router (k 2, gate raw), 2 sub-heads", out)
+        self.assertIn("router topk:2, 2 sub-heads", out)
         self.assertIn("active per token at most", out)  # two sub-tokens may choose the same expert
         memory = [line for line in out.splitlines() if "memory with one session" in line]
         self.assertRegex(memory[0], r"all weights counted, read or mapped: .*[a-z] [\d.]+ [kM]?B$")
@@ -163,10 +163,10 @@ class Results(Cli):
         self.assertRegex(self.ok("inspect", self.path("long.moe")).stdout, r"context 9000 \(a session uses 4096 .*--context\)")
 
     def test_inspect_shows_each_router(self):
-        for folder, words in {"cosine_softmax_top2": "cosine router (k 2, tau 0.2, gate softmax)",
-                              "threshold": "threshold router (t 0.6, at most 8 active, gate raw)",
-                              "capacity_priority": "capacity factor 1.2)",
-                              "xmoe_stack": "3 experts of 3 sub-layers, cosine router (k 1, tau 0.2, gate softmax)"}.items():
+        for folder, words in {"cosine_softmax_top2": "router cosine:2,renormalised,tau=0.2",
+                              "threshold": "router threshold:0.6, at most 8 active",
+                              "capacity_priority": "gamma=1.2",
+                              "xmoe_stack": "3 experts of 3 sub-layers, router cosine:1,raw,tau=0.2"}.items():
             self.ok("convert", os.path.join(CHECKPOINT, "..", folder), self.path("m.moe"))
             out = self.ok("inspect", self.path("m.moe")).stdout
             self.assertIn(words, out)

@@ -67,7 +67,7 @@ void run(const std::string& path) {
   moe_session* session = nullptr;
   if (moe_session_create(model, &p, &session, nullptr) == MOE_OK) {
     const int32_t token = 0;
-    (void)moe_session_eval(session, &token, 1, nullptr, 0, nullptr);
+    (void)moe_session_eval(session, &token, 1, MOE_ROWS_NONE, nullptr, nullptr);
   }
   moe_session_free(session);
   moe_model_free(model);

@@ -12,6 +12,7 @@
 #include "src/run/perplexity.h"
 #include "tests/convert/converted_model.h"
 #include "tests/convert/tiny_checkpoint.h"
+#include "tests/support/router_text.h"
 
 namespace moe {
 namespace {
@@ -83,7 +84,7 @@ class SplitTest : public testing::Test {
     SessionOptions options;
     options.context = 64;
     Box<Session> session = take(Session::create(*model, options, system_allocator()));
-    if (*router != 0) check(session->set_router(router));
+    if (*router != 0) check(set_router(*session, router));
     const std::string_view text = kPangrams;
     const std::vector<int32_t> tokens(text.begin(), text.end());
     Perplexity found;

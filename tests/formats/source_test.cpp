@@ -100,9 +100,9 @@ TEST_F(FileSourceTest, RefusesMissingFilesFoldersAndPipes) {
 
 TEST_F(FileSourceTest, Callbacks) {
   const auto read = [](void* user, uint64_t offset, void* buffer, size_t n) {
-    if (offset == 3) return 7;
+    if (offset == 3) return false;
     std::memcpy(buffer, static_cast<const char*>(user) + offset, n);
-    return 0;
+    return true;
   };
   char text[] = "0123456789";
   const FileSource source = FileSource::from_callbacks({10, read, text});

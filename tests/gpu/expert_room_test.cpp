@@ -42,14 +42,14 @@ class GatedFile {
   }
 
  private:
-  static int read(void* user, uint64_t offset, void* buffer, size_t n) {
+  static bool read(void* user, uint64_t offset, void* buffer, size_t n) {
     auto& file = *static_cast<GatedFile*>(user);
     std::unique_lock<std::mutex> lock(file.mutex_);
     ++file.n_waiting_;
     file.changed_.wait(lock, [&] { return file.closed_ == 0 || file.closed_ != offset; });
     --file.n_waiting_;
     std::memcpy(buffer, file.bytes_.data() + offset, n);
-    return 0;
+    return true;
   }
 
   const MemorySink& bytes_;

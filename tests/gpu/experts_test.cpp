@@ -17,13 +17,13 @@ struct WatchedFile {
   const MemorySink& bytes;
   std::function<int(uint64_t offset)> before;  // 0: no error
 
-  static int read(void* user, uint64_t offset, void* buffer, size_t n) {
+  static bool read(void* user, uint64_t offset, void* buffer, size_t n) {
     auto& file = *static_cast<WatchedFile*>(user);
     if (file.before) {
-      if (const int error = file.before(offset); error != 0) return error;
+      if (file.before(offset) != 0) return false;
     }
     std::memcpy(buffer, file.bytes.data() + offset, n);
-    return 0;
+    return true;
   }
   FileSource source() { return FileSource::from_callbacks({bytes.size(), read, this}); }
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/gpu/gpu_machine.h"
+#include "tests/support/router_text.h"
 
 namespace moe {
 namespace {
@@ -100,8 +101,8 @@ TEST(GpuSteps, ReplayedStepsAreTheSameSteps) {
   for (const char* router : {"topk:1", "threshold:0.8", "topk:1", ""}) {
     ASSERT_TRUE(replayed->reset().ok());
     ASSERT_TRUE(counted->reset().ok());
-    ASSERT_TRUE(replayed->set_router(router).ok());
-    ASSERT_TRUE(counted->set_router(router).ok());
+    ASSERT_TRUE(set_router(*replayed, router).ok());
+    ASSERT_TRUE(set_router(*counted, router).ok());
     EXPECT_EQ(decode(*replayed, Tokens(tokens.begin(), tokens.begin() + 5)),
               decode(*counted, Tokens(tokens.begin(), tokens.begin() + 5)))
         << router;
@@ -179,13 +180,13 @@ TEST(GpuCapacity, TheChunkGrowsUnderASession) {
   const Box<Session> expected = cpu.session();
   const Box<Session> found = gpu.session();
   const Tokens tokens = random_tokens(kDefaultChunk + 2, gpu.vocab_size());
-  EXPECT_EQ(found->set_router("resident=0.1").code(), MOE_ERR_UNSUPPORTED);
+  EXPECT_EQ(set_router(*found, "resident=0.1").code(), MOE_ERR_UNSUPPORTED);
   for (Session* session : {expected.get(), found.get()}) {
     // A captured step and kept logits refer to the buffers that are replaced.
     for (size_t i = 0; i < 4; ++i) {
       ASSERT_TRUE(session->eval(span(tokens, i, 1), LogitRows::kLast, Floats(64).data()).ok());
     }
-    ASSERT_TRUE(session->set_router("gamma=1").ok());
+    ASSERT_TRUE(set_router(*session, "gamma=1").ok());
     EXPECT_EQ(session->chunk(), kDefaultChunk + 4);
     TokenLogprob out{};
     ASSERT_TRUE(session->sample({}, &out, nullptr, 0).ok());

@@ -22,7 +22,7 @@ PYTHON, RUST, GO, NODE = (ROOT / "bindings" / name for name in ("python/src/moe"
 CONVERTER = "libmoe_convert is a library of its own; `moe convert` does the same"
 MEMORY = "memory of the language cannot be lent to the library for its whole life"
 BOTH = {
-    **dict.fromkeys(("moe_convert", "moe_convert_params", "moe_synthetic_shapes", "moe_synthetic_save",
+    **dict.fromkeys(("moe_convert", "moe_convert_params", "moe_synthetic_shape_name", "moe_synthetic_save",
                      "moe_synthetic_create", "moe_synthetic_free", "moe_synthetic_params"), CONVERTER),
     "moe_allocator": MEMORY,
     "moe_env_params.allocator": MEMORY,
@@ -30,10 +30,12 @@ BOTH = {
 NOT_YET = "the Node package opens, tokenizes, generates, chats, scores, embeds and runs layers"
 NODE_LACKS = {
     **dict.fromkeys(("moe_session_translate", "moe_session_read_source", "moe_translate_params", "moe_translation",
-                     "moe_translate_result", "moe_session_params.max_beam", "moe_beam_stop"),
+                     "moe_session_get_translation", "moe_session_params.max_beam", "moe_beam_stop",
+                     "moe_beam_score"),
                     f"translation: {NOT_YET}"),
     **dict.fromkeys(("moe_session_set_router", "moe_session_get_routing", "moe_session_watch_routing",
-                     "moe_routing_stats", "moe_routing_choices", "moe_session_routers"), f"routing: {NOT_YET}"),
+                     "moe_routing_stats", "moe_routing_choices", "moe_router_kind", "moe_router_format",
+                     "moe_model_get_router"), f"routing: {NOT_YET}"),
     **dict.fromkeys(("moe_session_save", "moe_session_load", "moe_session_fork", "moe_writer", "moe_reader",
                      "moe_replacement_open", "moe_replacement_begin", "moe_replacement_commit", "moe_replacement_free",
                      "moe_model_open_memory", "moe_model_open_reader"), f"saved sessions, other sources: {NOT_YET}"),
@@ -42,24 +44,28 @@ NODE_LACKS = {
                      "moe_model_get_memory_plan", "moe_memory_plan", "moe_get_memory_info", "moe_memory_info",
                      "moe_model_suggest_memory", "moe_model_verify", "moe_session_get_memory_stats",
                      "moe_expert_stats", "moe_memory_stats"), f"`moe inspect` shows it: {NOT_YET}"),
-    **dict.fromkeys(("moe_env_get_info", "moe_env_info", "moe_env_isas", "moe_weight_formats", "moe_env_params.log",
+    **dict.fromkeys(("moe_env_get_info", "moe_env_info", "moe_isa_name", "moe_weight_format_name", "moe_env_params.log",
                      "moe_env_params.log_user", "moe_log_level"), f"no environment of its own: {NOT_YET}"),
     **dict.fromkeys(("moe_session_sample", "moe_session_perplexity", "moe_perplexity",
-                     "moe_generate_params.logits_callback", "moe_generate_params.logits_user",
+                     "moe_generate_params.logits_user",
                      "moe_encode_params.hidden", "moe_encode_params.outputs", "moe_encode_params.rows",
                      "moe_encode_params.n_rows"), f"evaluation in steps: {NOT_YET}"),
-    **dict.fromkeys(("moe_model_chat_template", "moe_chat_template_names", "moe_chat_set_session",
+    **dict.fromkeys(("moe_model_chat_template", "moe_chat_template_name", "moe_chat_set_session",
                      "moe_chat_set_system", "moe_chat_tokens"), f"chat: {NOT_YET}"),
     **dict.fromkeys(("moe_model_get_prompt", "moe_model_info.n_prompts", "moe_model_info.default_prompt"),
                     f"prompts of vectors: {NOT_YET}"),
-    "moe_sessions_step": "moe_sessions_eval with one token for each session does the same",
 }
 PYTHON_LACKS = {
     "moe_status_name": "MoeError.name has it of the enum",
     "moe_synthetic_create": "save_synthetic() makes the same file",
     "moe_synthetic_free": "frees what moe_synthetic_create made, and only that",
 }
-NOT_WRAPPED = {"Python": PYTHON_LACKS, "Rust": {**BOTH}, "Go": {**BOTH}, "Node": {**BOTH, **NODE_LACKS}}
+ROUTERS = "routers are texts, read and written by moe_router_parse and moe_router_format"
+ROUTER_FIELDS = dict.fromkeys((f"moe_router.{field}" for field in
+                               ("min_k", "max_k", "n_groups", "top_groups", "cosine_eps", "jitter",
+                                "min_capacity", "resident")), ROUTERS)
+NOT_WRAPPED = {"Python": PYTHON_LACKS, "Rust": {**BOTH, **ROUTER_FIELDS}, "Go": {**BOTH, **ROUTER_FIELDS},
+               "Node": {**BOTH, **NODE_LACKS, "moe_router": ROUTERS}}
 # Fields that no wrapper shows: the version of a struct, and reserved space.
 UNSEEN = {"struct_size", "reserved", "reserved2"}
 # How a language's code names the functions, structs and constants of C.

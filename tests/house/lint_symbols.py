@@ -29,7 +29,7 @@ def nm(*args):
 
 def library(path, is_core):
     exported = [s[-1] for s in nm("-D", "--defined-only", path)]
-    exported = [s for s in exported if not re.match(r"MOE_\d+(@@MOE_\d+)?$", s)]
+    exported = [s for s in exported if not re.match(r"MOE_[\d.]+(@@MOE_[\d.]+)?$", s)]
     faults = [f"{path} exports {s}" for s in exported if not s.startswith("moe_")]
     needed = [s[-1] for s in nm("-D", "--undefined-only", path)]
     if is_core:

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "kernels/router/table.h"
-#include "kernels/router/text.h"
+#include "tests/support/router_text.h"
 
 namespace moe {
 namespace {
@@ -110,10 +110,28 @@ TEST(Override, RangesAndNonsense) {
         "threshold:0.5,max_k=9", "gamma=-1", "threshold:0.5,min_k=4,max_k=3"}) {
     EXPECT_EQ(override_router(c, 8, text, &out).code(), MOE_ERR_RANGE) << text;
   }
-  for (const char* text : {"", "topk", "topk:", "topk:2.5", "topk:2,", "threshold:nan", "topk:1e",
-                           "threshold:0,5", "banana:1", "topk=2", "topk:2;", "threshold:1e99",
-                           "topk:99999999999999999999999999999999999999", "topk:2,min_k=1",
-                           "topk:2,max_k=5", "min_k=2"}) {
+  for (const char* text :
+       {"", "topk:", "topk:2.5", "topk:2,", "threshold:nan", "topk:1e", "threshold:0,5", "banana:1",
+        "topk=2", "topk:2;", "threshold:1e99", "topk:99999999999999999999999999999999999999",
+        "topk:2,min_k=1", "topk:2,max_k=5", "min_k=2"}) {
+    EXPECT_EQ(override_router(c, 8, text, &out).code(), MOE_ERR_ARGUMENT) << text;
+  }
+}
+
+TEST(Override, WhatIsNotSaidStays) {
+  RouterConfig c;
+  c.k = 3;
+  c.gamma = 2;
+  c.min_capacity = 5;
+  RouterConfig out;
+  ASSERT_TRUE(override_router(c, 8, "topk,resident=0.1", &out).ok());
+  EXPECT_EQ(out.k, 3);
+  EXPECT_EQ(out.gamma, 2.0f);
+  EXPECT_EQ(out.min_capacity, 5);
+  ASSERT_TRUE(override_router(c, 8, "gamma=inf", &out).ok());
+  EXPECT_EQ(out.gamma, 0.0f);  // no limit
+  for (const char* text : {"scale=2", "topk:2,n_groups=2", "tau=0.5", "raw", "gate=sigmoid", "k=2",
+                           "threshold=0.5", "topk:2,threshold=0.5"}) {
     EXPECT_EQ(override_router(c, 8, text, &out).code(), MOE_ERR_ARGUMENT) << text;
   }
 }

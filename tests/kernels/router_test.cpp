@@ -8,8 +8,8 @@
 #include <random>
 #include <set>
 
-#include "kernels/router/text.h"
 #include "tests/kernels/route_helper.h"
+#include "tests/support/router_text.h"
 
 namespace moe {
 namespace {
@@ -100,7 +100,9 @@ TEST(Router, EveryKindChoosesExpertsOnceAndNoMoreThanItSays) {
 
 TEST(Router, EveryKindHasATextThatIsListed) {
   RouterConfig c;
-  const std::string listed = parse_router("?", &c).text();
+  moe_router unknown{};
+  unknown.kind = "?";
+  const std::string listed = layer_router(unknown, &c).text();
   for (const RouterInfo& info : kRouters) {
     SCOPED_TRACE(info.name);
     std::string text = info.text != nullptr ? info.text : info.name;
@@ -129,6 +131,21 @@ TEST(Router, EveryKindHasATextThatIsListed) {
   for (const char* text :
        {"topk:2,gamma=1", "topk:2,min_capacity=1", "topk:2,k=3", "threshold:0.5,threshold=0.6"}) {
     EXPECT_EQ(parse_router(text, &c).code(), MOE_ERR_ARGUMENT) << text;
+  }
+}
+
+TEST(Router, TextsOfLayersAreReadBack) {
+  for (const char* text :
+       {"topk:3", "topk:2,renormalised", "topk:2,chosen,scale=2.5", "threshold:0.9,min_k=2,max_k=5",
+        "threshold:0", "sigmoid:4,n_groups=2,top_groups=2", "cosine:1,raw,tau=0.07",
+        "cosine:2,renormalised,gate=sigmoid,tau=0.3,cosine_eps=0.001",
+        "cosine,raw,threshold=0.25,tau=0.5", "sparsemixer,jitter=0.02", "base"}) {
+    SCOPED_TRACE(text);
+    RouterConfig c;
+    ASSERT_TRUE(parse_router(text, &c).ok()) << parse_router(text, &c).text();
+    RouterText again;
+    ASSERT_TRUE(format_router(describe_router(c, 8), &again).ok());
+    EXPECT_STREQ(again.text, text);
   }
 }
 

@@ -24,10 +24,10 @@ struct Storage {
   FileSource source() {
     const auto read = [](void* user, uint64_t offset, void* buffer, size_t n) {
       auto* self = static_cast<Storage*>(user);
-      if (self->broken) return 5;
+      if (self->broken) return false;
       self->n_read += n;
       std::memcpy(buffer, self->bytes->data() + offset, n);
-      return 0;
+      return true;
     };
     return FileSource::from_callbacks({bytes->size(), read, this});
   }

@@ -18,6 +18,7 @@ class _SessionParams(c.Structure):
     _fields_ = [("struct_size", c.c_uint32), ("context", c.c_int32), ("chunk", c.c_int32), ("kv", c.c_int)]
 
 
+ROWS_LAST, ROWS_ALL = 1, 2
 KV_DEFAULT, KV_LATENT = 0, 4
 
 
@@ -56,7 +57,7 @@ class Model:
         logits = np.empty((n_rows, self.vocab_size), np.float32)
         self._check(self._moe.moe_session_eval(
             session, tokens.ctypes.data_as(c.c_void_p), c.c_size_t(len(tokens)),
-            logits.ctypes.data_as(c.c_void_p), c.c_size_t(n_rows), c.byref(self._error)))
+            c.c_int(ROWS_LAST if n_rows == 1 else ROWS_ALL), logits.ctypes.data_as(c.c_void_p), c.byref(self._error)))
         return logits
 
     def eval(self, tokens, kv=KV_DEFAULT):

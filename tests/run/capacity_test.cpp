@@ -8,6 +8,7 @@
 #include "src/run/saved.h"
 #include "tests/run/tiny_run.h"
 #include "tests/support/failing_allocator.h"
+#include "tests/support/router_text.h"
 
 namespace moe {
 namespace {
@@ -60,7 +61,7 @@ class CapacityTest : public testing::Test {
 // the experts' capacity.
 TEST_F(CapacityTest, LogitsAreKeptByAForkAndAnEncoding) {
   const Box<Session> session = machine_.session(options());
-  ASSERT_TRUE(session->set_router("gamma=0.2,min_capacity=1").ok());
+  ASSERT_TRUE(set_router(*session, "gamma=0.2,min_capacity=1").ok());
   ASSERT_TRUE(session->eval(span(text_).first(500), LogitRows::kNone, nullptr).ok());
   const Floats of_text = log_probabilities_after(*session);
   auto made = fork_session(*session, machine_.model(), session->bytes(), system_allocator());
@@ -81,15 +82,15 @@ TEST_F(CapacityTest, LogitsAreKeptByAForkAndAnEncoding) {
 TEST_F(CapacityTest, AWholeTextIsOneChunk) {
   const Box<Session> session = machine_.session(options());
   ASSERT_EQ(session->chunk(), kDefaultChunk);
-  ASSERT_TRUE(session->set_router("gamma=1").ok());
+  ASSERT_TRUE(set_router(*session, "gamma=1").ok());
   EXPECT_EQ(session->chunk(), kContext);
   const Box<Session> chosen = machine_.session(options(kContext));
-  ASSERT_TRUE(chosen->set_router("gamma=1").ok());
+  ASSERT_TRUE(set_router(*chosen, "gamma=1").ok());
   const Floats logits = last_logits(*session, text_);
   EXPECT_EQ(logits, last_logits(*chosen, text_));
   // A capacity for all tokens has no effect.
   ASSERT_TRUE(session->reset().ok());
-  ASSERT_TRUE(session->set_router("gamma=100").ok());
+  ASSERT_TRUE(set_router(*session, "gamma=100").ok());
   const Floats all = last_logits(*session, text_);
   EXPECT_NE(all, logits);
   EXPECT_EQ(all, last_logits(*machine_.session(options()), text_));
@@ -97,7 +98,7 @@ TEST_F(CapacityTest, AWholeTextIsOneChunk) {
 
 TEST_F(CapacityTest, PerplexityWorksOverWindows) {
   const Box<Session> session = machine_.session(options());
-  ASSERT_TRUE(session->set_router("topk:2,gamma=1").ok());
+  ASSERT_TRUE(set_router(*session, "topk:2,gamma=1").ok());
   Perplexity p;
   const Status s = measure_perplexity(*session, span(random_tokens(2000, 64)), {}, &p);
   ASSERT_TRUE(s.ok()) << s.text();
@@ -106,7 +107,7 @@ TEST_F(CapacityTest, PerplexityWorksOverWindows) {
 
 TEST_F(CapacityTest, AChosenChunkStaysAndTheMessageNamesIt) {
   const Box<Session> session = machine_.session(options(16));
-  ASSERT_TRUE(session->set_router("gamma=1").ok());
+  ASSERT_TRUE(set_router(*session, "gamma=1").ok());
   EXPECT_EQ(session->chunk(), 16);
   const Status s = session->eval(span(text_, 0, 17), LogitRows::kNone, nullptr);
   EXPECT_EQ(s.code(), MOE_ERR_TOO_LONG);
@@ -153,7 +154,7 @@ TEST_F(CapacityTest, TheAccountFollows) {
   const Box<Session> session = machine_.session(options());
   const uint64_t small = session->bytes();
   const size_t held = memory_.live_bytes();
-  ASSERT_TRUE(session->set_router("gamma=1").ok());
+  ASSERT_TRUE(set_router(*session, "gamma=1").ok());
   EXPECT_EQ(session->bytes(), machine_.session(options(kContext))->bytes());
   const size_t grown = memory_.live_bytes() - held;
   EXPECT_LE(grown, session->bytes() - small + 4096);
@@ -167,7 +168,7 @@ TEST_F(CapacityTest, WithoutRoomTheSessionStaysAsItWas) {
   capped.memory_cap = account.total;
   const Box<Session> session = machine_.session(capped);
   const Floats before = last_logits(*session, text_);
-  EXPECT_EQ(session->set_router("gamma=1").code(), MOE_ERR_BUDGET);
+  EXPECT_EQ(set_router(*session, "gamma=1").code(), MOE_ERR_BUDGET);
   EXPECT_EQ(session->chunk(), kDefaultChunk);
   EXPECT_EQ(session->router(1)->gamma, 0);
   ASSERT_TRUE(session->reset().ok());
@@ -176,7 +177,7 @@ TEST_F(CapacityTest, WithoutRoomTheSessionStaysAsItWas) {
   const Box<Session> free = machine_.session(options());
   for (size_t n = 0;; ++n) {
     memory_.fail_in(n);
-    const Status s = free->set_router("gamma=1");
+    const Status s = set_router(*free, "gamma=1");
     memory_.fail_in(FailingAllocator::kNever);
     if (s.ok()) break;
     EXPECT_EQ(s.code(), MOE_ERR_MEMORY);

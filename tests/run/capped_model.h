@@ -19,13 +19,13 @@ struct WatchedFile {
   /// Called before each read; a result other than 0 makes the read fail.
   std::function<int(uint64_t offset, size_t n)> before;
 
-  static int read(void* user, uint64_t offset, void* buffer, size_t n) {
+  static bool read(void* user, uint64_t offset, void* buffer, size_t n) {
     auto& file = *static_cast<WatchedFile*>(user);
     if (file.before) {
-      if (const int error = file.before(offset, n); error != 0) return error;
+      if (file.before(offset, n) != 0) return false;
     }
     std::memcpy(buffer, file.bytes.data() + offset, n);
-    return 0;
+    return true;
   }
   FileSource source() { return FileSource::from_callbacks({bytes.size(), read, this}); }
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tests/run/generate_run.h"
+#include "tests/support/router_text.h"
 
 namespace moe {
 namespace {
@@ -198,7 +199,7 @@ TEST_F(DraftTest, BadOptionsAreRefused) {
   EXPECT_EQ(run().code(), MOE_ERR_ARGUMENT);
   options_.change_logits = nullptr;
   for (const char* router : {"topk:1,gamma=2", "resident=0.1"}) {
-    ASSERT_TRUE(session_->set_router(router).ok());
+    ASSERT_TRUE(set_router(*session_, router).ok());
     EXPECT_EQ(run().code(), MOE_ERR_UNSUPPORTED);
   }
   EXPECT_EQ(session_->position(), 0);

@@ -2,6 +2,7 @@
 // "resident=P" under a memory cap: the experts that are skipped, and those that are not.
 
 #include "tests/run/capped_model.h"
+#include "tests/support/router_text.h"
 
 namespace moe {
 namespace {
@@ -17,7 +18,7 @@ class OffloadSkip : public testing::Test {
   // One token at a time, so that no other token needs a skipped expert.
   Floats logits(Session& session, const char* router) {
     EXPECT_TRUE(session.reset().ok());
-    EXPECT_TRUE(session.set_router(router).ok());
+    EXPECT_TRUE(set_router(session, router).ok());
     EXPECT_TRUE(session.count_routing(true).ok());
     return eval_all(session, text_, 1);
   }

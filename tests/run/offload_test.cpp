@@ -94,7 +94,10 @@ TEST_F(Offload, APromptReadsEachExpertOncePerChunk) {
 TEST_F(Offload, TheCApiCountsAllThatItAllocates) {
   FailingAllocator memory;
   const Allocator& a = memory.get();
-  const moe_allocator allocator = {a.allocate, a.deallocate, a.user};
+  const moe_allocator allocator = {.struct_size = sizeof allocator,
+                                   .allocate = a.allocate,
+                                   .deallocate = a.deallocate,
+                                   .user = a.user};
   moe_env_params ep{};
   ep.struct_size = sizeof ep;
   ep.allocator = &allocator;
@@ -103,7 +106,10 @@ TEST_F(Offload, TheCApiCountsAllThatItAllocates) {
   moe_env* env = nullptr;
   ASSERT_EQ(moe_env_create(&ep, &env, &error), MOE_OK) << error.text;
   const size_t opened = memory.live_bytes();
-  const moe_reader reader = {bytes_->size(), WatchedFile::read, &file_};
+  const moe_reader reader = {.struct_size = sizeof reader,
+                             .size = bytes_->size(),
+                             .read = WatchedFile::read,
+                             .user = &file_};
   moe_model_params mp{};
   mp.struct_size = sizeof mp;
   mp.lazy_experts = 1;
@@ -128,8 +134,10 @@ TEST_F(Offload, TheCApiCountsAllThatItAllocates) {
     moe_session* session = nullptr;
     ASSERT_EQ(moe_session_create(model, nullptr, &session, &error), MOE_OK) << error.text;
     const size_t n = text_.size();
-    ASSERT_EQ(moe_session_eval(session, text_.data(), n, nullptr, 0, &error), MOE_OK);
-    const moe_writer nowhere = {[](void*, const void*, size_t) { return 0; }, nullptr};
+    ASSERT_EQ(moe_session_eval(session, text_.data(), n, MOE_ROWS_NONE, nullptr, &error), MOE_OK);
+    const moe_writer nowhere = {.struct_size = sizeof nowhere,
+                                .write = [](void*, const void*, size_t) { return true; },
+                                .user = nullptr};
     ASSERT_EQ(moe_session_save(session, &nowhere, &error), MOE_OK) << error.text;
     moe_memory_stats stats{};
     stats.struct_size = sizeof stats;
@@ -159,12 +167,16 @@ TEST_F(Offload, WithoutACapNothingIsCounted) {
   moe_error error;
   moe_env* env = nullptr;
   ASSERT_EQ(moe_env_create(nullptr, &env, &error), MOE_OK) << error.text;
-  const moe_reader reader = {bytes_->size(), WatchedFile::read, &file_};
+  const moe_reader reader = {.struct_size = sizeof reader,
+                             .size = bytes_->size(),
+                             .read = WatchedFile::read,
+                             .user = &file_};
   moe_model* model = nullptr;
   ASSERT_EQ(moe_model_open_reader(env, &reader, nullptr, &model, &error), MOE_OK) << error.text;
   moe_session* session = nullptr;
   ASSERT_EQ(moe_session_create(model, nullptr, &session, &error), MOE_OK) << error.text;
-  ASSERT_EQ(moe_session_eval(session, text_.data(), text_.size(), nullptr, 0, &error), MOE_OK);
+  ASSERT_EQ(moe_session_eval(session, text_.data(), text_.size(), MOE_ROWS_NONE, nullptr, &error),
+            MOE_OK);
   moe_memory_stats stats;
   std::memset(&stats, 0xFF, sizeof stats);
   stats.struct_size = sizeof stats;

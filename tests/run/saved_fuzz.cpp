@@ -47,17 +47,17 @@ moe_model* model_of(moe_kv_type kv) {
   return (kv == MOE_KV_LATENT ? latent : usual).model;
 }
 
-int append(void* user, const void* bytes, size_t n) {
+bool append(void* user, const void* bytes, size_t n) {
   const auto* b = static_cast<const uint8_t*>(bytes);
   static_cast<Bytes*>(user)->insert(static_cast<Bytes*>(user)->end(), b, b + n);
-  return 0;
+  return true;
 }
 
-int read(void* user, uint64_t offset, void* to, size_t n) {
+bool read(void* user, uint64_t offset, void* to, size_t n) {
   const Bytes& bytes = *static_cast<const Bytes*>(user);
   require(offset <= bytes.size() && n <= bytes.size() - offset);
   std::memcpy(to, bytes.data() + offset, n);
-  return 0;
+  return true;
 }
 
 struct Handle {
@@ -76,7 +76,7 @@ struct Handle {
 
 Bytes saved(moe_session* session) {
   Bytes bytes;
-  const moe_writer writer = {append, &bytes};
+  const moe_writer writer = {.struct_size = sizeof writer, .write = append, .user = &bytes};
   require(moe_session_save(session, &writer, nullptr) == MOE_OK);
   return bytes;
 }
@@ -137,10 +137,11 @@ void run(const uint8_t* data, size_t size) {
   const uint8_t how = data[0];
   Handle handle(7, type_of(how));
   const int32_t ids[3] = {1, 2, 3};
-  require(moe_session_eval(handle.session, ids, 3, nullptr, 0, nullptr) == MOE_OK);
+  require(moe_session_eval(handle.session, ids, 3, MOE_ROWS_NONE, nullptr, nullptr) == MOE_OK);
   Bytes file(data + 1, data + size);
   if ((how & 1) != 0) mend(file, handle.session, how);
-  const moe_reader reader = {file.size(), read, &file};
+  const moe_reader reader = {
+      .struct_size = sizeof reader, .size = file.size(), .read = read, .user = &file};
   moe_error error{};
   const moe_status status = moe_session_load(handle.session, &reader, &error);
   const int32_t position = moe_session_position(handle.session);
@@ -151,7 +152,8 @@ void run(const uint8_t* data, size_t size) {
     require(error.text[0] != '\0' && (position == 3 || position == 0));
   }
   if (position < 7) {
-    const moe_status next = moe_session_eval(handle.session, ids, 1, nullptr, 0, nullptr);
+    const moe_status next =
+        moe_session_eval(handle.session, ids, 1, MOE_ROWS_NONE, nullptr, nullptr);
     require(next == MOE_OK || next == MOE_ERR_NON_FINITE);
   }
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/run/tiny_run.h"
+#include "tests/support/router_text.h"
 
 namespace moe {
 namespace {
@@ -278,7 +279,7 @@ TEST_F(SavedTest, AWriterThatFailsAndAReaderThatFailsSaySo) {
 
 TEST_F(SavedTest, AForkKeepsTheRouter) {
   ASSERT_TRUE(session_->reset().ok());
-  ASSERT_TRUE(session_->set_router("topk:1").ok());
+  ASSERT_TRUE(set_router(*session_, "topk:1").ok());
   ASSERT_TRUE(session_->eval(span(text_), LogitRows::kNone, nullptr).ok());
   auto made = fork_session(*session_, machine_.model(), session_->bytes(), system_allocator());
   ASSERT_TRUE(made.ok());

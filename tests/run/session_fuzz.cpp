@@ -17,12 +17,12 @@ struct Storage {
   FuzzFile* file;
   size_t good_reads;
 
-  static int read(void* user, uint64_t offset, void* buffer, size_t bytes) {
+  static bool read(void* user, uint64_t offset, void* buffer, size_t bytes) {
     auto* s = static_cast<Storage*>(user);
     require(bytes <= s->file->size() && offset <= s->file->size() - bytes);
-    if (s->good_reads-- == 0) return 1;
+    if (s->good_reads-- == 0) return false;
     std::memcpy(buffer, s->file->data() + offset, bytes);
-    return 0;
+    return true;
   }
 };
 
@@ -142,7 +142,13 @@ void Steps::look() {
     moe_model_layer_info layer{};
     layer.struct_size = sizeof layer;
     require(moe_model_get_layer_info(model_, i, &layer, nullptr) == MOE_OK);
-    require(layer.n_active <= layer.n_experts && layer.router != nullptr);
+    require(layer.n_active <= layer.n_experts && layer.activation != nullptr);
+    auto router = MOE_INIT(moe_router);
+    if (moe_model_get_router(model_, i, &router, nullptr) != MOE_OK) continue;
+    char text[512];
+    size_t n_bytes = 0;
+    require(moe_router_format(&router, text, sizeof text, &n_bytes, nullptr) == MOE_OK);
+    require(moe_router_parse(text, &router, nullptr) == MOE_OK);
   }
   for (size_t i = 0; i < moe_model_tensor_count(model_); ++i) {
     moe_tensor_info tensor{};
@@ -161,12 +167,13 @@ void Steps::look() {
 
 void Steps::eval() {
   const std::vector<int32_t> ids = tokens(20);
-  const size_t n_rows = in_.flag() ? ids.size() : 1;
+  const moe_rows rows = in_.flag() ? MOE_ROWS_ALL : MOE_ROWS_LAST;
+  const size_t n_rows = rows == MOE_ROWS_ALL ? ids.size() : 1;
   std::vector<float> logits(n_rows * static_cast<size_t>(info_.vocab_size));
   const int32_t before = moe_session_position(session_);
   moe_error e{};
   const bool ok =
-      fine(moe_session_eval(session_, ids.data(), ids.size(), logits.data(), n_rows, &e), e);
+      fine(moe_session_eval(session_, ids.data(), ids.size(), rows, logits.data(), &e), e);
   const int32_t moved = moe_session_position(session_) - before;
   require(moved >= 0 && moved <= static_cast<int32_t>(ids.size()));
   require(!ok || moved == static_cast<int32_t>(ids.size()));
@@ -183,13 +190,15 @@ void Steps::cut() {
   std::vector<float> pieces(ids.size() * vocab);
   moe_session_set_router(session_, nullptr, nullptr);
   moe_session_rewind(session_, 0, nullptr);
-  if (moe_session_eval(session_, ids.data(), ids.size(), whole.data(), ids.size(), nullptr) != 0) {
+  if (moe_session_eval(session_, ids.data(), ids.size(), MOE_ROWS_ALL, whole.data(), nullptr) !=
+      0) {
     return;
   }
   moe_session_rewind(session_, 0, nullptr);
   for (size_t i = 0; i < ids.size();) {
     const size_t n = std::min(1 + in_.below(5), ids.size() - i);
-    if (moe_session_eval(session_, &ids[i], n, &pieces[i * vocab], n, nullptr) != 0) return;
+    if (moe_session_eval(session_, &ids[i], n, MOE_ROWS_ALL, &pieces[i * vocab], nullptr) != 0)
+      return;
     i += n;
   }
   for (int32_t i = 0; i < info_.n_layers; ++i) {
@@ -208,7 +217,7 @@ void Steps::both() {
   std::vector<float> logits(2 * static_cast<size_t>(info_.vocab_size));
   const int32_t before = moe_session_position(session_);
   moe_error e{};
-  const bool ok = fine(moe_sessions_step(sessions, ids, 2, logits.data(), &e), e);
+  const bool ok = fine(moe_sessions_eval(sessions, ids, nullptr, 2, logits.data(), &e), e);
   require(moe_session_position(session_) == before + (ok ? 1 : 0));
 }
 
@@ -244,8 +253,8 @@ void Steps::generate() {
   p.n_stop = stop.empty() ? 0 : 1;
   p.ignore_eos = in_.flag();
   p.n_top = in_.byte() % 8;
-  p.callback = Seen::piece;
-  p.user = &seen;
+  p.piece = Seen::piece;
+  p.piece_user = &seen;
   const std::vector<int32_t> prompt = tokens(6);
   moe_generate_result r{};
   r.struct_size = sizeof r;
@@ -263,7 +272,9 @@ void Steps::route() {
   const std::string own(in_.take(listed ? 0 : which % 32));
   const char* text = listed ? kTexts[which] : own.c_str();
   moe_error e{};
-  fine(moe_session_set_router(session_, text, &e), e);
+  auto router = MOE_INIT(moe_router);
+  const bool read = text != nullptr && fine(moe_router_parse(text, &router, &e), e);
+  fine(moe_session_set_router(session_, read ? &router : nullptr, &e), e);
   require(moe_session_count_routing(session_, true, nullptr) == MOE_OK);
   eval();
   for (int32_t i = 0; i < info_.n_layers; ++i) {
@@ -304,7 +315,8 @@ void use(FuzzBytes& in) {
   if (file == nullptr) return;
   const uint8_t how = in.byte();
   Storage storage{file.get(), (how & 1) != 0 ? in.byte() : ~size_t{0}};
-  const moe_reader reader = {file->size(), Storage::read, &storage};
+  const moe_reader reader = {
+      .struct_size = sizeof reader, .size = file->size(), .read = Storage::read, .user = &storage};
   moe_model_params p{};
   p.struct_size = sizeof p;
   p.skip_checksums = (how & 2) != 0 ? 1 : 0;

@@ -9,6 +9,7 @@
 #include "src/run/perplexity.h"
 #include "tests/run/tiny_run.h"
 #include "tests/support/failing_allocator.h"
+#include "tests/support/router_text.h"
 
 namespace moe {
 namespace {
@@ -153,7 +154,7 @@ TEST_F(SessionTest, ASecondCallIsRefusedNotACrash) {
              session_->sample({}, &out, nullptr, 0).code(),
              session_->rewind(0).code(),
              session_->reset().code(),
-             session_->set_router("topk:1").code(),
+             set_router(*session_, "topk:1").code(),
              session_->count_routing(true).code(),
              sessions_eval({both, 1}, one.data(), nullptr, nullptr).code()};
   });
@@ -368,7 +369,7 @@ TEST_F(SessionTest, ACancelledMixedPassMovesNobody) {
 TEST_F(SessionTest, SessionsWithOtherRoutersShareACall) {
   Box<Session> other = machine_.session();
   Box<Session> third = machine_.session();
-  ASSERT_TRUE(other->set_router("topk:8").ok());
+  ASSERT_TRUE(set_router(*other, "topk:8").ok());
   ASSERT_TRUE(third->count_routing(true).ok());
   Session* group[] = {session_.get(), other.get(), third.get()};
   const Tokens t = {5, 5, 5};
@@ -378,7 +379,7 @@ TEST_F(SessionTest, SessionsWithOtherRoutersShareACall) {
   EXPECT_EQ(0, std::memcmp(&logits[0], &logits[2 * vocab], vocab * sizeof(float)));
   EXPECT_NE(0, std::memcmp(&logits[0], &logits[vocab], vocab * sizeof(float)));
   const Box<Session> alone = machine_.session();
-  ASSERT_TRUE(alone->set_router("topk:8").ok());
+  ASSERT_TRUE(set_router(*alone, "topk:8").ok());
   const Floats expected = last_logits(*alone, {5});
   EXPECT_EQ(0, std::memcmp(&logits[vocab], expected.data(), vocab * sizeof(float)));
   EXPECT_EQ(third->routing_stats(1)->n_tokens, 1u);
@@ -387,19 +388,19 @@ TEST_F(SessionTest, SessionsWithOtherRoutersShareACall) {
 TEST_F(SessionTest, RouterOverrideIsValidatedThenUndone) {
   const Floats plain = last_logits(*session_, text(5));
   ASSERT_TRUE(session_->reset().ok());
-  EXPECT_EQ(session_->set_router("topk:9").code(), MOE_ERR_RANGE);
-  EXPECT_EQ(session_->set_router("nonsense").code(), MOE_ERR_ARGUMENT);
+  EXPECT_EQ(set_router(*session_, "topk:9").code(), MOE_ERR_RANGE);
+  EXPECT_EQ(set_router(*session_, "nonsense").code(), MOE_ERR_ARGUMENT);
   EXPECT_EQ(session_->router(1)->k, 2);
   EXPECT_EQ(session_->router(0), nullptr);
-  ASSERT_TRUE(session_->set_router("threshold:1").ok());
+  ASSERT_TRUE(set_router(*session_, "threshold:1").ok());
   EXPECT_EQ(session_->router(1)->kind, RouterKind::kThreshold);
   const Floats all_experts = last_logits(*session_, text(5));
   EXPECT_NE(plain, all_experts);
   ASSERT_TRUE(session_->reset().ok());
-  ASSERT_TRUE(session_->set_router("topk:8").ok());
+  ASSERT_TRUE(set_router(*session_, "topk:8").ok());
   EXPECT_EQ(last_logits(*session_, text(5)), all_experts);
   ASSERT_TRUE(session_->reset().ok());
-  ASSERT_TRUE(session_->set_router("").ok());
+  ASSERT_TRUE(session_->set_router(nullptr).ok());
   EXPECT_EQ(last_logits(*session_, text(5)), plain);
 }
 
@@ -407,7 +408,7 @@ TEST_F(SessionTest, ACapacityMakesACallOneChunk) {
   SessionOptions options;
   options.chunk = 16;
   const Box<Session> session = machine_.session(options);
-  ASSERT_TRUE(session->set_router("gamma=0.5").ok());
+  ASSERT_TRUE(set_router(*session, "gamma=0.5").ok());
   ASSERT_TRUE(session->count_routing(true).ok());
   EXPECT_EQ(session->eval(span(text(17)), LogitRows::kNone, nullptr).code(), MOE_ERR_TOO_LONG);
   ASSERT_TRUE(session->eval(span(text(16)), LogitRows::kNone, nullptr).ok());

@@ -28,7 +28,7 @@ class FailingAllocator {
     for (const auto& [pointer, bytes] : live_) std::free(pointer);
   }
 
-  /// Valid during this object's life. moe_allocator of the C API has the same three members.
+  /// Valid during this object's life. moe_allocator of the C API has the same callbacks.
   const Allocator& get() const { return allocator_; }
 
   /// Makes the n-th allocation from now on fail.

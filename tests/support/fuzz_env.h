@@ -47,7 +47,10 @@ inline BoundedMemory& fuzz_memory() {
 }
 
 inline moe_allocator fuzz_allocator() {
-  return {BoundedMemory::take, BoundedMemory::give, &fuzz_memory()};
+  return {.struct_size = sizeof(moe_allocator),
+          .allocate = BoundedMemory::take,
+          .deallocate = BoundedMemory::give,
+          .user = &fuzz_memory()};
 }
 
 inline moe_env* fuzz_env() {

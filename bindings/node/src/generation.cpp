@@ -15,7 +15,7 @@ struct Request {
     params.ignore_eos = js.flag(options, "ignoreEos");
     params.n_top = js.int32(options, "nTop");
     params.max_draft = js.int32(options, "maxDraft");
-    params.callback = Work::take;
+    params.piece = Work::take;
     read_sampling(js, options);
     read_stop(js, js.get(options, "stop"));
   }
@@ -92,7 +92,7 @@ napi_value generate(const Js& js, const Arguments& a) {
   return Work::start(
       js, {handle}, true,
       [=](Work& work, moe_error* e) {
-        request->params.user = &work;
+        request->params.piece_user = &work;
         return moe_session_generate(session, prompt->data(), prompt->size(), &request->params,
                                     result.get(), e);
       },
@@ -194,7 +194,7 @@ napi_value chat_reply(const Js& js, const Arguments& a) {
   return Work::start(
       js, {handle}, true,
       [=](Work& work, moe_error* e) {
-        request->params.user = &work;
+        request->params.piece_user = &work;
         return moe_chat_reply(chat, &request->params, result.get(), e);
       },
       [=](const Js& to) {

@@ -33,7 +33,7 @@ class LayerWeights {
  private:
   void names() {
     params.activation = text("activation");
-    params.router = text("router");
+    params.router = router(text("router"));
     params.weights = text("weights");
     params.activations = text("activations");
   }
@@ -68,6 +68,7 @@ class LayerWeights {
     js_.require_object(from, name.c_str());
     const std::string of = name + ".";
     moe_expert_weights e = {};
+    e.struct_size = sizeof e;
     e.gate = array(from, "gate", d_ff * d_in, of);
     e.up = array(from, "up", d_ff * d_in, of);
     e.down = array(from, "down", d_in * d_ff, of);
@@ -75,6 +76,15 @@ class LayerWeights {
     e.up_bias = array(from, "upBias", d_ff, of);
     e.down_bias = array(from, "downBias", d_in, of);
     return e;
+  }
+
+  /// NULL: the library's default.
+  const moe_router* router(const char* text) {
+    if (text == nullptr) return nullptr;
+    moe_error error;
+    router_.struct_size = sizeof router_;
+    check(moe_router_parse(text, &router_, &error), error);
+    return &router_;
   }
 
   const char* text(const char* key) {
@@ -103,6 +113,7 @@ class LayerWeights {
   std::deque<std::string> texts_;
   std::vector<moe_expert_weights> experts_;
   moe_expert_weights shared_ = {};
+  moe_router router_ = {};
 };
 
 }  // namespace moe_node

@@ -33,21 +33,30 @@ inline constexpr Name<moe_kv_type> kKvTypeNames[] = {
   {"f32", MOE_KV_F32},
   {"latent", MOE_KV_LATENT},
 };
+inline constexpr Name<moe_rows> kRowsNames[] = {
+  {"none", MOE_ROWS_NONE},
+  {"last", MOE_ROWS_LAST},
+  {"all", MOE_ROWS_ALL},
+};
 inline constexpr Name<moe_pooling> kPoolingNames[] = {
+  {"default", MOE_POOL_DEFAULT},
   {"mean", MOE_POOL_MEAN},
   {"first", MOE_POOL_FIRST},
   {"last", MOE_POOL_LAST},
-  {"model", MOE_POOL_MODEL},
 };
 inline constexpr Name<moe_normalize> kNormalizeNames[] = {
+  {"default", MOE_NORMALIZE_DEFAULT},
   {"off", MOE_NORMALIZE_OFF},
   {"on", MOE_NORMALIZE_ON},
-  {"model", MOE_NORMALIZE_MODEL},
 };
 inline constexpr Name<moe_beam_stop> kBeamStopNames[] = {
   {"count", MOE_BEAM_STOP_COUNT},
   {"bound", MOE_BEAM_STOP_BOUND},
   {"step", MOE_BEAM_STOP_STEP},
+};
+inline constexpr Name<moe_beam_score> kBeamScoreNames[] = {
+  {"power", MOE_BEAM_SCORE_POWER},
+  {"sum", MOE_BEAM_SCORE_SUM},
 };
 inline constexpr Name<moe_finish> kFinishNames[] = {
   {"length", MOE_FINISH_LENGTH},

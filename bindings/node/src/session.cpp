@@ -98,7 +98,7 @@ napi_value eval(const Js& js, const Arguments& a) {
   const size_t n = static_cast<size_t>(info_of(unwrap(js, a[0])).vocab_size);
   return numbers(js, a, [n](moe_session* s, const auto& tokens, auto* logits, moe_error* e) {
     logits->resize(n);
-    return moe_session_eval(s, tokens.data(), tokens.size(), logits->data(), 1, e);
+    return moe_session_eval(s, tokens.data(), tokens.size(), MOE_ROWS_LAST, logits->data(), e);
   });
 }
 
@@ -116,7 +116,7 @@ napi_value embed(const Js& js, const Arguments& a) {
   moe_encode_params p = {};
   p.struct_size = sizeof p;
   p.pooling = js.named(a[2], "pooling", kPoolingNames);
-  p.normalize = p.pooling == MOE_POOL_MODEL ? MOE_NORMALIZE_MODEL : MOE_NORMALIZE_OFF;
+  p.normalize = p.pooling == MOE_POOL_DEFAULT ? MOE_NORMALIZE_DEFAULT : MOE_NORMALIZE_OFF;
   return numbers(js, a, [=](moe_session* s, const auto& tokens, auto* vector, moe_error* e) {
     vector->resize(d);
     moe_encode_params params = p;

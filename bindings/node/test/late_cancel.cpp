@@ -19,7 +19,7 @@ static bool more_than(int n, int seconds) {
 
 extern "C" void moe_session_cancel(moe_session*) { ++n_cancels; }
 
-extern "C" moe_status moe_session_eval(moe_session*, const int32_t*, size_t, float*, size_t,
+extern "C" moe_status moe_session_eval(moe_session*, const int32_t*, size_t, moe_rows, float*,
                                        moe_error* error) {
   static int n_calls = 0;
   error->text[0] = '\0';

@@ -118,7 +118,7 @@ def test_thinking(talker):
 def test_templates(model, talker):
     assert "raise_exception" in talker.chat_template
     assert model.chat_template is None
-    assert moe.chat_template_names() == ["chatml", "llama3", "mistral", "plain"]
+    assert moe.chat_template_names() == ("chatml", "llama3", "mistral", "plain")
     with pytest.raises(moe.NotFoundError, match="no chat template; one can be given: chatml,"):
         model.chat()
     with pytest.raises(moe.ArgumentError, match="chatlm"):

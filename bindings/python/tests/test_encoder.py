@@ -70,7 +70,7 @@ def sentences(environment, tmp_path_factory):
 def test_vectors_of_texts(sentences, encoder):
     info = sentences.info
     assert (info.pooling, info.normalized, info.vector_tokens) == ("first", 1, 16)
-    assert sentences.prompts == {"document": "", "passage": "", "query": "the dog: "} and info.default_prompt == 0
+    assert sentences.prompts == {"document": "", "passage": "", "query": "the dog: "} and info.default_prompt == -1
     assert encoder.info.pooling == "" and encoder.prompts == {}
     cases = json.loads((FOLDER / "sentences/golden.json").read_text())["cases"]
     with sentences.session() as session:
@@ -86,7 +86,7 @@ def test_vectors_of_texts(sentences, encoder):
         with pytest.raises(moe.TooLongError, match="at most 16"):
             session.embed("cat " * 20)
         with pytest.raises(moe.TooLongError, match="17 tokens, .*at most 16"):
-            session.encode([5] * 17, hidden=False, pooling="model")
+            session.encode([5] * 17, hidden=False, pooling="default")
         assert session.encode([5] * 17, hidden=False, pooling="mean").pooled is not None
 
 

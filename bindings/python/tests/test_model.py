@@ -17,7 +17,7 @@ def test_environment(environment):
     assert environment.info.isa in moe.isas()
     assert "scalar" in moe.isas()
     assert {"ternary2", "int8", "f32"} <= set(moe.weight_formats())
-    assert any(rule.startswith("threshold:") for rule in moe.session_routers())
+    assert {"topk", "threshold", "cosine"} <= set(moe.router_kinds())
     assert moe.version() == "0.1.0"
 
 
@@ -37,7 +37,7 @@ def test_info(model):
     assert info.file_bytes == STORIES.stat().st_size
     layers = model.layers
     assert len(layers) == info.n_layers == 4
-    assert (layers[3].n_experts, layers[3].router, layers[3].n_subheads) == (16, "softmax", 2)
+    assert (layers[3].n_experts, layers[3].router, layers[3].n_subheads) == (16, "topk:2", 2)
     experts = [t for t in model.tensors if t.part == "experts"]
     assert {t.format for t in experts if t.role == "up"} == {"ternary2"}
     assert {(t.layer, t.expert) for t in experts} == {(i, e) for i in range(4) for e in range(16)}

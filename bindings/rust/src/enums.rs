@@ -100,7 +100,7 @@ impl Status {
     }
 }
 
-/// `moe_log_level`.
+/// How important a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LogLevel {
@@ -159,7 +159,7 @@ impl Io {
     }
 }
 
-/// `moe_kv_type`.
+/// How keys and values are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KvType {
     /// f16
@@ -190,26 +190,52 @@ impl KvType {
     }
 }
 
-/// Pooling to one vector per text: the mean over all tokens, including special ones, or the first or
-/// last token's vector. MODEL: as the model file says, the mean if it says nothing; for texts of at
-/// most moe_model_info.vector_tokens tokens.
+/// The rows of logits that a call writes, of vocab_size floats each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rows {
+    /// none; `logits` must be NULL
+    #[default]
+    None,
+    /// one: of the last token
+    Last,
+    /// of every token, in order
+    All,
+}
+
+impl Rows {
+    /// The number in `moe_c.h`.
+    pub fn code(self) -> i32 {
+        match self {
+            Rows::None => sys::MOE_ROWS_NONE,
+            Rows::Last => sys::MOE_ROWS_LAST,
+            Rows::All => sys::MOE_ROWS_ALL,
+        }
+    }
+}
+
+/// Pooling to one vector per text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pooling {
+    /// as the model file says, the mean if it says nothing; for texts of at most
+    /// moe_model_info.vector_tokens tokens
     #[default]
+    Default,
+    /// the mean over all tokens, including special ones
     Mean,
+    /// the first token's vector
     First,
+    /// the last token's
     Last,
-    Model,
 }
 
 impl Pooling {
     /// The number in `moe_c.h`.
     pub fn code(self) -> i32 {
         match self {
+            Pooling::Default => sys::MOE_POOL_DEFAULT,
             Pooling::Mean => sys::MOE_POOL_MEAN,
             Pooling::First => sys::MOE_POOL_FIRST,
             Pooling::Last => sys::MOE_POOL_LAST,
-            Pooling::Model => sys::MOE_POOL_MODEL,
         }
     }
 }
@@ -217,22 +243,22 @@ impl Pooling {
 /// Length of a pooled vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Normalize {
-    /// as it is
+    /// as the model file says, off if it says nothing
     #[default]
+    Default,
+    /// as it is
     Off,
     /// 1, so that the dot product of two vectors is their cosine
     On,
-    /// as the model file says, off if it says nothing
-    Model,
 }
 
 impl Normalize {
     /// The number in `moe_c.h`.
     pub fn code(self) -> i32 {
         match self {
+            Normalize::Default => sys::MOE_NORMALIZE_DEFAULT,
             Normalize::Off => sys::MOE_NORMALIZE_OFF,
             Normalize::On => sys::MOE_NORMALIZE_ON,
-            Normalize::Model => sys::MOE_NORMALIZE_MODEL,
         }
     }
 }
@@ -262,7 +288,27 @@ impl BeamStop {
     }
 }
 
-/// `moe_finish`.
+/// The score of a finished text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum BeamScore {
+    /// its sum of log-probabilities / tokens^length_penalty
+    #[default]
+    Power,
+    /// the plain sum; length_penalty must be 0
+    Sum,
+}
+
+impl BeamScore {
+    /// The number in `moe_c.h`.
+    pub fn code(self) -> i32 {
+        match self {
+            BeamScore::Power => sys::MOE_BEAM_SCORE_POWER,
+            BeamScore::Sum => sys::MOE_BEAM_SCORE_SUM,
+        }
+    }
+}
+
+/// Why a generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Finish {
@@ -305,7 +351,7 @@ impl Finish {
     }
 }
 
-/// `moe_thinking`.
+/// If a model thinks before it answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Thinking {
     /// the template's own default

@@ -124,27 +124,34 @@ pub(crate) fn made<T>(pointer: *mut T) -> Result<NonNull<T>> {
     NonNull::new(pointer).ok_or_else(|| Error::new(Status::Internal, "nothing was made"))
 }
 
+/// What a function of the library lists by index.
+fn names(name: impl Fn(usize) -> *const c_char) -> Vec<&'static str> {
+    let pointers = (0..).map(name).take_while(|p| !p.is_null());
+    // SAFETY: static texts.
+    pointers.map(|p| unsafe { borrowed(p) }).collect()
+}
+
 /// Version of the library at run time.
 pub fn version() -> &'static str {
     unsafe { borrowed(sys::moe_version_string()) }
 }
 
-/// Instruction sets built into the library, best first, separated by commas.
-pub fn isas() -> &'static str {
-    unsafe { borrowed(sys::moe_env_isas()) }
+/// Instruction sets built into the library, best first.
+pub fn isas() -> Vec<&'static str> {
+    names(|i| unsafe { sys::moe_isa_name(i) })
 }
 
 /// Weight formats that a [`crate::Layer`] can be packed in.
-pub fn weight_formats() -> &'static str {
-    unsafe { borrowed(sys::moe_weight_formats()) }
+pub fn weight_formats() -> Vec<&'static str> {
+    names(|i| unsafe { sys::moe_weight_format_name(i) })
 }
 
-/// Selection rules that [`crate::Session::set_router`] accepts.
-pub fn session_routers() -> &'static str {
-    unsafe { borrowed(sys::moe_session_routers()) }
+/// Kinds of routers; [`crate::Session::set_router`] accepts "topk" and "threshold".
+pub fn router_kinds() -> Vec<&'static str> {
+    names(|i| unsafe { sys::moe_router_kind(i) })
 }
 
-/// Built-in chat templates, separated by commas.
-pub fn chat_template_names() -> &'static str {
-    unsafe { borrowed(sys::moe_chat_template_names()) }
+/// Built-in chat templates.
+pub fn chat_template_names() -> Vec<&'static str> {
+    names(|i| unsafe { sys::moe_chat_template_name(i) })
 }

@@ -160,10 +160,10 @@ where
     params.ignore_eos = i32::from(options.ignore_eos);
     params.n_top = options.n_top;
     params.max_draft = options.max_draft;
-    params.callback = Some(on_piece::<F>);
-    params.user = guarded.user();
+    params.piece = Some(on_piece::<F>);
+    params.piece_user = guarded.user();
     if let Some(logits) = &mut logits {
-        params.logits_callback = Some(on_logits::<L>);
+        params.logits = Some(on_logits::<L>);
         params.logits_user = logits.user();
     }
     let result = call(&params);

@@ -4,6 +4,7 @@
 use crate::enums::Status;
 use crate::env::{made, Env, EnvHandle};
 use crate::error::{call, Error, Result};
+use crate::router;
 use crate::sys;
 use crate::text::{int, sized, zeros, Optional};
 use std::fmt::Display;
@@ -79,14 +80,14 @@ fn expert(
     what: impl Display,
 ) -> Result<sys::moe_expert_weights> {
     let n = d_ff.saturating_mul(d_in);
-    Ok(sys::moe_expert_weights {
-        gate: array(w.gate, n, format_args!("{what}.gate"))?,
-        up: array(Some(w.up), n, format_args!("{what}.up"))?,
-        down: array(Some(w.down), n, format_args!("{what}.down"))?,
-        gate_bias: array(w.gate_bias, d_ff, format_args!("{what}.gate_bias"))?,
-        up_bias: array(w.up_bias, d_ff, format_args!("{what}.up_bias"))?,
-        down_bias: array(w.down_bias, d_in, format_args!("{what}.down_bias"))?,
-    })
+    let mut weights = sized!(moe_expert_weights);
+    weights.gate = array(w.gate, n, format_args!("{what}.gate"))?;
+    weights.up = array(Some(w.up), n, format_args!("{what}.up"))?;
+    weights.down = array(Some(w.down), n, format_args!("{what}.down"))?;
+    weights.gate_bias = array(w.gate_bias, d_ff, format_args!("{what}.gate_bias"))?;
+    weights.up_bias = array(w.up_bias, d_ff, format_args!("{what}.up_bias"))?;
+    weights.down_bias = array(w.down_bias, d_in, format_args!("{what}.down_bias"))?;
+    Ok(weights)
 }
 
 /// For one thread at a time.
@@ -115,8 +116,8 @@ impl Layer {
         let experts = experts.collect::<Result<Vec<_>>>()?;
         let shared =
             o.shared.as_ref().map(|e| expert(e, o.shared_d_ff, d, "shared")).transpose()?;
-        let (activation, router) =
-            (Optional::new(o.activation, "activation")?, Optional::new(o.router, "router")?);
+        let (activation, parsed) =
+            (Optional::new(o.activation, "activation")?, router::parse(o.router)?);
         let (weights, activations) =
             (Optional::new(o.weights, "weights")?, Optional::new(o.activations, "activations")?);
 
@@ -127,7 +128,7 @@ impl Layer {
         params.n_subheads = int(o.n_subheads, "n_subheads")?;
         params.max_rows = int(o.max_rows, "max_rows")?;
         params.activation = activation.pointer();
-        params.router = router.pointer();
+        params.router = router::pointer(&parsed);
         params.weights = weights.pointer();
         params.activations = activations.pointer();
         params.experts = experts.as_ptr();

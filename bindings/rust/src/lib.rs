@@ -21,6 +21,7 @@ mod generate;
 mod layer;
 mod model;
 mod replacement;
+mod router;
 mod routing;
 mod session;
 mod source;
@@ -31,8 +32,7 @@ mod tokenizer;
 pub use chat::{Chat, ChatOptions, ChatResult, Message};
 pub use enums::{BeamStop, Finish, Io, KvType, LogLevel, Normalize, Pooling, Status, Thinking};
 pub use env::{
-    chat_template_names, isas, session_routers, version, weight_formats, Env, EnvInfo, EnvOptions,
-    Log,
+    chat_template_names, isas, router_kinds, version, weight_formats, Env, EnvInfo, EnvOptions, Log,
 };
 pub use error::{Error, Result};
 pub use generate::{

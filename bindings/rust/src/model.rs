@@ -88,13 +88,19 @@ pub struct LayerInfo {
     pub n_active: i32,
     pub n_subheads: i32,
     pub shared_d_ff: i32,
+    /// As [`crate::Session::set_router`] takes it, "topk:2"; "" for a dense layer, like its kind.
     pub router: String,
+    pub kind: String,
     pub activation: String,
     pub n_sublayers: i32,
+    /// Experts per (sub-)token; 0: selected by threshold.
     pub k: i32,
     pub threshold: f32,
     pub tau: f32,
     pub gamma: f32,
+    /// The rule of the selected experts' weights; "": no choice.
+    pub weights: String,
+    /// Of a cosine router.
     pub gate: String,
     pub has_head: bool,
     pub has_merge: bool,
@@ -293,7 +299,7 @@ impl Model {
                 pooling: owned(info.pooling),
                 normalized: info.normalized != 0,
                 vector_tokens: info.vector_tokens,
-                default_prompt: usize::try_from(info.default_prompt - 1).ok(),
+                default_prompt: usize::try_from(info.default_prompt).ok(),
             }
         })
     }
@@ -317,6 +323,11 @@ impl Model {
     pub fn layer_info(&self, layer: i32) -> Result<LayerInfo> {
         let mut info = sized!(moe_model_layer_info);
         call(|e| unsafe { sys::moe_model_get_layer_info(self.pointer(), layer, &mut info, e) })?;
+        let (mut router, mut text) = (sized!(moe_router), String::new());
+        if info.n_experts > 0 {
+            call(|e| unsafe { sys::moe_model_get_router(self.pointer(), layer, &mut router, e) })?;
+            text = crate::router::text(&router)?;
+        }
         // SAFETY: as info().
         Ok(unsafe {
             LayerInfo {
@@ -329,14 +340,16 @@ impl Model {
                 n_active: info.n_active,
                 n_subheads: info.n_subheads,
                 shared_d_ff: info.shared_d_ff,
-                router: owned(info.router),
+                router: text,
+                kind: owned(router.kind),
                 activation: owned(info.activation),
                 n_sublayers: info.n_sublayers,
-                k: info.k,
-                threshold: info.threshold,
-                tau: info.tau,
-                gamma: info.gamma,
-                gate: owned(info.gate),
+                k: router.k,
+                threshold: router.threshold,
+                tau: router.tau,
+                gamma: router.gamma,
+                weights: owned(router.weights),
+                gate: owned(router.gate),
                 has_head: info.has_head != 0,
                 has_merge: info.has_merge != 0,
                 n_cross_heads: info.n_cross_heads,

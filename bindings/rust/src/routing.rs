@@ -128,24 +128,17 @@ pub struct RoutingChoices<'a> {
 
 type Watcher = Box<dyn FnMut(&mut RoutingChoices<'_>) + Send>;
 
-struct Watched {
-    guarded: Guarded<Watcher>,
-    session: *mut sys::moe_session,
-}
+type Watched = Guarded<Watcher>;
 
 /// A callback registered with the library, at a fixed address.
 pub(crate) struct Watch(NonNull<Watched>);
 
-// SAFETY: the closure is Send; the session's pointer is used during its own calls alone.
+// SAFETY: the closure is Send.
 unsafe impl Send for Watch {}
 
 impl Watch {
-    pub(crate) fn new(watcher: Watcher, session: *mut sys::moe_session) -> Watch {
-        let watched = Watched {
-            guarded: Guarded::new(watcher),
-            session,
-        };
-        Watch(NonNull::from(Box::leak(Box::new(watched))))
+    pub(crate) fn new(watcher: Watcher) -> Watch {
+        Watch(NonNull::from(Box::leak(Box::new(Guarded::new(watcher)))))
     }
 
     pub(crate) fn user(&self) -> *mut c_void {
@@ -154,7 +147,7 @@ impl Watch {
 
     /// After a call: resumes a panic of the callback.
     pub(crate) fn go_on(&mut self) {
-        unsafe { self.0.as_mut() }.guarded.go_on();
+        unsafe { self.0.as_mut() }.go_on();
     }
 }
 
@@ -167,7 +160,7 @@ impl Drop for Watch {
 pub(crate) unsafe extern "C" fn on_routing(
     user: *mut c_void,
     choices: *mut sys::moe_routing_choices,
-) {
+) -> bool {
     // SAFETY: the Watch lives as long as the session can call it; the arrays during this call.
     unsafe {
         let (watched, c) = (&mut *(user as *mut Watched), &mut *choices);
@@ -183,9 +176,7 @@ pub(crate) unsafe extern "C" fn on_routing(
             hidden: slice(c.hidden, n * c.d as usize),
             scores: slice(c.scores, n * c.n_experts as usize),
         };
-        watched.guarded.run((), |f| f(&mut choices));
-        if watched.guarded.panicked() {
-            sys::moe_session_cancel(watched.session);
-        }
+        watched.run((), |f| f(&mut choices));
+        !watched.panicked()
     }
 }

@@ -2,7 +2,7 @@
 //! One text being evaluated: a KV cache and a position.
 
 use crate::callback::Guarded;
-use crate::enums::{BeamStop, Finish, KvType, Normalize, Pooling, Status};
+use crate::enums::{BeamScore, BeamStop, Finish, KvType, Normalize, Pooling, Rows, Status};
 use crate::env::made;
 use crate::error::{call, Error, Result};
 use crate::generate::{
@@ -10,16 +10,17 @@ use crate::generate::{
 };
 use crate::model::{Model, ModelHandle};
 use crate::replacement::Replacement;
+use crate::router;
 use crate::routing::{
     on_routing, ActivationStats, MemoryStats, RoutingChoices, RoutingStats, Watch,
 };
 use crate::source::{Reader, Source};
 use crate::sys;
-use crate::text::{sized, slice, zeros, Optional};
+use crate::text::{sized, slice, zeros};
 use crate::tokenizer::EncodeText;
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
-use std::os::raw::{c_char, c_int, c_void};
+use std::os::raw::{c_char, c_void};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -82,7 +83,8 @@ impl TranslateOptions<'_> {
         params.min_tokens = if self.min_tokens == 0 { -1 } else { self.min_tokens };
         params.max_tokens = self.max_tokens;
         params.length_penalty = self.length_penalty;
-        params.no_length_penalty = (self.length_penalty == 0.0) as i32;
+        let score = if self.length_penalty == 0.0 { BeamScore::Sum } else { BeamScore::Power };
+        params.score = score.code();
         params.stop = self.stop.code();
         params.prefix = self.prefix.as_ptr();
         params.n_prefix = self.prefix.len();
@@ -208,19 +210,15 @@ struct Writer<W> {
     error: Option<std::io::Error>,
 }
 
-unsafe extern "C" fn on_write<W: Write>(
-    user: *mut c_void,
-    bytes: *const c_void,
-    n: usize,
-) -> c_int {
+unsafe extern "C" fn on_write<W: Write>(user: *mut c_void, bytes: *const c_void, n: usize) -> bool {
     // SAFETY: the Guarded of the call in progress, and the library's bytes.
     let (guarded, bytes) =
         unsafe { (&mut *(user as *mut Guarded<Writer<W>>), slice(bytes as *const u8, n)) };
-    guarded.run(1, |w| match w.writer.write_all(bytes) {
-        Ok(()) => 0,
+    guarded.run(false, |w| match w.writer.write_all(bytes) {
+        Ok(()) => true,
         Err(error) => {
             w.error = Some(error);
-            1
+            false
         }
     })
 }
@@ -290,28 +288,34 @@ impl Session {
         n
     }
 
-    fn evaluate(&mut self, tokens: &[i32], n_rows: usize) -> Result<Vec<f32>> {
+    fn evaluate(&mut self, tokens: &[i32], rows: Rows) -> Result<Vec<f32>> {
+        let n_rows = match rows {
+            Rows::None => 0,
+            Rows::Last => 1,
+            Rows::All => self.fitting(tokens.len()),
+        };
+        let rows = if n_rows == 0 { Rows::None } else { rows }.code();
         let mut logits = zeros(n_rows * self.vocab_size)?;
         let out = room(&mut logits);
         self.run(|s, e| unsafe {
-            sys::moe_session_eval(s, tokens.as_ptr(), tokens.len(), out, n_rows, e)
+            sys::moe_session_eval(s, tokens.as_ptr(), tokens.len(), rows, out, e)
         })?;
         Ok(logits)
     }
 
     /// Appends tokens to the text.
     pub fn append(&mut self, tokens: &[i32]) -> Result<()> {
-        self.evaluate(tokens, 0).map(|_| ())
+        self.evaluate(tokens, Rows::None).map(|_| ())
     }
 
     /// Appends tokens and returns the logits of the next token: (vocab_size).
     pub fn eval(&mut self, tokens: &[i32]) -> Result<Vec<f32>> {
-        self.evaluate(tokens, 1)
+        self.evaluate(tokens, Rows::Last)
     }
 
     /// Appends tokens and returns the logits after each: (tokens.len(), vocab_size).
     pub fn eval_all(&mut self, tokens: &[i32]) -> Result<Vec<f32>> {
-        self.evaluate(tokens, self.fitting(tokens.len()))
+        self.evaluate(tokens, Rows::All)
     }
 
     /// Appends tokens and returns the log-probability of each given the preceding text. In an empty
@@ -337,8 +341,8 @@ impl Session {
         let mut logits = zeros(tokens.len() * vocab_size)?;
         let pointers: Vec<_> = sessions.iter().map(|s| s.pointer()).collect();
         let (p, out) = (pointers.as_ptr(), room(&mut logits));
-        let result =
-            call(|e| unsafe { sys::moe_sessions_step(p, tokens.as_ptr(), tokens.len(), out, e) });
+        let (t, n) = (tokens.as_ptr(), tokens.len());
+        let result = call(|e| unsafe { sys::moe_sessions_eval(p, t, ptr::null(), n, out, e) });
         sessions.iter_mut().for_each(|s| s.go_on());
         result.map(|_| logits)
     }
@@ -410,20 +414,24 @@ impl Session {
     {
         let (mut params, mut guarded) = (options.params(), Guarded::new(progress));
         params.progress = Some(on_progress::<F>);
-        params.user = guarded.user();
-        let mut out = sized!(moe_translate_result);
+        params.progress_user = guarded.user();
+        let mut n_texts = 0;
         let result = self.run(|s, e| unsafe {
-            sys::moe_session_translate(s, source.as_ptr(), source.len(), &params, &mut out, e)
+            sys::moe_session_translate(s, source.as_ptr(), source.len(), &params, &mut n_texts, e)
         });
         guarded.go_on();
         result?;
-        // SAFETY: the session's memory, copied before it translates again.
-        let texts: &[sys::moe_translation] = unsafe { slice(out.texts, out.n_texts) };
-        let copied = texts.iter().map(|text| Translation {
+        (0..n_texts).map(|i| self.translation(i)).collect()
+    }
+
+    fn translation(&self, index: usize) -> Result<Translation> {
+        let mut text = sized!(moe_translation);
+        call(|e| unsafe { sys::moe_session_get_translation(self.pointer(), index, &mut text, e) })?;
+        Ok(Translation {
+            // SAFETY: the session's memory, copied before it translates again.
             tokens: unsafe { slice(text.tokens, text.n_tokens) }.to_vec(),
             score: text.score,
-        });
-        Ok(copied.collect())
+        })
     }
 
     /// Reads a source and empties the session, which then works like a decoder's whose text attends to
@@ -446,7 +454,7 @@ impl Session {
         self.model.tokenizer().ok_or_else(none)?.encode_with(text, how)
     }
 
-    /// One vector per text: (d_model); with `Pooling::Model` as the model file says, its length
+    /// One vector per text: (d_model); with `Pooling::Default` as the model file says, its length
     /// included. The caller puts a prompt of the model (`Model::prompts`) before the text. An empty
     /// text is an error.
     pub fn embed(&mut self, text: &str, pooling: Pooling) -> Result<Vec<f32>> {
@@ -458,7 +466,7 @@ impl Session {
         let options = EncodeOptions {
             pooling: Some(pooling),
             normalize: match pooling {
-                Pooling::Model => Normalize::Model,
+                Pooling::Default => Normalize::Default,
                 _ => Normalize::Off,
             },
             ..EncodeOptions::default()
@@ -472,10 +480,9 @@ impl Session {
             writer,
             error: None,
         });
-        let target = sys::moe_writer {
-            write: Some(on_write::<W>),
-            user: guarded.user(),
-        };
+        let mut target = sized!(moe_writer);
+        target.write = Some(on_write::<W>);
+        target.user = guarded.user();
         let result = self.run(|s, e| unsafe { sys::moe_session_save(s, &target, e) });
         guarded.go_on();
         let Writer { mut writer, error } = guarded.into_inner();
@@ -545,8 +552,8 @@ impl Session {
 
     /// Overrides the router of every MoE layer ("topk:4", "threshold:0.9"); `None`: as in the file.
     pub fn set_router(&mut self, router: Option<&str>) -> Result<()> {
-        let router = Optional::new(router, "router")?;
-        self.run(|s, e| unsafe { sys::moe_session_set_router(s, router.pointer(), e) })
+        let parsed = router::parse(router)?;
+        self.run(|s, e| unsafe { sys::moe_session_set_router(s, router::pointer(&parsed), e) })
     }
 
     /// Starts counting from zero, or stops.
@@ -576,7 +583,7 @@ impl Session {
         &mut self,
         watcher: impl FnMut(&mut RoutingChoices<'_>) + Send + 'static,
     ) -> Result<()> {
-        let watch = Watch::new(Box::new(watcher), self.pointer());
+        let watch = Watch::new(Box::new(watcher));
         let user = watch.user();
         self.run(|s, e| unsafe { sys::moe_session_watch_routing(s, Some(on_routing), user, e) })?;
         self.watch = Some(watch);

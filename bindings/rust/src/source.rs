@@ -4,10 +4,11 @@
 use crate::enums::Status;
 use crate::error::{Error, Result};
 use crate::sys;
+use crate::text::sized;
 use std::any::Any;
 use std::fs::File;
 use std::io;
-use std::os::raw::{c_int, c_void};
+use std::os::raw::c_void;
 use std::os::unix::fs::FileExt;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
@@ -76,11 +77,11 @@ impl<S: Source> Reader<S> {
 
     /// Valid while `self` stays where it is.
     pub(crate) fn reader(&self) -> sys::moe_reader {
-        sys::moe_reader {
-            size: self.source.size(),
-            read: Some(on_read::<S>),
-            user: self as *const Reader<S> as *mut c_void,
-        }
+        let mut reader = sized!(moe_reader);
+        reader.size = self.source.size();
+        reader.read = Some(on_read::<S>);
+        reader.user = self as *const Reader<S> as *mut c_void;
+        reader
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> bool {
@@ -115,7 +116,7 @@ unsafe extern "C" fn on_read<S: Source>(
     offset: u64,
     buffer: *mut c_void,
     bytes: usize,
-) -> c_int {
+) -> bool {
     // SAFETY: who asked for the reading keeps the Reader. The buffer is the library's and may hold
     // anything yet: a safe slice must be initialised.
     let (reader, buffer) = unsafe {
@@ -123,5 +124,5 @@ unsafe extern "C" fn on_read<S: Source>(
         let buffer = std::slice::from_raw_parts_mut(buffer as *mut u8, bytes);
         (&*(user as *const Reader<S>), buffer)
     };
-    c_int::from(!reader.read(buffer, offset))
+    reader.read(buffer, offset)
 }

@@ -14,6 +14,7 @@ pub const MOE_ENCODE_NO_SPECIAL: u32 = 1;
 /// convert special tokens spelled out in the text to their ids; otherwise text can never produce
 /// them
 pub const MOE_ENCODE_PARSE_SPECIAL: u32 = 2;
+/// special tokens give no text
 pub const MOE_DECODE_SKIP_SPECIAL: u32 = 1;
 /// in a chat: not part of the answer
 pub const MOE_PIECE_THINKING: u32 = 1;
@@ -57,6 +58,7 @@ pub const MOE_ERR_CANCELLED: moe_status = 43;
 /// 60..: bugs in this library; please report
 pub const MOE_ERR_INTERNAL: moe_status = 60;
 
+/// How important a message is.
 pub type moe_log_level = c_int;
 pub const MOE_LOG_ERROR: moe_log_level = 1;
 pub const MOE_LOG_WARNING: moe_log_level = 2;
@@ -73,6 +75,7 @@ pub const MOE_IO_DIRECT: moe_io = 1;
 /// through the page cache, which may still hold data that is read again
 pub const MOE_IO_BUFFERED: moe_io = 2;
 
+/// How keys and values are stored.
 pub type moe_kv_type = c_int;
 /// f16
 pub const MOE_KV_DEFAULT: moe_kv_type = 0;
@@ -87,23 +90,35 @@ pub const MOE_KV_F32: moe_kv_type = 3;
 /// f16 matrices that remain allocated with the model.
 pub const MOE_KV_LATENT: moe_kv_type = 4;
 
-/// Pooling to one vector per text: the mean over all tokens, including special ones, or the first or
-/// last token's vector. MODEL: as the model file says, the mean if it says nothing; for texts of at
-/// most moe_model_info.vector_tokens tokens.
+/// The rows of logits that a call writes, of vocab_size floats each.
+pub type moe_rows = c_int;
+/// none; `logits` must be NULL
+pub const MOE_ROWS_NONE: moe_rows = 0;
+/// one: of the last token
+pub const MOE_ROWS_LAST: moe_rows = 1;
+/// of every token, in order
+pub const MOE_ROWS_ALL: moe_rows = 2;
+
+/// Pooling to one vector per text.
 pub type moe_pooling = c_int;
-pub const MOE_POOL_MEAN: moe_pooling = 0;
-pub const MOE_POOL_FIRST: moe_pooling = 1;
-pub const MOE_POOL_LAST: moe_pooling = 2;
-pub const MOE_POOL_MODEL: moe_pooling = 3;
+/// as the model file says, the mean if it says nothing; for texts of at most
+/// moe_model_info.vector_tokens tokens
+pub const MOE_POOL_DEFAULT: moe_pooling = 0;
+/// the mean over all tokens, including special ones
+pub const MOE_POOL_MEAN: moe_pooling = 1;
+/// the first token's vector
+pub const MOE_POOL_FIRST: moe_pooling = 2;
+/// the last token's
+pub const MOE_POOL_LAST: moe_pooling = 3;
 
 /// Length of a pooled vector.
 pub type moe_normalize = c_int;
-/// as it is
-pub const MOE_NORMALIZE_OFF: moe_normalize = 0;
-/// 1, so that the dot product of two vectors is their cosine
-pub const MOE_NORMALIZE_ON: moe_normalize = 1;
 /// as the model file says, off if it says nothing
-pub const MOE_NORMALIZE_MODEL: moe_normalize = 2;
+pub const MOE_NORMALIZE_DEFAULT: moe_normalize = 0;
+/// as it is
+pub const MOE_NORMALIZE_OFF: moe_normalize = 1;
+/// 1, so that the dot product of two vectors is their cosine
+pub const MOE_NORMALIZE_ON: moe_normalize = 2;
 
 /// When a beam search ends, and which finished texts it returns.
 pub type moe_beam_stop = c_int;
@@ -116,6 +131,14 @@ pub const MOE_BEAM_STOP_BOUND: moe_beam_stop = 1;
 /// early_stopping=True)
 pub const MOE_BEAM_STOP_STEP: moe_beam_stop = 2;
 
+/// The score of a finished text.
+pub type moe_beam_score = c_int;
+/// its sum of log-probabilities / tokens^length_penalty
+pub const MOE_BEAM_SCORE_POWER: moe_beam_score = 0;
+/// the plain sum; length_penalty must be 0
+pub const MOE_BEAM_SCORE_SUM: moe_beam_score = 1;
+
+/// Why a generation ended.
 pub type moe_finish = c_int;
 /// max_tokens were generated
 pub const MOE_FINISH_LENGTH: moe_finish = 1;
@@ -128,6 +151,7 @@ pub const MOE_FINISH_CONTEXT: moe_finish = 4;
 /// a callback stopped the call
 pub const MOE_FINISH_CALLBACK: moe_finish = 5;
 
+/// If a model thinks before it answers.
 pub type moe_thinking = c_int;
 /// the template's own default
 pub const MOE_THINKING_DEFAULT: moe_thinking = 0;
@@ -137,19 +161,22 @@ pub const MOE_THINKING_OFF: moe_thinking = 2;
 /// Receives each message without a newline, possibly from several threads at once.
 pub type moe_log_fn = Option<unsafe extern "C" fn(*mut c_void, moe_log_level, *const c_char)>;
 
-/// Called from time to time; the caller's parameter says what is counted. Return false to stop with
-/// MOE_ERR_CANCELLED.
+/// Called from time to time; the caller's parameter says what is counted. Return false to end the
+/// call with MOE_ERR_CANCELLED.
 pub type moe_progress_fn =
     Option<unsafe extern "C" fn(*mut c_void, u64, u64, *const c_char) -> bool>;
 
 /// Called before the choices are used, and may change them: expert ids of the layer, distinct per
 /// token, with finite weights. Otherwise the call returns MOE_ERR_RANGE, MOE_ERR_ARGUMENT or
 /// MOE_ERR_NON_FINITE. A capacity applies afterwards; tokens whose experts were changed are ranked
-/// by their new weights. Runs on the caller's thread, also for passes that later fail or are
-/// cancelled. Must not call the session, except for moe_session_cancel.
-pub type moe_routing_fn = Option<unsafe extern "C" fn(*mut c_void, *mut moe_routing_choices)>;
+/// by their new weights. Return false to end the call with MOE_ERR_CANCELLED. Runs on the caller's
+/// thread, also for passes that later fail or are cancelled. Must not call the session, except for
+/// moe_session_cancel.
+pub type moe_routing_fn =
+    Option<unsafe extern "C" fn(*mut c_void, *mut moe_routing_choices) -> bool>;
 
-/// Return false to stop (MOE_FINISH_CALLBACK). May only call moe_session_cancel on the session.
+/// Receives each piece as it is generated. Return false to stop (MOE_FINISH_CALLBACK). May only call
+/// moe_session_cancel on the session.
 pub type moe_piece_fn = Option<unsafe extern "C" fn(*mut c_void, *const moe_piece) -> bool>;
 
 /// Receives the logits of the next token, n_logits (the vocabulary size) of them, and may change
@@ -162,12 +189,16 @@ pub type moe_piece_fn = Option<unsafe extern "C" fn(*mut c_void, *const moe_piec
 pub type moe_logits_fn =
     Option<unsafe extern "C" fn(*mut c_void, *const i32, usize, *mut f32, usize) -> bool>;
 
+/// Receives a JSON object.
+pub type moe_report_fn = Option<unsafe extern "C" fn(*mut c_void, *const c_char)>;
+
 /// Receives a call's error message. Owned by the caller; may be NULL. Unchanged on success.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_error {
+    /// what the call returned
     pub code: moe_status,
-    /// UTF-8, always terminated
+    /// one line of UTF-8, always terminated
     pub text: [c_char; 400],
 }
 
@@ -182,11 +213,16 @@ pub struct moe_env {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_allocator {
+    pub struct_size: u32,
+    /// NULL: there is no memory
     pub allocate: Option<unsafe extern "C" fn(*mut c_void, usize, usize) -> *mut c_void>,
+    /// of an earlier `allocate`
     pub deallocate: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize)>,
+    /// the callbacks' first argument
     pub user: *mut c_void,
 }
 
+/// What an environment is made of.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_env_params {
@@ -194,7 +230,7 @@ pub struct moe_env_params {
     /// compute threads, including the caller's; 0: as many as affinity and cgroup allow this process;
     /// at most 1024
     pub threads: i32,
-    /// NULL: the best one this CPU supports; otherwise a name from moe_env_isas. "amx" requests the
+    /// NULL: the best one this CPU supports; otherwise a name from moe_isa_name. "amx" requests the
     /// tile registers from Linux: afterwards the process cannot set alternate signal stacks that are
     /// too small for them (11 KiB).
     pub isa: *const c_char,
@@ -206,20 +242,23 @@ pub struct moe_env_params {
     pub allocator: *const moe_allocator,
     /// NULL: silent
     pub log: moe_log_fn,
+    /// its first argument
     pub log_user: *mut c_void,
     /// upper limit of GPU allocations; 0, or above it: 15/16 of the free memory. Experts that do not
     /// fit are offloaded. Not used on the CPU.
     pub gpu_memory_bytes: u64,
 }
 
+/// What an environment runs on.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_env_info {
     pub struct_size: u32,
+    /// that compute, the caller's included
     pub threads: i32,
     /// "cpu", or for example "cuda:0 (NVIDIA H200)"
     pub device: *const c_char,
-    /// "avx512vnni" or another name from moe_env_isas
+    /// "avx512vnni" or another name from moe_isa_name
     pub isa: *const c_char,
 }
 
@@ -228,6 +267,7 @@ pub struct moe_model {
     _private: [u8; 0],
 }
 
+/// How a model is opened.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_model_params {
@@ -253,32 +293,44 @@ pub struct moe_model_params {
     pub lazy_experts: i32,
 }
 
-/// Source of a model that is neither a file nor in memory. `read` reads exactly `bytes` bytes at
-/// `offset` and returns 0, or nonzero on failure. Called from any thread, also after the open call
-/// has returned.
+/// Source of bytes that are neither a file nor in memory. `read` reads exactly `bytes` bytes at
+/// `offset`, or returns false. A model calls it from any thread, also after the open call has
+/// returned.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_reader {
-    /// of the whole model file, in bytes
+    pub struct_size: u32,
+    /// of the whole, in bytes
     pub size: u64,
-    pub read: Option<unsafe extern "C" fn(*mut c_void, u64, *mut c_void, usize) -> c_int>,
+    pub read: Option<unsafe extern "C" fn(*mut c_void, u64, *mut c_void, usize) -> bool>,
+    /// its first argument
     pub user: *mut c_void,
 }
 
+/// What a model file says of its model.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_model_info {
     pub struct_size: u32,
+    /// tokens, and floats in a row of logits
     pub vocab_size: i32,
+    /// width of the hidden states
     pub d_model: i32,
+    /// all of them
     pub n_layers: i32,
+    /// of these, with experts
     pub n_moe_layers: i32,
+    /// most positions of a text
     pub context_length: i32,
-    /// -1: none
+    /// begins texts; -1: none
     pub bos_token: i32,
+    /// end-of-text tokens
     pub n_eos_tokens: i32,
+    /// n_eos_tokens of them
     pub eos_tokens: *const i32,
+    /// as the checkpoint is called
     pub name: *const c_char,
+    /// in all
     pub n_parameters: u64,
     /// upper bound for one token: a threshold router counts with its maximum; moe_routing_stats gives
     /// the actual number
@@ -287,6 +339,7 @@ pub struct moe_model_info {
     pub weight_bytes: u64,
     /// weights read per token, including routers and head
     pub bytes_per_token: u64,
+    /// size of the model file
     pub file_bytes: u64,
     /// What the head predicts: "tokens"; for an encoder also "classes" (of the whole text), "tags" (of
     /// each token), "span" (where an answer begins and ends) or "none".
@@ -297,16 +350,18 @@ pub struct moe_model_info {
     pub is_encoder: i32,
     /// marks a token that an encoder is to predict; -1: none
     pub mask_token: i32,
+    /// 0
     pub reserved: i32,
     /// 1: for moe_session_translate. The first n_encoder_layers layers are the encoder; context_length
     /// and bytes_per_token refer to the decoder's text.
     pub is_encoder_decoder: i32,
+    /// 0: not an encoder-decoder
     pub n_encoder_layers: i32,
     /// maximum tokens of a source
     pub source_length: i32,
     /// begins each text of the decoder; -1: not an encoder-decoder
     pub start_token: i32,
-    /// "mean", "first" or "last"; "": nothing, and the next four are 0
+    /// "mean", "first" or "last"; "": nothing, and there are no prompts
     pub pooling: *const c_char,
     /// 1: to length 1
     pub normalized: i32,
@@ -314,17 +369,20 @@ pub struct moe_model_info {
     pub vector_tokens: i32,
     /// texts to put before others (moe_model_get_prompt)
     pub n_prompts: i32,
-    /// the one for texts of no other kind, counted from 1; 0: none
+    /// index of the one for texts of no other kind; -1: none
     pub default_prompt: i32,
 }
 
+/// The shape of one layer; moe_model_get_router describes its router.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_model_layer_info {
     pub struct_size: u32,
     /// 0, like the next two: the layer has no attention
     pub n_heads: i32,
+    /// of keys and values
     pub n_kv_heads: i32,
+    /// width of a head
     pub head_dim: i32,
     /// 0: unlimited
     pub window: i32,
@@ -338,23 +396,10 @@ pub struct moe_model_layer_info {
     pub n_subheads: i32,
     /// 0: no shared expert
     pub shared_d_ff: i32,
-    /// "softmax", "threshold" ...; "" for a dense layer
-    pub router: *const c_char,
+    /// "silu" ...; "" for a layer without an FFN
     pub activation: *const c_char,
     /// X-MoE's sub-layers per expert; 0: an expert is one FFN
     pub n_sublayers: i32,
-    /// experts per (sub-)token; 0: selected by threshold
-    pub k: i32,
-    /// cumulative probability to reach; only if k is 0
-    pub threshold: f32,
-    /// temperature of a cosine router, otherwise 0
-    pub tau: f32,
-    /// capacity factor (the papers' gamma); 0: no capacity limit
-    pub gamma: f32,
-    pub reserved: i32,
-    /// weights of the selected experts: "raw", "renormalised" or "chosen" (softmax over the selected)
-    /// probabilities, "one"; cosine router: "softmax" or "sigmoid"; "": the router has one fixed rule
-    pub gate: *const c_char,
     /// MH-MoE: 1 if a head layer precedes the split into sub-tokens
     pub has_head: i32,
     /// MH-MoE: 1 if a merge layer follows the experts
@@ -363,6 +408,52 @@ pub struct moe_model_layer_info {
     pub n_cross_heads: i32,
     /// Floats per position with MOE_KV_LATENT (kv_lora_rank + rotated dimensions). 0: not possible.
     pub kv_latent: i32,
+}
+
+/// How a layer selects experts for a (sub-)token, and how it weighs them: as a model file says
+/// (moe_model_get_router), in place of that in a session (moe_session_set_router), or in a layer of
+/// its own (moe_layer_params). A router whose softmax or sigmoid p is over all experts weighs a
+/// selected one by p.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_router {
+    pub struct_size: u32,
+    /// experts to select; 0: 1, in a session as in the file
+    pub k: i32,
+    /// "topk" (the k largest logits), "threshold" (by descending p until their sum reaches
+    /// `threshold`), "cosine" (the k largest cosines, or by threshold if that is not 0), "sigmoid",
+    /// "sparsemixer", "hash", "base" (moe_router_kind). NULL: "topk", in a session as in the file.
+    pub kind: *const c_char,
+    /// weights of the selected: "raw" (p itself), "renormalised" (p divided by their sum), "chosen"
+    /// (softmax over them alone), "one". NULL: "raw", for a cosine router what suits its gate
+    pub weights: *const c_char,
+    /// what p is of a cosine router: "softmax" or "sigmoid"; NULL: "softmax"
+    pub gate: *const c_char,
+    /// of the kind "threshold", in 0..1; 0: the best expert alone
+    pub threshold: f32,
+    /// with a threshold: at least so many; 0: 1, in a session as in the file
+    pub min_k: i32,
+    /// with a threshold: at most so many; 0: all, in a session as in the file
+    pub max_k: i32,
+    /// factor of all weights; 0: 1
+    pub scale: f32,
+    /// "topk", "sigmoid": groups of neighbouring experts; 0: 1
+    pub n_groups: i32,
+    /// best groups to select from; 0: 1
+    pub top_groups: i32,
+    /// "cosine": temperature, above 0; 0: 1
+    pub tau: f32,
+    /// "cosine": least norm of a vector; 0: 1e-4
+    pub cosine_eps: f32,
+    /// "sparsemixer": half the relative distance that masks; 0: 0.01
+    pub jitter: f32,
+    /// Capacity factor, the papers' gamma: ceil(gamma n / n_experts) of the n (sub-)tokens of a call
+    /// per expert. 0: no limit, in a session as in the file. INFINITY: no limit.
+    pub gamma: f32,
+    /// least (sub-)tokens per expert with a gamma; 0: 1, or as in the file
+    pub min_capacity: i32,
+    /// in 0..1, for a memory cap: see moe_session_set_router; 0: off
+    pub resident: f32,
 }
 
 /// One stored matrix or vector, as the file describes it.
@@ -374,7 +465,9 @@ pub struct moe_tensor_info {
     pub layer: i32,
     /// -1: none
     pub expert: i32,
+    /// outputs
     pub rows: i32,
+    /// inputs
     pub cols: i32,
     /// "embedding", "attention", "experts" ...
     pub part: *const c_char,
@@ -432,6 +525,7 @@ pub struct moe_memory_plan {
 pub struct moe_memory_info {
     pub struct_size: u32,
     pub reserved: u32,
+    /// in all
     pub total_bytes: u64,
     /// available without swapping; the page cache counts as free
     pub available_bytes: u64,
@@ -449,6 +543,7 @@ pub struct moe_session {
     _private: [u8; 0],
 }
 
+/// What a session has room for.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_session_params {
@@ -460,6 +555,7 @@ pub struct moe_session_params {
     /// under a memory cap 32 to 4096, depending on the memory left; with an expert capacity, an
     /// encoder or an encoder-decoder the context, at most 4096
     pub chunk: i32,
+    /// of its cache
     pub kv: moe_kv_type,
     /// encoder-decoder: the largest beam of its searches, 1..64; 0: 5. Each hypothesis has its own KV
     /// cache. Must be 0 for any other model
@@ -471,6 +567,7 @@ pub struct moe_session_params {
 #[derive(Clone, Copy)]
 pub struct moe_encode_params {
     pub struct_size: u32,
+    /// of `pooled`
     pub pooling: moe_pooling,
     /// (n_tokens, d_model): hidden states after the final norm
     pub hidden: *mut f32,
@@ -488,7 +585,7 @@ pub struct moe_encode_params {
     pub reserved: i32,
 }
 
-/// Lengths exclude the end-of-text token.
+/// How a beam search runs. Lengths exclude the end-of-text token.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_translate_params {
@@ -504,52 +601,52 @@ pub struct moe_translate_params {
     /// alpha: a text's score is its sum of log-probabilities / tokens^alpha, where tokens includes the
     /// end-of-text token; 0: 1
     pub length_penalty: f32,
-    /// 1: alpha is 0, the score is the plain sum
-    pub no_length_penalty: i32,
+    /// what length_penalty applies to
+    pub score: moe_beam_score,
+    /// when the search ends
     pub stop: moe_beam_stop,
     /// Forced beginning of every text, such as a language token. NULL: as in the model file.
     pub prefix: *const i32,
+    /// its tokens
     pub n_prefix: usize,
-    /// Before each token: tokens, max_tokens, "translate". Return false to stop with
-    /// MOE_ERR_CANCELLED. May be NULL.
+    /// before each token: tokens, max_tokens, "translate"
     pub progress: moe_progress_fn,
-    pub user: *mut c_void,
+    /// its first argument
+    pub progress_user: *mut c_void,
 }
 
+/// One text that moe_session_translate found.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_translation {
-    /// without the start token, with the end-of-text token
-    pub tokens: *const i32,
-    pub n_tokens: usize,
-    pub score: f32,
-    pub reserved: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct moe_translate_result {
     pub struct_size: u32,
-    pub reserved: u32,
-    /// Best first. Owned by the session; valid until its next translation or until it is freed. May be
-    /// fewer than n_best.
-    pub texts: *const moe_translation,
-    pub n_texts: usize,
+    /// see moe_beam_score; higher is better
+    pub score: f32,
+    /// without the start token, with the end-of-text token. Owned by the session; valid until its next
+    /// translation or until it is freed
+    pub tokens: *const i32,
+    /// in `tokens`
+    pub n_tokens: usize,
 }
 
-/// Destination of a saved session: `write` receives its bytes in order and returns 0, or nonzero on
-/// failure.
+/// Destination of a saved session: `write` receives its bytes in order, and returns false when it
+/// fails.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_writer {
-    pub write: Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int>,
+    pub struct_size: u32,
+    /// the next n_bytes
+    pub write: Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> bool>,
+    /// its first argument
     pub user: *mut c_void,
 }
 
+/// How well a model predicts a text.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_perplexity {
     pub struct_size: u32,
+    /// 0
     pub reserved: u32,
     /// tokens scored
     pub n_scored: u64,
@@ -559,10 +656,12 @@ pub struct moe_perplexity {
     pub perplexity: f64,
 }
 
+/// What was counted of one MoE layer.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_routing_stats {
     pub struct_size: u32,
+    /// of the layer
     pub n_experts: i32,
     /// (sub-)tokens routed
     pub n_tokens: u64,
@@ -576,7 +675,7 @@ pub struct moe_routing_stats {
     pub tokens_per_expert: *const u64,
     /// (n_experts + 1): (sub-)tokens routed to i experts
     pub experts_per_token: *const u64,
-    /// pairs skipped because of "resident=P"
+    /// pairs skipped because of `resident`
     pub n_skipped: u64,
     /// their total probability; at most n_tokens
     pub skipped_probability: f64,
@@ -589,6 +688,7 @@ pub struct moe_routing_stats {
 #[derive(Clone, Copy)]
 pub struct moe_activation_stats {
     pub struct_size: u32,
+    /// 0
     pub reserved: u32,
     /// 0 for a layer without an FFN
     pub n_activations: u64,
@@ -600,6 +700,8 @@ pub struct moe_activation_stats {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_routing_choices {
+    pub struct_size: u32,
+    /// from 0
     pub layer: i32,
     /// of the first token in the text; the others follow
     pub position: i32,
@@ -611,13 +713,15 @@ pub struct moe_routing_choices {
     pub counts: *mut i32,
     /// (n_tokens, n_slots), best first; undefined beyond the count
     pub experts: *mut i32,
-    /// (n_tokens, n_slots)
+    /// (n_tokens, n_slots) of the experts' outputs
     pub weights: *mut f32,
     /// The router's input, (n_tokens, d): hidden states after the layer's norm; MH-MoE: sub-tokens.
     pub hidden: *const f32,
     /// (n_tokens, n_experts): cosines, or logits before softmax or sigmoid; NULL for a hash router
     pub scores: *const f32,
+    /// width of `hidden`
     pub d: i32,
+    /// of the layer
     pub n_experts: i32,
 }
 
@@ -626,6 +730,7 @@ pub struct moe_routing_choices {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct moe_expert_stats {
+    /// of experts by operations
     pub n_uses: u64,
     /// experts found in memory
     pub n_hits: u64,
@@ -642,7 +747,7 @@ pub struct moe_expert_stats {
 pub struct moe_memory_stats {
     pub struct_size: u32,
     pub reserved: u32,
-    /// this session; moe_sessions_step counts for its first session
+    /// this session; moe_sessions_eval counts for its first session
     pub session: moe_expert_stats,
     /// all sessions since the model was opened
     pub model: moe_expert_stats,
@@ -659,15 +764,18 @@ pub struct moe_memory_stats {
     pub filled_bytes: u64,
 }
 
+/// Makes a token more or less probable.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct moe_logit_bias {
+    /// in 0..vocab_size - 1
     pub token: i32,
     /// added to the logit, at most 1e30; -INFINITY bans the token
     pub bias: f32,
 }
 
-/// Applied in this order: bias, repetition penalty, temperature, top-k, top-p, min-p.
+/// How a token is chosen. Applied in this order: bias, repetition penalty, temperature, top-k,
+/// top-p, min-p.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_sampling {
@@ -684,37 +792,47 @@ pub struct moe_sampling {
     pub repetition_penalty: f32,
     /// number of last tokens that are penalised; 0: 64
     pub repetition_window: i32,
+    /// entries of `bias`
     pub n_bias: i32,
     /// the same seed gives the same text
     pub seed: u64,
+    /// n_bias of them, or NULL
     pub bias: *const moe_logit_bias,
 }
 
+/// A token with its probability.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct moe_token_logprob {
+    /// -1: none
     pub token: i32,
     /// natural logarithm, of the model's distribution before sampling filters
     pub logprob: f32,
 }
 
 /// A piece of generated text. With a tokenizer `text` holds whole UTF-8 characters; it may be empty
-/// while a character is incomplete. Only the library creates pieces; the struct may grow at its end.
+/// while a character is incomplete. Valid during the callback.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_piece {
+    pub struct_size: u32,
     /// -1: previously withheld text without a new token
     pub token: i32,
+    /// of the token, as in moe_token_logprob
     pub logprob: f32,
-    pub text: *const c_char,
-    pub n_bytes: usize,
-    /// n_top of them
-    pub top: *const moe_token_logprob,
-    pub n_top: usize,
     /// MOE_PIECE_*
     pub flags: u32,
+    /// not terminated
+    pub text: *const c_char,
+    /// of `text`
+    pub n_bytes: usize,
+    /// n_top of them, best first
+    pub top: *const moe_token_logprob,
+    /// as in moe_generate_params
+    pub n_top: usize,
 }
 
+/// How text is generated.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_generate_params {
@@ -726,6 +844,7 @@ pub struct moe_generate_params {
     /// At most 64 of at most 4096 bytes each; requires a tokenizer. In a chat none matches across a
     /// special token, nor in the header of a channel.
     pub stop: *const *const c_char,
+    /// strings in `stop`
     pub n_stop: i32,
     /// 1: continue after end-of-text tokens
     pub ignore_eos: i32,
@@ -734,23 +853,29 @@ pub struct moe_generate_params {
     /// 0..16. Guesses up to this many tokens at once, as earlier text continued after the same last
     /// tokens (prompt lookup decoding), and checks them in one pass, which costs less than a pass for
     /// each. The result is the same; text that repeats itself or the prompt is generated faster.
-    /// Routing and expert statistics include wrong guesses. Not with logits_callback, nor with an
+    /// Routing and expert statistics include wrong guesses. Not with `logits`, nor with an
     /// expert capacity or `resident`, with which results depend on how a text is split. 0: no guesses
     pub max_draft: i32,
     /// NULL: none
-    pub callback: moe_piece_fn,
-    pub user: *mut c_void,
+    pub piece: moe_piece_fn,
+    /// its first argument
+    pub piece_user: *mut c_void,
     /// NULL: none
-    pub logits_callback: moe_logits_fn,
+    pub logits: moe_logits_fn,
+    /// its first argument
     pub logits_user: *mut c_void,
 }
 
+/// What a generation did.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_generate_result {
     pub struct_size: u32,
+    /// why it ended
     pub finish: moe_finish,
+    /// tokens of the prompt
     pub n_prompt: i32,
+    /// tokens generated
     pub n_generated: i32,
     /// time for the prompt
     pub prompt_seconds: f64,
@@ -767,6 +892,7 @@ pub struct moe_chat {
     _private: [u8; 0],
 }
 
+/// What a conversation begins with.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_chat_params {
@@ -774,7 +900,7 @@ pub struct moe_chat_params {
     /// On and off set the template's variables enable_thinking and thinking; MOE_ERR_UNSUPPORTED if it
     /// uses neither.
     pub thinking: moe_thinking,
-    /// A name from moe_chat_template_names, or Jinja text. NULL: the model's template;
+    /// A name from moe_chat_template_name, or Jinja text. NULL: the model's template;
     /// MOE_ERR_NOT_FOUND if it has none.
     pub chat_template: *const c_char,
     /// first message, with the role "system"; NULL: none
@@ -782,6 +908,7 @@ pub struct moe_chat_params {
     /// "NAME=VALUE" for the template. true, false, none and integers become values of that type, any
     /// other VALUE is text. "plain" accepts user_prefix and reply_prefix.
     pub variables: *const *const c_char,
+    /// entries of `variables`
     pub n_variables: i32,
     /// zero
     pub reserved: i32,
@@ -789,36 +916,47 @@ pub struct moe_chat_params {
     pub date: *const c_char,
 }
 
+/// One message. Its texts are owned by the chat and valid until its messages change.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_chat_message {
     pub struct_size: u32,
+    /// 0
     pub reserved: u32,
-    /// terminated; owned by the chat, valid until its messages change
+    /// terminated
     pub role: *const c_char,
+    /// not terminated
     pub content: *const c_char,
+    /// of `content`
     pub n_bytes: usize,
     /// of a reply; "": none
     pub thinking: *const c_char,
+    /// of `thinking`
     pub n_thinking_bytes: usize,
 }
 
+/// What a reply took.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_chat_result {
     pub struct_size: u32,
+    /// why it ended
     pub finish: moe_finish,
     /// tokens of the conversation before the reply
     pub n_prompt: i32,
     /// of these, already in the session and not evaluated again
     pub n_reused: i32,
+    /// tokens of the reply
     pub n_generated: i32,
     /// of these, thinking including its tags
     pub n_thinking: i32,
+    /// time for the prompt
     pub prompt_seconds: f64,
+    /// time after the prompt
     pub generate_seconds: f64,
     /// as in moe_generate_result
     pub n_drafted: i32,
+    /// as in moe_generate_result
     pub n_accepted: i32,
 }
 
@@ -832,6 +970,8 @@ pub struct moe_layer {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_expert_weights {
+    /// of the first: the distance of the experts in an array
+    pub struct_size: u32,
     /// (d_ff, d_in) or NULL
     pub gate: *const f32,
     /// (d_ff, d_in)
@@ -846,13 +986,17 @@ pub struct moe_expert_weights {
     pub down_bias: *const f32,
 }
 
-/// Sizes and counts are in 1..65536, or 0 where a default is given.
+/// The shape and the weights of a layer. Sizes and counts are in 1..65536, or 0 where a default is
+/// given.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_layer_params {
     pub struct_size: u32,
+    /// width of a row
     pub d_model: i32,
+    /// inner width of an expert
     pub d_ff: i32,
+    /// routed, without the shared one
     pub n_experts: i32,
     /// 0 or 1: no sub-tokens; more: MH-MoE
     pub n_subheads: i32,
@@ -860,10 +1004,9 @@ pub struct moe_layer_params {
     pub max_rows: i32,
     /// "relu", "gelu", "gelu_tanh", "silu", "relu2", "tanh"; NULL: "silu"
     pub activation: *const c_char,
-    /// "topk:2", "threshold:0.9", "topk:2,renormalise", "threshold:0.9,one" (each selected expert has
-    /// weight 1), "cosine:1,tau=0.07", "sigmoid:2", "base", "sparsemixer"; NULL: "topk:1"
-    pub router: *const c_char,
-    /// format of experts, head and merge: a name from moe_weight_formats; NULL: "f32"
+    /// any kind but "hash", without a capacity; NULL: "topk" with k 1
+    pub router: *const moe_router,
+    /// format of experts, head and merge: a name from moe_weight_format_name; NULL: "f32"
     pub weights: *const c_char,
     /// "f32", "a8", "a8_block", "a8_group" (formats with scales per group); NULL: the format's
     ///      default
@@ -876,7 +1019,7 @@ pub struct moe_layer_params {
     pub router_bias: *const f32,
     /// cosine: (d_e, d_in)
     pub router_proj: *const f32,
-    /// cosine
+    /// cosine: width of the embeddings
     pub d_e: i32,
     /// 0: no shared expert
     pub shared_d_ff: i32,
@@ -894,29 +1037,35 @@ pub struct moe_layer_params {
     pub merge_bias: *const f32,
 }
 
+/// What is made of a checkpoint.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_convert_params {
     pub struct_size: u32,
     /// 1: zstd for segments where it saves at least 5 %
     pub compress: i32,
-    /// NULL or "auto", or a name from moe_weight_formats
+    /// NULL or "auto", or a name from moe_weight_format_name
     pub weights: *const c_char,
     /// "PATTERN=FORMAT" on tensor names; * matches anything; the last match wins
     pub overrides: *const *const c_char,
+    /// entries of `overrides`
     pub n_overrides: i32,
     /// 1: read the result back and compare every weight with the checkpoint
     pub verify: i32,
     /// Counts bytes of the checkpoint, tokens while the source model reads `calibration`
-    /// ("calibrate"), or bytes of `statistics` ("statistics"). Return false to cancel.
+    /// ("calibrate"), or bytes of `statistics` ("statistics").
     pub progress: moe_progress_fn,
-    /// One JSON object per stored matrix, then one for the whole conversion. May be NULL.
-    pub report: Option<unsafe extern "C" fn(*mut c_void, *const c_char)>,
-    pub user: *mut c_void,
+    /// its first argument
+    pub progress_user: *mut c_void,
+    /// one object per stored matrix, then one for the whole conversion
+    pub report: moe_report_fn,
+    /// its first argument
+    pub report_user: *mut c_void,
     /// Keys of config.json or of a GGUF file to ignore: those that the importer does not know and that
     /// do not change what the model computes. In an object of config.json "OBJECT.KEY"; each may be
     /// several with commas between.
     pub ignored_keys: *const *const c_char,
+    /// entries of `ignored_keys`
     pub n_ignored_keys: i32,
     /// 0
     pub reserved: i32,
@@ -927,6 +1076,7 @@ pub struct moe_convert_params {
     /// is written, if the text has no tokens, the checkpoint has no tokenizer, or nothing is rounded
     /// and split_ffn is 0.
     pub calibration: *const c_char,
+    /// bytes of it
     pub n_calibration: usize,
     /// Splits every FFN of a dense model into this many experts; must divide the FFN's width; 0: no
     /// split. A router is fitted to the FFN's inputs on `calibration`. The file's threshold is 1,
@@ -956,6 +1106,7 @@ pub struct moe_convert_params {
     pub i2_s_arm: i32,
 }
 
+/// What a synthetic model is made of.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_synthetic_params {
@@ -964,10 +1115,12 @@ pub struct moe_synthetic_params {
     pub context: i32,
     /// what moe_convert makes of 16-bit weights with it; NULL: "ternary2"
     pub weights: *const c_char,
+    /// of the random weights
     pub seed: u64,
-    /// bytes of weights written; return false to cancel. May be NULL.
+    /// bytes of weights written
     pub progress: moe_progress_fn,
-    pub user: *mut c_void,
+    /// its first argument
+    pub progress_user: *mut c_void,
     /// 1: a file with holes instead of weights: it takes little time and room, and opens as the whole
     /// one would, which tells what a session needs, but its weights cannot be read (MOE_ERR_CORRUPT,
     /// unless checksums are skipped).
@@ -984,28 +1137,45 @@ pub struct moe_replacement {
 }
 
 extern "C" {
-    /// "MOE_ERR_RANGE" and so on; "unknown status" for an unknown number.
+    /// The name of a status, "MOE_ERR_RANGE" and so on; "unknown status" for an unknown number. Static.
     pub fn moe_status_name(status: moe_status) -> *const c_char;
     /// Version of the library at run time: major * 1000000 + minor * 1000 + patch.
     pub fn moe_version() -> u32;
+    /// The same as text, such as "0.1.0". Static.
     pub fn moe_version_string() -> *const c_char;
+    /// Creates an environment: starts its threads and opens its device. Any thread. MOE_ERR_ARGUMENT for
+    /// an unknown device or half an allocator, MOE_ERR_RANGE for threads outside 0..1024,
+    /// MOE_ERR_UNSUPPORTED for an instruction set that this CPU or build lacks, MOE_ERR_DEVICE for a GPU
+    /// that is not usable, MOE_ERR_MEMORY. With the defaults:
+    ///     moe_env* env = NULL;
+    ///     if (moe_env_create(NULL, &env, &error) != MOE_OK) puts(error.text);
     pub fn moe_env_create(
         params: *const moe_env_params,
         out: *mut *mut moe_env,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Gives up the handle; NULL is allowed. Models and layers made with it keep the environment.
     pub fn moe_env_free(env: *mut moe_env);
+    /// Describes an environment. Its texts live as long as the environment. Any thread.
+    /// MOE_ERR_ARGUMENT for a NULL or a wrong struct_size.
     pub fn moe_env_get_info(
         env: *const moe_env,
         out: *mut moe_env_info,
         error: *mut moe_error,
     ) -> moe_status;
-    /// Comma-separated names of the instruction sets built into this library, best first.
-    pub fn moe_env_isas() -> *const c_char;
-    /// Separated by ", ": the weight formats ("ternary2, int8 ..."), and the selection rules that
-    /// moe_session_set_router accepts ("topk:K, threshold:T").
-    pub fn moe_weight_formats() -> *const c_char;
-    pub fn moe_session_routers() -> *const c_char;
+    /// The names of the instruction sets built into this library, best first: "avx512vnni" ... NULL
+    /// behind the last. Static; any thread:
+    ///     for (size_t i = 0; moe_isa_name(i) != NULL; ++i) puts(moe_isa_name(i));
+    pub fn moe_isa_name(index: usize) -> *const c_char;
+    /// The names of the weight formats: "ternary2", "int8" ... NULL behind the last. Static; any thread.
+    pub fn moe_weight_format_name(index: usize) -> *const c_char;
+    /// Opens a model file and checks its structure. Any thread. MOE_ERR_NOT_FOUND, MOE_ERR_IO,
+    /// MOE_ERR_FORMAT (no model file, or a damaged one), MOE_ERR_VERSION (made by a newer moe),
+    /// MOE_ERR_CORRUPT (a checksum of the metadata), MOE_ERR_UNSUPPORTED (something that this build
+    /// lacks), MOE_ERR_BUDGET (see memory_bytes), MOE_ERR_MEMORY:
+    ///     moe_model_params params = MOE_INIT(moe_model_params);
+    ///     params.memory_bytes = 2000000000;
+    ///     moe_status status = moe_model_open(env, "olmoe.moe", &params, &model, &error);
     pub fn moe_model_open(
         env: *mut moe_env,
         path: *const c_char,
@@ -1013,8 +1183,9 @@ extern "C" {
         out: *mut *mut moe_model,
         error: *mut moe_error,
     ) -> moe_status;
-    /// `data` must remain valid and unchanged until moe_model_free. If it is 64-byte aligned it is used
-    /// in place, otherwise it is copied in parts on use.
+    /// Opens a model file in memory; errors as moe_model_open, without those of files. `data` must
+    /// remain valid and unchanged until the model and its sessions are freed. If it is
+    /// 64-byte aligned it is used in place, otherwise it is copied in parts on use.
     pub fn moe_model_open_memory(
         env: *mut moe_env,
         data: *const c_void,
@@ -1023,6 +1194,8 @@ extern "C" {
         out: *mut *mut moe_model,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Opens a model file that `reader`, which is copied, reads; errors as moe_model_open. MOE_ERR_IO
+    /// when it fails, also in later calls that need weights.
     pub fn moe_model_open_reader(
         env: *mut moe_env,
         reader: *const moe_reader,
@@ -1030,7 +1203,9 @@ extern "C" {
         out: *mut *mut moe_model,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Gives up the handle; NULL is allowed. Sessions keep the model.
     pub fn moe_model_free(model: *mut moe_model);
+    /// Describes a model. Texts and arrays live as long as the model. Any thread. MOE_ERR_ARGUMENT.
     pub fn moe_model_get_info(
         model: *const moe_model,
         out: *mut moe_model_info,
@@ -1046,13 +1221,54 @@ extern "C" {
         text: *mut *const c_char,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Describes layer `layer`, from 0. Any thread. MOE_ERR_RANGE if there is none, MOE_ERR_ARGUMENT.
     pub fn moe_model_get_layer_info(
         model: *const moe_model,
         layer: i32,
         out: *mut moe_model_layer_info,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Reads a router as people write it: a kind with its number, then any of the names of weights,
+    /// gate=NAME and the other fields as NAME=NUMBER, separated by commas:
+    ///   "topk:4"                    the 4 most probable experts
+    ///   "topk:2,renormalised"       with weights that sum to 1
+    ///   "threshold:0.9,max_k=8"     experts until their probabilities reach 0.9, at most 8
+    ///   "cosine:1,tau=0.07"
+    ///   "gamma=1.25"                a capacity alone; "gamma=inf": none
+    /// Ranges are checked where the router is used. The texts in `out` are static. Any thread.
+    /// MOE_ERR_ARGUMENT lists what is accepted; MOE_ERR_RANGE for a 0 that would mean a default:
+    ///     moe_router router = MOE_INIT(moe_router);
+    ///     status = moe_router_parse("threshold:0.9", &router, &error);
+    ///     if (status == MOE_OK) status = moe_session_set_router(session, &router, &error);
+    pub fn moe_router_parse(
+        text: *const c_char,
+        out: *mut moe_router,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// The reverse: the shortest text that moe_router_parse reads as `router`, without numbers that are
+    /// a layer's defaults. Any thread. MOE_ERR_ARGUMENT for an unknown kind, weights or gate;
+    /// MOE_ERR_TOO_LONG.
+    pub fn moe_router_format(
+        router: *const moe_router,
+        text: *mut c_char,
+        capacity: usize,
+        n_bytes: *mut usize,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// The names of the kinds of routers; NULL behind the last. Static; any thread.
+    pub fn moe_router_kind(index: usize) -> *const c_char;
+    /// The router of layer `layer` as the file describes it; numbers that its kind does not have are 0.
+    /// Any thread. MOE_ERR_RANGE if there is no such layer, MOE_ERR_UNSUPPORTED if it is dense,
+    /// MOE_ERR_ARGUMENT.
+    pub fn moe_model_get_router(
+        model: *const moe_model,
+        layer: i32,
+        out: *mut moe_router,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// The number of stored matrices and vectors; 0 for NULL. Any thread.
     pub fn moe_model_tensor_count(model: *const moe_model) -> usize;
+    /// Describes one of them. Its texts are static. Any thread. MOE_ERR_RANGE, MOE_ERR_ARGUMENT.
     pub fn moe_model_get_tensor_info(
         model: *const moe_model,
         index: usize,
@@ -1069,6 +1285,7 @@ extern "C" {
         n_lines: *mut usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Says what a session would get. Any thread. MOE_ERR_RANGE for the parameters, MOE_ERR_ARGUMENT.
     pub fn moe_model_get_memory_plan(
         model: *const moe_model,
         params: *const moe_session_params,
@@ -1091,10 +1308,12 @@ extern "C" {
     /// file. Under a cap it takes memory from the expert cache, and calls that create or free sessions
     /// wait for it; MOE_ERR_BUDGET if the sessions leave too little.
     pub fn moe_model_verify(model: *mut moe_model, error: *mut moe_error) -> moe_status;
-    /// NULL if the model has none (token ids only).
+    /// The model's tokenizer; NULL if it has none (token ids only).
     pub fn moe_model_tokenizer(model: *const moe_model) -> *const moe_tokenizer;
-    /// `text` need not be terminated. Invalid UTF-8 is first replaced by U+FFFD, except by a tokenizer
-    /// of kind "bytes", whose tokens are the bytes themselves.
+    /// The token ids of a text of n_bytes bytes, which need not be terminated. `flags`: MOE_ENCODE_*.
+    /// MOE_ERR_TOO_LONG with *n_tokens if `capacity` is too small, MOE_ERR_TEXT for text that the
+    /// tokenizer cannot encode, MOE_ERR_ARGUMENT, MOE_ERR_MEMORY. Invalid UTF-8 is first replaced by
+    /// U+FFFD, except by a tokenizer of kind "bytes", whose tokens are the bytes themselves.
     pub fn moe_tokenizer_encode(
         tokenizer: *const moe_tokenizer,
         text: *const c_char,
@@ -1105,6 +1324,9 @@ extern "C" {
         n_tokens: *mut usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// The text of token ids, as bytes that may begin or end inside a UTF-8 character. `flags`:
+    /// MOE_DECODE_*. MOE_ERR_TOO_LONG with *n_bytes if `capacity` is too small, MOE_ERR_RANGE for a
+    /// token outside the vocabulary, MOE_ERR_ARGUMENT, MOE_ERR_MEMORY.
     pub fn moe_tokenizer_decode(
         tokenizer: *const moe_tokenizer,
         tokens: *const i32,
@@ -1117,16 +1339,20 @@ extern "C" {
     ) -> moe_status;
     /// A token as the vocabulary spells it ("Ġthe"), terminated; NULL if the id is out of range.
     pub fn moe_tokenizer_piece(tokenizer: *const moe_tokenizer, token: i32) -> *const c_char;
+    /// Creates an empty session. Any thread. MOE_ERR_RANGE for a context or chunk outside its range,
+    /// MOE_ERR_UNSUPPORTED for a kv type that model or device lack, MOE_ERR_BUDGET if the model's cap
+    /// leaves too little (the text says how much is needed), MOE_ERR_MEMORY, MOE_ERR_ARGUMENT.
     pub fn moe_session_create(
         model: *mut moe_model,
         params: *const moe_session_params,
         out: *mut *mut moe_session,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Gives up the handle; NULL is allowed. A chat keeps its session.
     pub fn moe_session_free(session: *mut moe_session);
     /// Appends `n_tokens` tokens to the text; 0, with `tokens` NULL or not, changes nothing. Results do
-    /// not depend on how the text is split into calls.
-    /// logits: NULL, or n_rows rows of vocab_size floats; n_rows is 1 (last token only) or n_tokens.
+    /// not depend on how the text is split into calls. logits: the rows that `rows` names:
+    ///     moe_session_eval(session, tokens, n, MOE_ROWS_LAST, logits, &error);
     /// MOE_ERR_TOO_LONG, with nothing changed, if the context cannot hold the tokens. After
     /// MOE_ERR_CANCELLED or an error found while computing, the session is at the end of the last
     /// completed chunk; some of n_tokens rows of logits may have been written.
@@ -1139,8 +1365,8 @@ extern "C" {
         session: *mut moe_session,
         tokens: *const i32,
         n_tokens: usize,
+        rows: moe_rows,
         logits: *mut f32,
-        n_rows: usize,
         error: *mut moe_error,
     ) -> moe_status;
     /// Log-probabilities of given tokens without rows of logits: appends the tokens as moe_session_eval
@@ -1157,24 +1383,19 @@ extern "C" {
         n_logprobs: usize,
         error: *mut moe_error,
     ) -> moe_status;
-    /// Appends one token to each of several distinct sessions of one model in a single pass. logits:
-    /// NULL or (n, vocab_size). Each session gets exactly what moe_session_eval would give it.
-    /// MOE_ERR_STATE if a session is in use or listed twice. On failure no session has advanced, and
-    /// some rows of logits may have been written. MOE_ERR_NON_FINITE as moe_session_eval. On a GPU a
-    /// step of up to 32 sessions is recorded and replayed; with more, kernels are launched one by one.
-    pub fn moe_sessions_step(
-        sessions: *const *mut moe_session,
-        tokens: *const i32,
-        n: usize,
-        logits: *mut f32,
-        error: *mut moe_error,
-    ) -> moe_status;
-    /// Appends n_tokens[i] >= 1 tokens to session i, all sessions together. `tokens` concatenates the
-    /// tokens of all sessions in order. logits: NULL or (n, vocab_size), of each session's last token. A
-    /// server can prefill a long prompt in slices while it decodes other sessions. The first session's
-    /// chunk (moe_session_params) limits the rows of one pass: MOE_ERR_TOO_LONG if one session has more
-    /// tokens; a call with more rows in total takes several passes. With an expert capacity each session
-    /// is routed separately, as in a call of its own.
+    /// Appends n_tokens[i] >= 1 tokens to session i, all `n` distinct sessions of one model together in
+    /// one pass; n_tokens NULL: one token to each. `tokens` concatenates the tokens of all sessions in
+    /// order. logits: NULL or (n, vocab_size), of each session's last token. Each session gets exactly
+    /// what moe_session_eval would give it. A server can prefill a long prompt in slices while it
+    /// decodes other sessions.
+    ///
+    /// The first session's chunk (moe_session_params) limits the rows of one pass: MOE_ERR_TOO_LONG if
+    /// one session has more tokens; a call with more rows in total takes several passes. MOE_ERR_STATE
+    /// if a session is in use or listed twice. MOE_ERR_NON_FINITE as moe_session_eval. After a failure
+    /// in its only pass no session has advanced, and some rows of logits may have been written. With an
+    /// expert capacity each session is routed separately, as in a call of its own. On a GPU one token
+    /// for each of up to 32 sessions is recorded and replayed; otherwise kernels are launched one by
+    /// one.
     pub fn moe_sessions_eval(
         sessions: *const *mut moe_session,
         tokens: *const i32,
@@ -1188,8 +1409,9 @@ extern "C" {
     /// may fill the rest of the context, and with `hidden` NULL one chunk of hidden states is allocated.
     /// MOE_ERR_UNSUPPORTED for outputs of a decoder (use moe_session_eval). MOE_ERR_TOO_LONG for more
     /// tokens than the context has room for, than an encoder's chunk (by default the context, at most
-    /// 4096), or, with MOE_POOL_MODEL, than vector_tokens; nothing is written then. MOE_ERR_NON_FINITE if a requested value is NaN or infinite. After
-    /// that and after MOE_ERR_CANCELLED the arrays are undefined. Do not pad: pass one text at a time.
+    /// 4096), or, with MOE_POOL_DEFAULT, than vector_tokens; nothing is written then. MOE_ERR_NON_FINITE
+    /// if a requested value is NaN or infinite. After that and after MOE_ERR_CANCELLED the arrays are
+    /// undefined. Do not pad: pass one text at a time.
     pub fn moe_session_encode(
         session: *mut moe_session,
         tokens: *const i32,
@@ -1202,20 +1424,28 @@ extern "C" {
     /// each step extends every running text by every token except padding, and sorts the extensions by
     /// their sum of log-probabilities; ties go to the better text, then to the lower token. Of the best
     /// 2 beam extensions, an end-of-text token among the first `beam` finishes its text, a lower one is
-    /// discarded, and the best `beam` others continue. A beam of 1 is greedy.
+    /// discarded, and the best `beam` others continue. A beam of 1 is greedy. *n_texts: how many were
+    /// found, at most n_best (moe_session_get_translation).
     ///
     /// Afterwards the session has read the source and is empty. MOE_ERR_UNSUPPORTED for any other model.
     /// MOE_ERR_RANGE for a beam outside 1..64 or above max_beam, n_best above the beam, min_tokens above
     /// max_tokens, a length penalty outside -100..100, or if no text finished. MOE_ERR_TOO_LONG for more
     /// source tokens than the model, the context or the chunk allows, or if max_tokens and the start
-    /// token exceed the context. In a library built with MOE_TRANSLATE=OFF this and the next function
-    /// return MOE_ERR_UNSUPPORTED.
+    /// token exceed the context. In a library built with MOE_TRANSLATE=OFF this and the next two
+    /// functions return MOE_ERR_UNSUPPORTED.
     pub fn moe_session_translate(
         session: *mut moe_session,
         source: *const i32,
         n_source: usize,
         params: *const moe_translate_params,
-        out: *mut moe_translate_result,
+        n_texts: *mut usize,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// Text `index` of the session's last translation, best first. MOE_ERR_RANGE behind the last.
+    pub fn moe_session_get_translation(
+        session: *const moe_session,
+        index: usize,
+        out: *mut moe_translation,
         error: *mut moe_error,
     ) -> moe_status;
     /// Reads a source, replacing the previous one, and empties the session. Afterwards the session works
@@ -1231,11 +1461,12 @@ extern "C" {
         hidden: *mut f32,
         error: *mut moe_error,
     ) -> moe_status;
-    /// Tokens evaluated so far, and the maximum.
+    /// The number of tokens evaluated so far; 0 for NULL.
     pub fn moe_session_position(session: *const moe_session) -> i32;
+    /// The most tokens that the session holds; 0 for NULL.
     pub fn moe_session_context(session: *const moe_session) -> i32;
     /// Drops all positions from `position` on, for example to reuse a common prefix. Position 0 also
-    /// clears a device fault.
+    /// clears a device fault. MOE_ERR_RANGE for a position beyond the text, MOE_ERR_STATE.
     pub fn moe_session_rewind(
         session: *mut moe_session,
         position: i32,
@@ -1289,13 +1520,11 @@ extern "C" {
         out: *mut moe_perplexity,
         error: *mut moe_error,
     ) -> moe_status;
-    /// Overrides the router of every MoE layer in this session:
-    ///   "threshold:0.9"  experts by descending probability until their sum reaches 0.9
-    ///   "topk:4"         the 4 most probable experts
-    /// followed by any of ",gamma=1.25" ",min_capacity=4" ",resident=0.05", and for a threshold
-    /// ",min_k=1" ",max_k=8". "gamma=1.25" alone leaves the selection unchanged. The model's own rule
-    /// computes the weights. Only routers with a softmax over all experts can be overridden. NULL: as in
-    /// the file.
+    /// Overrides the router of every MoE layer in this session. Of moe_router it takes a kind, "topk" or
+    /// "threshold", with its number and min_k and max_k; gamma and min_capacity; and resident. Without a
+    /// kind the selection is unchanged. The model's own rule computes the weights. Only routers with a
+    /// softmax over all experts can be overridden: MOE_ERR_UNSUPPORTED. MOE_ERR_ARGUMENT for other
+    /// fields, MOE_ERR_RANGE for numbers; then nothing changes. NULL: as in the file.
     ///
     /// resident, in 0..1, is for a memory cap: an expert that is not in memory and would evict another
     /// is skipped if no token of the pass gives it a larger probability. Each token retains its best
@@ -1308,7 +1537,7 @@ extern "C" {
     /// grow, and a longer call gets MOE_ERR_TOO_LONG.
     pub fn moe_session_set_router(
         session: *mut moe_session,
-        router: *const c_char,
+        router: *const moe_router,
         error: *mut moe_error,
     ) -> moe_status;
     /// Starts counting from zero, or stops (on = false); off by default. Cheap, except that a GPU then
@@ -1319,28 +1548,32 @@ extern "C" {
         on: bool,
         error: *mut moe_error,
     ) -> moe_status;
-    /// MOE_ERR_UNSUPPORTED for a dense layer; MOE_ERR_STATE if counting is off.
+    /// Counts of moe_session_count_routing for layer `layer`, from 0. MOE_ERR_UNSUPPORTED for a dense
+    /// layer; MOE_ERR_STATE if counting is off; MOE_ERR_RANGE, MOE_ERR_ARGUMENT.
     pub fn moe_session_get_routing(
         session: *const moe_session,
         layer: i32,
         out: *mut moe_routing_stats,
         error: *mut moe_error,
     ) -> moe_status;
-    /// Counts of moe_session_count_routing. MOE_ERR_STATE if counting is off.
+    /// Counts of moe_session_count_routing for layer `layer`, from 0. MOE_ERR_STATE if counting is off;
+    /// MOE_ERR_RANGE, MOE_ERR_ARGUMENT.
     pub fn moe_session_get_activations(
         session: *const moe_session,
         layer: i32,
         out: *mut moe_activation_stats,
         error: *mut moe_error,
     ) -> moe_status;
-    /// Applies to later passes; NULL: removes the callback. MOE_ERR_UNSUPPORTED on a GPU.
+    /// Has `callback` called for every MoE layer of later passes; NULL: no longer. Any thread.
+    /// MOE_ERR_UNSUPPORTED on a GPU.
     pub fn moe_session_watch_routing(
         session: *mut moe_session,
         callback: moe_routing_fn,
         user: *mut c_void,
         error: *mut moe_error,
     ) -> moe_status;
-    /// Do not call it during another call of the session.
+    /// Memory and expert statistics. Do not call it during another call of the session.
+    /// MOE_ERR_ARGUMENT.
     pub fn moe_session_get_memory_stats(
         session: *const moe_session,
         out: *mut moe_memory_stats,
@@ -1362,6 +1595,7 @@ extern "C" {
     /// Samples from the logits of the last evaluated token without advancing the session. top: NULL or
     /// room for n_top (at most 64) candidates, best first, token -1 beyond the vocabulary. The draw
     /// number is the session's position: sampling twice at one position gives the same token.
+    /// MOE_ERR_STATE in an empty session, MOE_ERR_RANGE for a field of `sampling`, MOE_ERR_NON_FINITE.
     pub fn moe_session_sample(
         session: *mut moe_session,
         sampling: *const moe_sampling,
@@ -1373,7 +1607,18 @@ extern "C" {
     /// Appends the prompt's tokens, then generates. Without a prompt it continues from the session's
     /// position (which must not be 0). A character that the last token leaves incomplete is reported as
     /// U+FFFD; a call that continues reports the whole character. After MOE_ERR_CANCELLED the text
-    /// reported so far is valid.
+    /// reported so far is valid. MOE_ERR_RANGE and MOE_ERR_ARGUMENT for parameters, MOE_ERR_TOO_LONG for
+    /// a prompt that the context cannot hold, MOE_ERR_STATE, MOE_ERR_NON_FINITE:
+    ///     static bool print(void* user, const moe_piece* piece) {
+    ///       return fwrite(piece->text, 1, piece->n_bytes, user) == piece->n_bytes;
+    ///     }
+    ///     ...
+    ///     moe_generate_params params = MOE_INIT(moe_generate_params);
+    ///     params.max_tokens = 100;
+    ///     params.piece = print;
+    ///     params.piece_user = stdout;
+    ///     moe_generate_result result = MOE_INIT(moe_generate_result);
+    ///     status = moe_session_generate(session, tokens, n, &params, &result, &error);
     pub fn moe_session_generate(
         session: *mut moe_session,
         prompt: *const i32,
@@ -1384,21 +1629,27 @@ extern "C" {
     ) -> moe_status;
     /// The model file's Jinja template; NULL: none.
     pub fn moe_model_chat_template(model: *const moe_model) -> *const c_char;
-    /// Comma-separated names of the built-in templates: "chatml", "llama3", "mistral", and "plain",
-    /// which concatenates the messages for models that continue text.
-    pub fn moe_chat_template_names() -> *const c_char;
-    /// The session must have a tokenizer and must outlive the chat. It need not be empty, and several
-    /// chats may share it: each reply reuses the session's text up to the first difference.
+    /// The names of the built-in templates: "chatml", "llama3", "mistral", and "plain", which
+    /// concatenates the messages for models that continue text. NULL behind the last. Static; any
+    /// thread.
+    pub fn moe_chat_template_name(index: usize) -> *const c_char;
+    /// Begins a conversation. The session need not be empty, and several chats may share it: each reply
+    /// reuses the session's text up to the first difference. MOE_ERR_UNSUPPORTED if the session's model
+    /// has no tokenizer. MOE_ERR_NOT_FOUND without a template, MOE_ERR_FORMAT or MOE_ERR_UNSUPPORTED for
+    /// one that is not usable, MOE_ERR_ARGUMENT for a field of the parameters.
     pub fn moe_chat_create(
         session: *mut moe_session,
         params: *const moe_chat_params,
         out: *mut *mut moe_chat,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Gives up the handle; NULL is allowed. The session keeps the text.
     pub fn moe_chat_free(chat: *mut moe_chat);
     /// Continues in another session of the same model (otherwise MOE_ERR_ARGUMENT), for example one with
-    /// a larger context. The old session may be freed before or after the call. The next reply evaluates
-    /// whatever the new session does not contain.
+    /// a larger context. The next reply evaluates whatever the new session does not contain. NULL: the
+    /// chat keeps its messages and releases its session, for example to free that before creating a
+    /// larger one under a memory cap; until there is another, moe_chat_reply and moe_chat_remove_oldest
+    /// return MOE_ERR_STATE.
     pub fn moe_chat_set_session(
         chat: *mut moe_chat,
         session: *mut moe_session,
@@ -1438,7 +1689,9 @@ extern "C" {
         system: *const c_char,
         error: *mut moe_error,
     ) -> moe_status;
+    /// The number of messages, without the system text; 0 for NULL.
     pub fn moe_chat_message_count(chat: *const moe_chat) -> usize;
+    /// Message `index`, from 0, without the system text. MOE_ERR_RANGE if there is none.
     pub fn moe_chat_get_message(
         chat: *const moe_chat,
         index: usize,
@@ -1483,16 +1736,21 @@ extern "C" {
         out: *mut moe_chat_result,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Packs the weights, which are copied, and makes the layer. MOE_ERR_ARGUMENT for a missing array or
+    /// an unknown name, MOE_ERR_RANGE, MOE_ERR_SHAPE, MOE_ERR_NON_FINITE for weights, MOE_ERR_MEMORY
+    /// (examples/moe_layer.c).
     pub fn moe_layer_create(
         env: *mut moe_env,
         params: *const moe_layer_params,
         out: *mut *mut moe_layer,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Frees the layer; NULL is allowed.
     pub fn moe_layer_free(layer: *mut moe_layer);
-    /// x, y: (n, d_model), may be the same array. Bit-identical for any thread count and any split of
-    /// the rows. MOE_ERR_NON_FINITE for NaN or infinity in x, before anything is written. An error found
-    /// while computing may leave earlier passes of max_rows rows written.
+    /// Computes the layer for n rows. x, y: (n, d_model), may be the same array. Bit-identical for any
+    /// thread count and any split of the rows. MOE_ERR_NON_FINITE for NaN or infinity in x, before
+    /// anything is written. An error found while computing may leave earlier passes of max_rows rows
+    /// written.
     pub fn moe_layer_forward(
         layer: *mut moe_layer,
         x: *const f32,
@@ -1548,10 +1806,11 @@ fn structs_are_those_of_c() {
         code: 0,
         text: 4,
     });
-    layout!(moe_allocator, 24, {
-        allocate: 0,
-        deallocate: 8,
-        user: 16,
+    layout!(moe_allocator, 32, {
+        struct_size: 0,
+        allocate: 8,
+        deallocate: 16,
+        user: 24,
     });
     layout!(moe_env_params, 56, {
         struct_size: 0,
@@ -1579,10 +1838,11 @@ fn structs_are_those_of_c() {
         io: 32,
         lazy_experts: 36,
     });
-    layout!(moe_reader, 24, {
-        size: 0,
-        read: 8,
-        user: 16,
+    layout!(moe_reader, 32, {
+        struct_size: 0,
+        size: 8,
+        read: 16,
+        user: 24,
     });
     layout!(moe_model_info, 152, {
         struct_size: 0,
@@ -1615,7 +1875,7 @@ fn structs_are_those_of_c() {
         n_prompts: 144,
         default_prompt: 148,
     });
-    layout!(moe_model_layer_info, 104, {
+    layout!(moe_model_layer_info, 72, {
         struct_size: 0,
         n_heads: 4,
         n_kv_heads: 8,
@@ -1626,19 +1886,31 @@ fn structs_are_those_of_c() {
         n_active: 28,
         n_subheads: 32,
         shared_d_ff: 36,
-        router: 40,
-        activation: 48,
-        n_sublayers: 56,
-        k: 60,
-        threshold: 64,
-        tau: 68,
-        gamma: 72,
-        reserved: 76,
-        gate: 80,
-        has_head: 88,
-        has_merge: 92,
-        n_cross_heads: 96,
-        kv_latent: 100,
+        activation: 40,
+        n_sublayers: 48,
+        has_head: 52,
+        has_merge: 56,
+        n_cross_heads: 60,
+        kv_latent: 64,
+    });
+    layout!(moe_router, 80, {
+        struct_size: 0,
+        k: 4,
+        kind: 8,
+        weights: 16,
+        gate: 24,
+        threshold: 32,
+        min_k: 36,
+        max_k: 40,
+        scale: 44,
+        n_groups: 48,
+        top_groups: 52,
+        tau: 56,
+        cosine_eps: 60,
+        jitter: 64,
+        gamma: 68,
+        min_capacity: 72,
+        resident: 76,
     });
     layout!(moe_tensor_info, 88, {
         struct_size: 0,
@@ -1702,28 +1974,23 @@ fn structs_are_those_of_c() {
         min_tokens: 12,
         max_tokens: 16,
         length_penalty: 20,
-        no_length_penalty: 24,
+        score: 24,
         stop: 28,
         prefix: 32,
         n_prefix: 40,
         progress: 48,
-        user: 56,
+        progress_user: 56,
     });
     layout!(moe_translation, 24, {
-        tokens: 0,
-        n_tokens: 8,
-        score: 16,
-        reserved: 20,
-    });
-    layout!(moe_translate_result, 24, {
         struct_size: 0,
-        reserved: 4,
-        texts: 8,
-        n_texts: 16,
+        score: 4,
+        tokens: 8,
+        n_tokens: 16,
     });
-    layout!(moe_writer, 16, {
-        write: 0,
-        user: 8,
+    layout!(moe_writer, 24, {
+        struct_size: 0,
+        write: 8,
+        user: 16,
     });
     layout!(moe_perplexity, 32, {
         struct_size: 0,
@@ -1750,18 +2017,19 @@ fn structs_are_those_of_c() {
         n_activations: 8,
         n_positive: 16,
     });
-    layout!(moe_routing_choices, 64, {
-        layer: 0,
-        position: 4,
-        n_tokens: 8,
-        n_slots: 12,
-        counts: 16,
-        experts: 24,
-        weights: 32,
-        hidden: 40,
-        scores: 48,
-        d: 56,
-        n_experts: 60,
+    layout!(moe_routing_choices, 72, {
+        struct_size: 0,
+        layer: 4,
+        position: 8,
+        n_tokens: 12,
+        n_slots: 16,
+        counts: 24,
+        experts: 32,
+        weights: 40,
+        hidden: 48,
+        scores: 56,
+        d: 64,
+        n_experts: 68,
     });
     layout!(moe_expert_stats, 32, {
         n_uses: 0,
@@ -1802,13 +2070,14 @@ fn structs_are_those_of_c() {
         logprob: 4,
     });
     layout!(moe_piece, 48, {
-        token: 0,
-        logprob: 4,
-        text: 8,
-        n_bytes: 16,
-        top: 24,
-        n_top: 32,
-        flags: 40,
+        struct_size: 0,
+        token: 4,
+        logprob: 8,
+        flags: 12,
+        text: 16,
+        n_bytes: 24,
+        top: 32,
+        n_top: 40,
     });
     layout!(moe_generate_params, 72, {
         struct_size: 0,
@@ -1819,9 +2088,9 @@ fn structs_are_those_of_c() {
         ignore_eos: 28,
         n_top: 32,
         max_draft: 36,
-        callback: 40,
-        user: 48,
-        logits_callback: 56,
+        piece: 40,
+        piece_user: 48,
+        logits: 56,
         logits_user: 64,
     });
     layout!(moe_generate_result, 40, {
@@ -1865,13 +2134,14 @@ fn structs_are_those_of_c() {
         n_drafted: 40,
         n_accepted: 44,
     });
-    layout!(moe_expert_weights, 48, {
-        gate: 0,
-        up: 8,
-        down: 16,
-        gate_bias: 24,
-        up_bias: 32,
-        down_bias: 40,
+    layout!(moe_expert_weights, 56, {
+        struct_size: 0,
+        gate: 8,
+        up: 16,
+        down: 24,
+        gate_bias: 32,
+        up_bias: 40,
+        down_bias: 48,
     });
     layout!(moe_layer_params, 144, {
         struct_size: 0,
@@ -1897,7 +2167,7 @@ fn structs_are_those_of_c() {
         merge: 128,
         merge_bias: 136,
     });
-    layout!(moe_convert_params, 120, {
+    layout!(moe_convert_params, 128, {
         struct_size: 0,
         compress: 4,
         weights: 8,
@@ -1905,19 +2175,20 @@ fn structs_are_those_of_c() {
         n_overrides: 24,
         verify: 28,
         progress: 32,
-        report: 40,
-        user: 48,
-        ignored_keys: 56,
-        n_ignored_keys: 64,
-        reserved: 68,
-        calibration: 72,
-        n_calibration: 80,
-        split_ffn: 88,
-        split_by_clusters: 92,
-        statistics: 96,
-        save_statistics: 104,
-        allow_zeros: 112,
-        i2_s_arm: 116,
+        progress_user: 40,
+        report: 48,
+        report_user: 56,
+        ignored_keys: 64,
+        n_ignored_keys: 72,
+        reserved: 76,
+        calibration: 80,
+        n_calibration: 88,
+        split_ffn: 96,
+        split_by_clusters: 100,
+        statistics: 104,
+        save_statistics: 112,
+        allow_zeros: 120,
+        i2_s_arm: 124,
     });
     layout!(moe_synthetic_params, 48, {
         struct_size: 0,
@@ -1925,7 +2196,7 @@ fn structs_are_those_of_c() {
         weights: 8,
         seed: 16,
         progress: 24,
-        user: 32,
+        progress_user: 32,
         outline: 40,
         reserved: 44,
     });

@@ -461,7 +461,9 @@ fn describes_a_model() {
     assert_eq!((info.vocab_size, info.head.as_str(), info.is_encoder), (1536, "tokens", false));
     assert!(info.n_active_parameters < info.n_parameters && !info.eos_tokens.is_empty());
     let layer = model.layer_info(0).unwrap();
-    assert!(layer.n_subheads > 1 && !layer.router.is_empty());
+    assert!(layer.n_subheads > 1);
+    assert_eq!((layer.router.as_str(), layer.kind.as_str(), layer.k), ("topk:2", "topk", 2));
+    assert_eq!((layer.weights.as_str(), layer.gate.as_str()), ("raw", ""));
     assert_eq!(status(model.layer_info(99)), Status::Range);
     let tensors = model.tensors().unwrap();
     assert!(tensors.iter().any(|t| t.part == "experts" && t.format == "ternary2"));
@@ -477,10 +479,10 @@ fn describes_a_model() {
     for (names, one) in [
         (isas(), "scalar"),
         (weight_formats(), "ternary2"),
-        (session_routers(), "topk:K"),
+        (router_kinds(), "topk"),
         (chat_template_names(), "chatml"),
     ] {
-        assert!(names.contains(one), "{names}");
+        assert!(names.contains(&one), "{names:?}");
     }
 }
 
@@ -627,7 +629,7 @@ fn encodes_with_an_encoder() {
     let some = s.encode(&ids, &some).unwrap();
     assert_eq!((some.outputs.as_slice(), some.hidden.len()), (&whole.outputs[v..2 * v], 0));
     assert_eq!(s.embed("the cat", Pooling::Mean).unwrap(), whole.pooled);
-    assert_eq!(s.embed("the cat", Pooling::Model).unwrap(), whole.pooled);
+    assert_eq!(s.embed("the cat", Pooling::Default).unwrap(), whole.pooled);
     assert_eq!((info.pooling.as_str(), info.normalized, info.default_prompt), ("", false, None));
     assert!(model.prompts().unwrap().is_empty());
     let unit = EncodeOptions {

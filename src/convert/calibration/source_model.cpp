@@ -45,8 +45,8 @@ double SourceModel::read_text(const CalibrationText& text, const ReadingProgress
   return found.perplexity;
 }
 
-int SourceModel::read(void* user, uint64_t offset, void* buffer, size_t n) {
-  return static_cast<SourceModel*>(user)->file_.read(offset, buffer, n).ok() ? 0 : -1;
+bool SourceModel::read(void* user, uint64_t offset, void* buffer, size_t n) {
+  return static_cast<SourceModel*>(user)->file_.read(offset, buffer, n).ok();
 }
 
 bool SourceModel::call_progress(void* user, uint64_t done, uint64_t total) {

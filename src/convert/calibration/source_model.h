@@ -67,7 +67,7 @@ class SourceModel {
     void operator()(Device* device) const { close_cpu_device(device); }
   };
 
-  static int read(void* user, uint64_t offset, void* buffer, size_t n);
+  static bool read(void* user, uint64_t offset, void* buffer, size_t n);
   static bool call_progress(void* user, uint64_t done, uint64_t total);
   static uint64_t sensible_cap(uint64_t n_bytes);
   static const Matrix* matrix_in(const void* owner, const TensorRow& row) {

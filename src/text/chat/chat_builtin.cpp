@@ -7,7 +7,7 @@ namespace moe {
 namespace {
 
 struct Builtin {
-  std::string_view name;
+  const char* name;
   std::string_view source;
   std::string_view turn_end;
 };
@@ -76,6 +76,10 @@ std::string_view builtin_chat_turn_end(std::string_view name) {
   return b == nullptr ? std::string_view() : b->turn_end;
 }
 
-const char* builtin_chat_names() { return "chatml,llama3,mistral,plain"; }
+const char* builtin_chat_names() { return "chatml, llama3, mistral, plain"; }
+
+const char* builtin_chat_name(size_t index) {
+  return index < std::size(kBuiltins) ? kBuiltins[index].name : nullptr;
+}
 
 }  // namespace moe

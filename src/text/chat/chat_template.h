@@ -64,6 +64,8 @@ std::string_view builtin_chat_template(std::string_view name);
 std::string_view builtin_chat_turn_end(std::string_view name);
 /// Comma-separated names.
 const char* builtin_chat_names();
+/// One of them; null behind the last.
+const char* builtin_chat_name(size_t index);
 
 /// True for a valid date "YYYY-MM-DD".
 bool is_date(std::string_view text);

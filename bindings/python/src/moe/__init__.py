@@ -27,7 +27,7 @@ from .environment import (
     Environment,
     EnvironmentInfo,
     isas,
-    session_routers,
+    router_kinds,
     version,
     weight_formats,
 )
@@ -92,6 +92,6 @@ __all__ = [
     "Status", "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError",
     "Translation",
     "UnsupportedError", "VersionError", "__version__", "chat_template_names", "convert", "isas",
-    "eval_each", "memory_info", "save_synthetic", "session_routers", "step", "synthetic_shapes", "version",
+    "eval_each", "memory_info", "router_kinds", "save_synthetic", "step", "synthetic_shapes", "version",
     "weight_formats",
 ]

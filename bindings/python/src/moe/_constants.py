@@ -16,6 +16,7 @@ ENCODE_NO_SPECIAL = 1
 # convert special tokens spelled out in the text to their ids; otherwise text can never produce
 # them
 ENCODE_PARSE_SPECIAL = 2
+# special tokens give no text
 DECODE_SKIP_SPECIAL = 1
 # in a chat: not part of the answer
 PIECE_THINKING = 1
@@ -65,7 +66,7 @@ class Status(Enum):
 
 
 class LogLevel(Enum):
-    """moe_log_level."""
+    """moe_log_level. How important a message is."""
 
     ERROR = 1
     WARNING = 2
@@ -86,7 +87,7 @@ class Io(Enum):
 
 
 class KvType(Enum):
-    """moe_kv_type."""
+    """moe_kv_type. How keys and values are stored."""
 
     # f16
     DEFAULT = 0
@@ -102,27 +103,40 @@ class KvType(Enum):
     LATENT = 4
 
 
-class Pooling(Enum):
-    """moe_pooling. Pooling to one vector per text: the mean over all tokens, including special
-    ones, or the first or last token's vector. MODEL: as the model file says, the mean if it
-    says nothing; for texts of at most moe_model_info.vector_tokens tokens.
-    """
+class Rows(Enum):
+    """moe_rows. The rows of logits that a call writes, of vocab_size floats each."""
 
-    MEAN = 0
-    FIRST = 1
-    LAST = 2
-    MODEL = 3
+    # none; `logits` must be NULL
+    NONE = 0
+    # one: of the last token
+    LAST = 1
+    # of every token, in order
+    ALL = 2
+
+
+class Pooling(Enum):
+    """moe_pooling. Pooling to one vector per text."""
+
+    # as the model file says, the mean if it says nothing; for texts of at most
+    # moe_model_info.vector_tokens tokens
+    DEFAULT = 0
+    # the mean over all tokens, including special ones
+    MEAN = 1
+    # the first token's vector
+    FIRST = 2
+    # the last token's
+    LAST = 3
 
 
 class Normalize(Enum):
     """moe_normalize. Length of a pooled vector."""
 
-    # as it is
-    OFF = 0
-    # 1, so that the dot product of two vectors is their cosine
-    ON = 1
     # as the model file says, off if it says nothing
-    MODEL = 2
+    DEFAULT = 0
+    # as it is
+    OFF = 1
+    # 1, so that the dot product of two vectors is their cosine
+    ON = 2
 
 
 class BeamStop(Enum):
@@ -138,8 +152,17 @@ class BeamStop(Enum):
     STEP = 2
 
 
+class BeamScore(Enum):
+    """moe_beam_score. The score of a finished text."""
+
+    # its sum of log-probabilities / tokens^length_penalty
+    POWER = 0
+    # the plain sum; length_penalty must be 0
+    SUM = 1
+
+
 class Finish(Enum):
-    """moe_finish."""
+    """moe_finish. Why a generation ended."""
 
     # max_tokens were generated
     LENGTH = 1
@@ -154,7 +177,7 @@ class Finish(Enum):
 
 
 class Thinking(Enum):
-    """moe_thinking."""
+    """moe_thinking. If a model thinks before it answers."""
 
     # the template's own default
     DEFAULT = 0

@@ -15,6 +15,7 @@ from ._functions import MOE, MOE_CONVERT, Prototypes
 from .errors import error_of
 
 ABI_VERSION = (VERSION_MAJOR, VERSION_MINOR)  # while the major version is 0, a minor one may change the ABI
+_SONAME = ".".join(map(str, ABI_VERSION[: 1 if ABI_VERSION[0] else 2]))
 
 
 def _candidates(name: str) -> list[str]:
@@ -27,8 +28,8 @@ def _candidates(name: str) -> list[str]:
         folder = path if path.is_dir() else path.parent
         if name == "moe" and not path.is_dir():
             return [str(path)]
-        return [str(folder / file), str(folder / f"{file}.{ABI_VERSION[0]}")]
-    versioned = f"{file}.{ABI_VERSION[0]}"
+        return [str(folder / file), str(folder / f"{file}.{_SONAME}")]
+    versioned = f"{file}.{_SONAME}"
     return [str(pathlib.Path(__file__).parent / versioned), versioned]
 
 
@@ -76,6 +77,14 @@ def call(function: Any, *arguments: Any) -> None:
     status = function(*arguments, c.byref(error))
     if status:
         raise error_of(status, error.text.decode("utf-8", "replace"))
+
+
+def names_of(list_: Any) -> tuple[str, ...]:
+    """What a function of the library lists by index."""
+    names: list[str] = []
+    while (name := list_(len(names))) is not None:
+        names.append(text_of(name))
+    return tuple(names)
 
 
 def text_of(value: Any) -> str:

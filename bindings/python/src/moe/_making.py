@@ -154,8 +154,8 @@ def _params(request: Request, handover: Handover, owner: Owner | None,
         stop=c_strings(request.stop), n_stop=len(request.stop),
         ignore_eos=int(request.ignore_eos), n_top=n_candidates(request.n_top),
         max_draft=int32(request.max_draft, "max_draft"),
-        callback=s.PieceFn(raised.guard(give, False)),
-        logits_callback=_logits_callback(owner, handover, raised))
+        piece=s.PieceFn(raised.guard(give, False)),
+        logits=_logits_callback(owner, handover, raised))
 
 
 def run(native: Native, generate: Generate, request: Request, handover: Handover,

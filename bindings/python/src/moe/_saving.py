@@ -33,11 +33,11 @@ class Saving(SessionCalls):
     def _save(self, file: Any) -> None:
         raised = Raised()
 
-        def write(_user: Any, data: Any, n: int) -> int:
+        def write(_user: Any, data: Any, n: int) -> bool:
             file.write(c.string_at(data, n))
-            return 0
+            return True
 
-        writer = s.Writer(write=s.WriteFn(raised.guard(write, 1)))
+        writer = s.Writer(write=s.WriteFn(raised.guard(write, False)))
         with self._pointer() as session:
             raised.call(call, lib.moe_session_save, session, c.byref(writer))
 
@@ -54,11 +54,11 @@ class Saving(SessionCalls):
     def _load(self, file: Any) -> None:
         raised = Raised()
 
-        def read(_user: Any, offset: int, to: Any, n: int) -> int:
+        def read(_user: Any, offset: int, to: Any, n: int) -> bool:
             file.seek(offset)
-            return 0 if file.readinto((c.c_char * n).from_address(to)) == n else 1
+            return bool(file.readinto((c.c_char * n).from_address(to)) == n)
 
         size = file.seek(0, os.SEEK_END)
-        reader = s.Reader(size=size, read=s.ReadFn(raised.guard(read, 1)))
+        reader = s.Reader(size=size, read=s.ReadFn(raised.guard(read, False)))
         with self._pointer() as session:
             raised.call(call, lib.moe_session_load, session, c.byref(reader))

@@ -65,11 +65,8 @@ class SessionCalls(Closable):
         self._watcher, self._raised = callback, raised
 
     def _routing_callback(self, watcher: Watcher, raised: Raised) -> Any:
-        pointer = self._open().pointer  # not the session: it holds the callback
-
-        def watch(_user: Any, choices: Any) -> None:
+        def watch(_user: Any, choices: Any) -> bool:
             raised.guard(show_choices)(watcher, choices.contents)
-            if raised.exception is not None:
-                lib.moe_session_cancel(pointer)
+            return raised.exception is None
 
         return s.RoutingFn(watch)

@@ -27,7 +27,7 @@ AllocateFn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
 DeallocateFn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t)
 
 
-class Allocator(c.Structure):
+class Allocator(Sized):
     """moe_allocator. The caller's allocator. `allocate` returns NULL on failure; `align` is a
     power of two. `deallocate` receives the size that was requested. Called from any thread
     that calls the library. On Linux the library may advise the kernel to use large pages for
@@ -35,6 +35,7 @@ class Allocator(c.Structure):
     """
 
     _fields_ = [
+        ("struct_size", c.c_uint32),
         ("allocate", AllocateFn),
         ("deallocate", DeallocateFn),
         ("user", c.c_void_p),
@@ -45,7 +46,7 @@ LogFn = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_char_p)
 
 
 class EnvParams(Sized):
-    """moe_env_params."""
+    """moe_env_params. What an environment is made of."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -60,7 +61,7 @@ class EnvParams(Sized):
 
 
 class EnvInfo(Sized):
-    """moe_env_info."""
+    """moe_env_info. What an environment runs on."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -71,7 +72,7 @@ class EnvInfo(Sized):
 
 
 class SessionParams(Sized):
-    """moe_session_params."""
+    """moe_session_params. What a session has room for."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -83,7 +84,7 @@ class SessionParams(Sized):
 
 
 class ModelParams(Sized):
-    """moe_model_params."""
+    """moe_model_params. How a model is opened."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -97,16 +98,17 @@ class ModelParams(Sized):
     ]
 
 
-ReadFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint64, c.c_void_p, c.c_size_t)
+ReadFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_uint64, c.c_void_p, c.c_size_t)
 
 
-class Reader(c.Structure):
-    """moe_reader. Source of a model that is neither a file nor in memory. `read` reads exactly
-    `bytes` bytes at `offset` and returns 0, or nonzero on failure. Called from any thread,
-    also after the open call has returned.
+class Reader(Sized):
+    """moe_reader. Source of bytes that are neither a file nor in memory. `read` reads exactly
+    `bytes` bytes at `offset`, or returns false. A model calls it from any thread, also after
+    the open call has returned.
     """
 
     _fields_ = [
+        ("struct_size", c.c_uint32),
         ("size", c.c_uint64),
         ("read", ReadFn),
         ("user", c.c_void_p),
@@ -114,7 +116,7 @@ class Reader(c.Structure):
 
 
 class ModelInfo(Sized):
-    """moe_model_info."""
+    """moe_model_info. What a model file says of its model."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -150,7 +152,7 @@ class ModelInfo(Sized):
 
 
 class ModelLayerInfo(Sized):
-    """moe_model_layer_info."""
+    """moe_model_layer_info. The shape of one layer; moe_model_get_router describes its router."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -163,19 +165,40 @@ class ModelLayerInfo(Sized):
         ("n_active", c.c_int32),
         ("n_subheads", c.c_int32),
         ("shared_d_ff", c.c_int32),
-        ("router", c.c_char_p),
         ("activation", c.c_char_p),
         ("n_sublayers", c.c_int32),
-        ("k", c.c_int32),
-        ("threshold", c.c_float),
-        ("tau", c.c_float),
-        ("gamma", c.c_float),
-        ("reserved", c.c_int32),
-        ("gate", c.c_char_p),
         ("has_head", c.c_int32),
         ("has_merge", c.c_int32),
         ("n_cross_heads", c.c_int32),
         ("kv_latent", c.c_int32),
+    ]
+
+
+class Router(Sized):
+    """moe_router. How a layer selects experts for a (sub-)token, and how it weighs them: as a
+    model file says (moe_model_get_router), in place of that in a session
+    (moe_session_set_router), or in a layer of its own (moe_layer_params). A router whose
+    softmax or sigmoid p is over all experts weighs a selected one by p.
+    """
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("k", c.c_int32),
+        ("kind", c.c_char_p),
+        ("weights", c.c_char_p),
+        ("gate", c.c_char_p),
+        ("threshold", c.c_float),
+        ("min_k", c.c_int32),
+        ("max_k", c.c_int32),
+        ("scale", c.c_float),
+        ("n_groups", c.c_int32),
+        ("top_groups", c.c_int32),
+        ("tau", c.c_float),
+        ("cosine_eps", c.c_float),
+        ("jitter", c.c_float),
+        ("gamma", c.c_float),
+        ("min_capacity", c.c_int32),
+        ("resident", c.c_float),
     ]
 
 
@@ -260,7 +283,7 @@ ProgressFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_uint64, c.c_uint64, c.c_char_
 
 
 class TranslateParams(Sized):
-    """moe_translate_params. Lengths exclude the end-of-text token."""
+    """moe_translate_params. How a beam search runs. Lengths exclude the end-of-text token."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -269,53 +292,43 @@ class TranslateParams(Sized):
         ("min_tokens", c.c_int32),
         ("max_tokens", c.c_int32),
         ("length_penalty", c.c_float),
-        ("no_length_penalty", c.c_int32),
+        ("score", c.c_int),
         ("stop", c.c_int),
         ("prefix", c.c_void_p),
         ("n_prefix", c.c_size_t),
         ("progress", ProgressFn),
-        ("user", c.c_void_p),
+        ("progress_user", c.c_void_p),
     ]
 
 
-class Translation(c.Structure):
-    """moe_translation."""
-
-    _fields_ = [
-        ("tokens", c.POINTER(c.c_int32)),
-        ("n_tokens", c.c_size_t),
-        ("score", c.c_float),
-        ("reserved", c.c_int32),
-    ]
-
-
-class TranslateResult(Sized):
-    """moe_translate_result."""
+class Translation(Sized):
+    """moe_translation. One text that moe_session_translate found."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
-        ("reserved", c.c_uint32),
-        ("texts", c.POINTER(Translation)),
-        ("n_texts", c.c_size_t),
+        ("score", c.c_float),
+        ("tokens", c.POINTER(c.c_int32)),
+        ("n_tokens", c.c_size_t),
     ]
 
 
-WriteFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_size_t)
+WriteFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_void_p, c.c_size_t)
 
 
-class Writer(c.Structure):
-    """moe_writer. Destination of a saved session: `write` receives its bytes in order and
-    returns 0, or nonzero on failure.
+class Writer(Sized):
+    """moe_writer. Destination of a saved session: `write` receives its bytes in order, and
+    returns false when it fails.
     """
 
     _fields_ = [
+        ("struct_size", c.c_uint32),
         ("write", WriteFn),
         ("user", c.c_void_p),
     ]
 
 
 class Perplexity(Sized):
-    """moe_perplexity."""
+    """moe_perplexity. How well a model predicts a text."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -327,7 +340,7 @@ class Perplexity(Sized):
 
 
 class RoutingStats(Sized):
-    """moe_routing_stats."""
+    """moe_routing_stats. What was counted of one MoE layer."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -357,10 +370,11 @@ class ActivationStats(Sized):
     ]
 
 
-class RoutingChoices(c.Structure):
+class RoutingChoices(Sized):
     """moe_routing_choices. The routing of one MoE layer for the tokens of one pass."""
 
     _fields_ = [
+        ("struct_size", c.c_uint32),
         ("layer", c.c_int32),
         ("position", c.c_int32),
         ("n_tokens", c.c_int32),
@@ -409,7 +423,7 @@ class MemoryStats(Sized):
 
 
 class LogitBias(c.Structure):
-    """moe_logit_bias."""
+    """moe_logit_bias. Makes a token more or less probable."""
 
     _fields_ = [
         ("token", c.c_int32),
@@ -418,8 +432,8 @@ class LogitBias(c.Structure):
 
 
 class Sampling(Sized):
-    """moe_sampling. Applied in this order: bias, repetition penalty, temperature, top-k, top-p,
-    min-p.
+    """moe_sampling. How a token is chosen. Applied in this order: bias, repetition penalty,
+    temperature, top-k, top-p, min-p.
     """
 
     _fields_ = [
@@ -437,7 +451,7 @@ class Sampling(Sized):
 
 
 class TokenLogprob(c.Structure):
-    """moe_token_logprob."""
+    """moe_token_logprob. A token with its probability."""
 
     _fields_ = [
         ("token", c.c_int32),
@@ -445,20 +459,20 @@ class TokenLogprob(c.Structure):
     ]
 
 
-class Piece(c.Structure):
+class Piece(Sized):
     """moe_piece. A piece of generated text. With a tokenizer `text` holds whole UTF-8
-    characters; it may be empty while a character is incomplete. Only the library creates
-    pieces; the struct may grow at its end.
+    characters; it may be empty while a character is incomplete. Valid during the callback.
     """
 
     _fields_ = [
+        ("struct_size", c.c_uint32),
         ("token", c.c_int32),
         ("logprob", c.c_float),
+        ("flags", c.c_uint32),
         ("text", c.c_void_p),
         ("n_bytes", c.c_size_t),
         ("top", c.POINTER(TokenLogprob)),
         ("n_top", c.c_size_t),
-        ("flags", c.c_uint32),
     ]
 
 
@@ -469,7 +483,7 @@ LogitsFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.POINTER(c.c_int32), c.c_size_t, c
 
 
 class GenerateParams(Sized):
-    """moe_generate_params."""
+    """moe_generate_params. How text is generated."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -480,15 +494,15 @@ class GenerateParams(Sized):
         ("ignore_eos", c.c_int32),
         ("n_top", c.c_int32),
         ("max_draft", c.c_int32),
-        ("callback", PieceFn),
-        ("user", c.c_void_p),
-        ("logits_callback", LogitsFn),
+        ("piece", PieceFn),
+        ("piece_user", c.c_void_p),
+        ("logits", LogitsFn),
         ("logits_user", c.c_void_p),
     ]
 
 
 class GenerateResult(Sized):
-    """moe_generate_result."""
+    """moe_generate_result. What a generation did."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -503,7 +517,7 @@ class GenerateResult(Sized):
 
 
 class ChatParams(Sized):
-    """moe_chat_params."""
+    """moe_chat_params. What a conversation begins with."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -518,7 +532,9 @@ class ChatParams(Sized):
 
 
 class ChatMessage(Sized):
-    """moe_chat_message."""
+    """moe_chat_message. One message. Its texts are owned by the chat and valid until its
+    messages change.
+    """
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -532,7 +548,7 @@ class ChatMessage(Sized):
 
 
 class ChatResult(Sized):
-    """moe_chat_result."""
+    """moe_chat_result. What a reply took."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -548,12 +564,13 @@ class ChatResult(Sized):
     ]
 
 
-class ExpertWeights(c.Structure):
+class ExpertWeights(Sized):
     """moe_expert_weights. One expert. Matrices are row-major (out, in); d_in is d_model /
     n_subheads. A plain FFN has no gate.
     """
 
     _fields_ = [
+        ("struct_size", c.c_uint32),
         ("gate", c.c_void_p),
         ("up", c.c_void_p),
         ("down", c.c_void_p),
@@ -564,7 +581,9 @@ class ExpertWeights(c.Structure):
 
 
 class LayerParams(Sized):
-    """moe_layer_params. Sizes and counts are in 1..65536, or 0 where a default is given."""
+    """moe_layer_params. The shape and the weights of a layer. Sizes and counts are in 1..65536,
+    or 0 where a default is given.
+    """
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -574,7 +593,7 @@ class LayerParams(Sized):
         ("n_subheads", c.c_int32),
         ("max_rows", c.c_int32),
         ("activation", c.c_char_p),
-        ("router", c.c_char_p),
+        ("router", c.POINTER(Router)),
         ("weights", c.c_char_p),
         ("activations", c.c_char_p),
         ("experts", c.POINTER(ExpertWeights)),
@@ -596,7 +615,7 @@ ReportFn = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p)
 
 
 class ConvertParams(Sized):
-    """moe_convert_params."""
+    """moe_convert_params. What is made of a checkpoint."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -606,8 +625,9 @@ class ConvertParams(Sized):
         ("n_overrides", c.c_int32),
         ("verify", c.c_int32),
         ("progress", ProgressFn),
+        ("progress_user", c.c_void_p),
         ("report", ReportFn),
-        ("user", c.c_void_p),
+        ("report_user", c.c_void_p),
         ("ignored_keys", c.POINTER(c.c_char_p)),
         ("n_ignored_keys", c.c_int32),
         ("reserved", c.c_int32),
@@ -623,7 +643,7 @@ class ConvertParams(Sized):
 
 
 class SyntheticParams(Sized):
-    """moe_synthetic_params."""
+    """moe_synthetic_params. What a synthetic model is made of."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -631,10 +651,10 @@ class SyntheticParams(Sized):
         ("weights", c.c_char_p),
         ("seed", c.c_uint64),
         ("progress", ProgressFn),
-        ("user", c.c_void_p),
+        ("progress_user", c.c_void_p),
         ("outline", c.c_int32),
         ("reserved", c.c_int32),
     ]
 
 
-RoutingFn = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(RoutingChoices))
+RoutingFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.POINTER(RoutingChoices))

@@ -16,7 +16,7 @@ from . import _structs as s
 from ._arrays import address, token_array
 from ._constants import Finish, Thinking
 from ._handle import Closable, Native, Raised, c_strings, optional_bytes, text_bytes
-from ._library import call, lib, text_of
+from ._library import call, lib, names_of, text_of
 from ._making import LogitsProcessor, Request
 from ._sized import integer
 from .completion import complete
@@ -41,9 +41,9 @@ class Message:
     thinking: str = ""  # of a reply
 
 
-def chat_template_names() -> list[str]:
+def chat_template_names() -> tuple[str, ...]:
     """The built-in templates; "plain" concatenates the messages."""
-    return text_of(lib.moe_chat_template_names()).split(",")
+    return names_of(lib.moe_chat_template_name)
 
 
 class Reply(Generation):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from . import _structs as s
 from ._handle import c_strings, optional_bytes, path_bytes, text_bytes
-from ._library import call, convert_library, text_of
+from ._library import call, convert_library, names_of
 from ._long_call import LongCall, Progress, progress_callback
 from .errors import ArgumentError
 
@@ -89,7 +89,7 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
 
 def synthetic_shapes() -> tuple[str, ...]:
     """Names of the shapes for save_synthetic."""
-    return tuple(text_of(convert_library().moe_synthetic_shapes()).split(","))
+    return names_of(convert_library().moe_synthetic_shape_name)
 
 
 def save_synthetic(shape: str, path: Path, *, weights: str = "ternary2", context: int = 0,

@@ -17,7 +17,7 @@ from ._session_calls import SessionCalls
 from .errors import ArgumentError, TooLongError, UnsupportedError
 from .sampling import TokenLogprob
 
-_NORMALIZE = {None: Normalize.MODEL, True: Normalize.ON, False: Normalize.OFF}
+_NORMALIZE = {None: Normalize.DEFAULT, True: Normalize.ON, False: Normalize.OFF}
 
 
 class Encoded(NamedTuple):
@@ -39,7 +39,7 @@ class Encoding(SessionCalls):
         the session holds. Do not pad: pass one text at a time.
 
         hidden:  return the hidden states after the final norm, (len(tokens), d_model).
-        pooling: "mean", "first" or "last": return one vector of the text, (d_model,); "model": as
+        pooling: "mean", "first" or "last": return one vector of the text, (d_model,); "default": as
                  the model file says, the mean if it says nothing.
         normalize: give that vector the length 1; None: as the model file says.
         outputs: return the outputs of an encoder's head, (len(tokens), n_outputs); "classes":
@@ -68,7 +68,7 @@ class Encoding(SessionCalls):
             long.run(run)
         return Encoded(states, pooled, out)
 
-    def embed(self, texts: str | Sequence[str], pooling: str = "model",
+    def embed(self, texts: str | Sequence[str], pooling: str = "default",
               normalize: bool | None = None, prompt: str | None = None) -> FloatArray:
         """One vector of a text, (d_model,), or one for each of several, (n, d_model). ArgumentError
         for an empty text, TooLongError for one of more tokens than ModelInfo.vector_tokens.
@@ -86,10 +86,10 @@ class Encoding(SessionCalls):
 
     def _prompt(self, name: str | None) -> str:
         prompts, chosen = self.model.prompts, self.model.info.default_prompt
-        if name == "" or (name is None and chosen == 0):
+        if name == "" or (name is None and chosen < 0):
             return ""
         if name is None:
-            return list(prompts.values())[chosen - 1]
+            return list(prompts.values())[chosen]
         if name not in prompts:
             raise ArgumentError(f"prompt: expected one of {list(prompts)}, found {name!r}")
         return prompts[name]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from . import _structs as s
 from ._constants import LogLevel
 from ._handle import Closable, Native, optional_bytes
-from ._library import call, lib, text_of
+from ._library import call, lib, names_of, text_of
 
 LogFunction = Callable[[LogLevel, str], None]
 
@@ -66,17 +66,17 @@ class Environment(Closable):
 
 def isas() -> tuple[str, ...]:
     """Names of the instruction sets built into the library, best first."""
-    return tuple(text_of(lib.moe_env_isas()).split(","))
+    return names_of(lib.moe_isa_name)
 
 
 def weight_formats() -> tuple[str, ...]:
     """Names of the weight formats, for convert() and MoeLayer."""
-    return tuple(text_of(lib.moe_weight_formats()).split(", "))
+    return names_of(lib.moe_weight_format_name)
 
 
-def session_routers() -> tuple[str, ...]:
-    """The rules that Session.set_router() accepts, such as "topk:K"."""
-    return tuple(text_of(lib.moe_session_routers()).split(", "))
+def router_kinds() -> tuple[str, ...]:
+    """Names of the kinds of routers; Session.set_router() accepts "topk" and "threshold"."""
+    return names_of(lib.moe_router_kind)
 
 
 def version() -> str:

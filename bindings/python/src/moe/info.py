@@ -13,6 +13,7 @@ import numpy.typing as npt
 from . import _structs as s
 from ._constants import Finish
 from ._library import call, lib, text_of
+from ._router import router_text
 
 class _Dataclass(Protocol):
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
@@ -48,7 +49,7 @@ class ModelInfo:
     normalized: int  # 1: to length 1
     vector_tokens: int  # most tokens of a text; 0: as many as the context holds
     n_prompts: int  # Model.prompts
-    default_prompt: int  # counted from 1; 0: none
+    default_prompt: int  # index of a prompt; -1: none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +63,16 @@ class LayerInfo:
     n_active: int  # largest number of experts per (sub-)token
     n_subheads: int  # MH-MoE's heads, otherwise 1
     shared_d_ff: int  # 0: no shared expert
-    router: str  # "" for a dense layer
+    router: str  # as Session.set_router() takes it, "topk:2"; "" for a dense layer
+    kind: str  # of router, "topk"; "" for a dense layer
     activation: str
     n_sublayers: int  # X-MoE's blocks in each expert; 0: an expert is one FFN
     k: int  # experts that each (sub-)token takes; 0: as many as reach the threshold
     threshold: float  # sum of probabilities; with k 0
     tau: float  # temperature of a cosine router, otherwise 0
     gamma: float  # capacity factor; 0: an expert takes all that choose it
-    gate: str  # "raw", "renormalised", "chosen", "one"; cosine: "softmax", "sigmoid"; "": no choice
+    weights: str  # of experts: "raw", "renormalised", "chosen", "one"; "": no choice
+    gate: str  # of a cosine router: "softmax", "sigmoid"; otherwise ""
     has_head: int  # MH-MoE: 1 with a head layer in front of the sub-tokens
     has_merge: int  # 1 with a merge layer behind them
     n_cross_heads: int  # of attention to an encoder's output; 0: none
@@ -180,6 +183,13 @@ def plain(cls: type[_T], struct: c.Structure, **other: Any) -> _T:
             value = getattr(struct, field.name)
             values[field.name] = text_of(value) if str(field.type) == "str" else value
     return cls(**values)
+
+
+def layer_info(info: s.ModelLayerInfo, router: s.Router) -> LayerInfo:
+    """`router`: zero for a dense layer."""
+    texts = {name: text_of(getattr(router, name)) for name in ("kind", "weights", "gate")}
+    numbers = {name: getattr(router, name) for name in ("k", "threshold", "tau", "gamma")}
+    return plain(LayerInfo, info, router=router_text(router) if router.kind else "", **texts, **numbers)
 
 
 def model_info(info: s.ModelInfo) -> ModelInfo:

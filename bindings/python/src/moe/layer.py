@@ -15,6 +15,7 @@ from . import _structs as s
 from ._arrays import FloatArray, address, float_view, shaped
 from ._handle import Closable, Native, optional_bytes
 from ._library import call, lib
+from ._router import parse_router
 from .environment import Environment
 from .errors import ArgumentError, ShapeError
 
@@ -67,7 +68,7 @@ class MoeLayer(Closable):
 
     experts:       all of the same shapes.
     router_weight: (n_experts, d_in); for a cosine router the expert embeddings (n_experts, d_e).
-    router:        "topk:2", "threshold:0.9", "topk:2,renormalise", "threshold:0.9,one"
+    router:        "topk:2", "threshold:0.9", "topk:2,renormalised", "threshold:0.9,one"
                    (weights of 1), "cosine:1,tau=0.07", "sigmoid:2", "base" or "sparsemixer".
     activation:    "relu", "gelu", "gelu_tanh", "silu", "relu2" or "tanh".
     weights:       format of experts, head and merge: "ternary2", "ternary3", "int8", "int8_group",
@@ -103,7 +104,7 @@ class MoeLayer(Closable):
         d_e = 0 if router_proj is None else _matrix(router_proj, "router_proj")[0]
         params = s.LayerParams(
             d_model=d_model, d_ff=d_ff, n_experts=n, n_subheads=n_subheads, max_rows=max_rows,
-            activation=optional_bytes(activation), router=optional_bytes(router),
+            activation=optional_bytes(activation), router=c.pointer(parse_router(router)),
             weights=optional_bytes(weights), activations=optional_bytes(activations), d_e=d_e)
         params.experts = (s.ExpertWeights * n)(
             *[views.expert(e, d_ff, d_in, f"experts[{i}]") for i, e in enumerate(experts)])

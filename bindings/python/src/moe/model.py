@@ -32,7 +32,7 @@ from .completion import complete
 from .embedding import create_embedding
 from .errors import ArgumentError, MoeError, RangeError, UnsupportedError
 from .generation import Generation, stop_texts
-from .info import LayerInfo, MemoryPlan, ModelInfo, TensorInfo, model_info, plain
+from .info import LayerInfo, MemoryPlan, ModelInfo, TensorInfo, layer_info, model_info, plain
 from .sampling import ModelSampling, Sampling, SamplingArguments, model_sampling
 from .session import Session
 from .text_completion import complete_text
@@ -111,15 +111,15 @@ class _FileReader:
             size = file.tell()
         self.reader = s.Reader(size=size, read=s.ReadFn(self._read))
 
-    def _read(self, _user: Any, offset: int, to: int, n: int) -> int:
+    def _read(self, _user: Any, offset: int, to: int, n: int) -> bool:
         try:
             with self._lock:
                 self._file.seek(offset)
                 self._fill(to, n)
-            return 0
+            return True
         except BaseException as e:  # cannot pass through C
             self._raised = e
-            return 1
+            return False
 
     def _fill(self, to: int, n: int) -> None:
         while n > 0:
@@ -283,7 +283,10 @@ class Model(Closable):
         info = s.ModelLayerInfo()
         with self._pointer() as model:
             call(lib.moe_model_get_layer_info, model, index, c.byref(info))
-            return plain(LayerInfo, info)
+            router = s.Router()
+            if info.n_experts:
+                call(lib.moe_model_get_router, model, index, c.byref(router))
+            return layer_info(info, router)
 
     @property
     def tensors(self) -> tuple[TensorInfo, ...]:
@@ -426,7 +429,7 @@ class Model(Closable):
 
     def create_embedding(self, input: str | Sequence[Any], *, model: str | None = None,
                          encoding_format: str = "float", dimensions: int | None = None,
-                         pooling: str = "model") -> dict[str, Any]:
+                         pooling: str = "default") -> dict[str, Any]:
         """The vectors of texts in the shape of OpenAI's API, of length 1 as there. TooLongError for a
         text of more tokens than ModelInfo.vector_tokens.
 

@@ -12,12 +12,13 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import FloatArray, Tokens, address, int32, token_array
-from ._constants import KvType
+from ._constants import KvType, Rows
 from ._counting import Counting
 from ._handle import Native, optional_bytes
 from ._library import call, lib
 from ._long_call import Progress, is_short, progress_callback
 from ._making import LogitsProcessor, Request
+from ._router import parse_router
 from ._saving import Saving
 from ._session_calls import SessionCalls
 from .encoding import Encoded, Encoding
@@ -89,28 +90,28 @@ class Session(Encoding, Translating, Saving, Counting):
         """Appends tokens to the text without asking for logits. TooLongError before anything
         changed when the context cannot hold them. After CancelledError the session stands at the
         last chunk that was finished (see position)."""
-        self._eval(tokens, None, 0)
+        self._eval(tokens, None, Rows.NONE)
 
     def eval(self, tokens: Tokens) -> FloatArray:
         """append(), and the logits of the next token: (vocab_size,)."""
         logits = np.empty(self._vocab_size, np.float32)
-        self._eval(tokens, logits, 1)
+        self._eval(tokens, logits, Rows.LAST)
         return logits
 
     def eval_all(self, tokens: Tokens) -> FloatArray:
         """append(), and the logits after each of these tokens: (len(tokens), vocab_size)."""
         ids = token_array(tokens)
         logits = np.empty((len(ids), self._vocab_size), np.float32)
-        self._eval(ids, logits, len(ids))
+        self._eval(ids, logits, Rows.ALL)
         return logits
 
-    def _eval(self, tokens: Tokens, logits: FloatArray | None, n_rows: int) -> None:
+    def _eval(self, tokens: Tokens, logits: FloatArray | None, rows: Rows) -> None:
         ids = token_array(tokens)
 
         def evaluate() -> None:
             with self._pointer() as session:
-                call(lib.moe_session_eval, session, address(ids), len(ids), address(logits),
-                     n_rows)
+                call(lib.moe_session_eval, session, address(ids), len(ids), rows,
+                     address(logits))
 
         if is_short(len(ids), self._n_active):
             evaluate()
@@ -189,8 +190,9 @@ class Session(Encoding, Translating, Saving, Counting):
         order of probability until their sum reaches 0.9, "topk:4" the 4 most probable; then any of
         ",gamma=1.25" ",min_capacity=4", and for a threshold ",min_k=1" ",max_k=8". None: as in
         the file."""
+        struct = parse_router(router)
         with self._pointer() as session:
-            call(lib.moe_session_set_router, session, optional_bytes(router))
+            call(lib.moe_session_set_router, session, None if struct is None else c.byref(struct))
         self._router = router
 
     def sample(self, sampling: Sampling = Sampling(), *, logprobs: int = 0) -> Sample:

@@ -61,11 +61,8 @@ def _together(sessions: Sequence[Session], ids: Any, n_tokens: list[int] | None,
             pointers = [stack.enter_context(session._pointer()) for session in sessions]
             array = (c.c_void_p * len(pointers))(*pointers)
             n, out = len(pointers), address(logits)
-            if n_tokens is None:
-                call(lib.moe_sessions_step, array, address(ids), n, out)
-            else:
-                counts = (c.c_size_t * n)(*n_tokens)
-                call(lib.moe_sessions_eval, array, address(ids), counts, n, out)
+            counts = None if n_tokens is None else (c.c_size_t * n)(*n_tokens)
+            call(lib.moe_sessions_eval, array, address(ids), counts, n, out)
 
     if not sessions or is_short(len(ids), sessions[0]._n_active):
         advance()

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import FloatArray, Tokens, address, int32, token_array
-from ._constants import BeamStop
+from ._constants import BeamScore, BeamStop
 from ._library import call, lib
 from ._long_call import Progress, progress_callback
 from ._session_calls import SessionCalls
@@ -49,25 +49,28 @@ class Translating(SessionCalls):
         ids = token_array(self.model.encode(source) if isinstance(source, str) else source)
         begin = token_array(self.model.encode(prefix, special=False, parse_special=True)
                             if isinstance(prefix, str) else prefix)
-        result = s.TranslateResult()
+        n_texts = c.c_size_t()
         with self._long_call() as long:
             params = s.TranslateParams(
                 beam=int32(beam, "beam"), n_best=int32(n_best, "n_best"),
                 min_tokens=int32(min_tokens, "min_tokens") or -1,
                 max_tokens=int32(max_tokens, "max_tokens"), length_penalty=length_penalty,
-                no_length_penalty=int(length_penalty == 0), stop=BeamStop.of(stop, "stop"),
+                score=BeamScore.POWER if length_penalty else BeamScore.SUM, stop=BeamStop.of(stop, "stop"),
                 prefix=address(begin), n_prefix=len(begin),
                 progress=progress_callback(long, progress))
 
             def run() -> None:
                 with self._pointer() as session:
                     call(lib.moe_session_translate, session, address(ids), len(ids),
-                         c.byref(params), c.byref(result))
+                         c.byref(params), c.byref(n_texts))
 
             long.run(run)
-            return [self._translation(result.texts[i]) for i in range(result.n_texts)]
+            return [self._translation(i) for i in range(n_texts.value)]
 
-    def _translation(self, found: s.Translation) -> Translation:
+    def _translation(self, index: int) -> Translation:
+        found = s.Translation()
+        with self._pointer() as session:
+            call(lib.moe_session_get_translation, session, index, c.byref(found))
         tokens = found.tokens[:found.n_tokens]
         with contextlib.suppress(UnsupportedError):
             return Translation(self.model.tokenizer.decode(tokens, skip_special=True), found.score, tokens)

@@ -117,9 +117,9 @@ def opened(source: Source) -> Iterator[Model]:
 
 def _temperature(layer: LayerInfo) -> float | None:
     """What scores are divided by in front of the softmax over all experts; None: there is none."""
-    if layer.router == "cosine":
+    if layer.kind == "cosine":
         return max(layer.tau, 1e-4) if layer.gate == "softmax" else None
-    return 1.0 if layer.router in ("softmax", "threshold") else None
+    return 1.0 if layer.kind in ("topk", "threshold") else None
 
 
 def _can_change_routers(model: Model) -> bool:
