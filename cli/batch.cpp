@@ -280,7 +280,7 @@ void run_batch(BatchOptions& o) {
   BatchFiles files(o.in, o.out);
   o.n_sessions = std::max(1, files.lines_left(o.n_sessions));
   fit_memory(o.model, env.get(), model, o.n_sessions);
-  share_cap(o.model, model.get(), o.n_sessions);
+  check_sessions(o.model, model.get(), o.n_sessions);
   Batch batch(o, sampling, model.get(), files);
   files.skip_answered(model.get());
   batch.run();

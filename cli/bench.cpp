@@ -145,7 +145,7 @@ void run_bench(BenchOptions& o, const CLI::App& app) {
   } else {
     loaded = load_synthetic(o, env.get());
   }
-  share_cap(o.model, loaded.model.get(), o.n_sessions);
+  check_sessions(o.model, loaded.model.get(), o.n_sessions);
   std::vector<Session> sessions;
   std::vector<moe_session*> handles;
   for (int i = 0; i < o.n_sessions; ++i) {

@@ -10,8 +10,6 @@
 namespace moe_cli {
 namespace {
 
-constexpr int kLeastChunk = 32;  // of automatic chunks under a cap
-
 void print_experts(const moe_expert_stats& e, int n_tokens, double seconds) {
   if (e.n_uses == 0) return;
   std::fprintf(stderr, "  experts: hit rate %.1f %% of %llu uses, %s read", 100 * hit_rate(e),
@@ -26,22 +24,6 @@ void print_experts(const moe_expert_stats& e, int n_tokens, double seconds) {
     std::fprintf(stderr, " (%s per token)", format_seconds(e.wait_seconds / n_tokens).c_str());
   }
   std::fputs("\n", stderr);
-}
-
-uint64_t further(const moe_memory_plan& plan, int n_sessions) {
-  return static_cast<uint64_t>(n_sessions - 1) * plan.session_bytes;
-}
-
-// As moe_model_suggest_memory(), for several sessions, but without checking that they fit under the
-// cap.
-uint64_t budget_for(const ModelOptions& o, moe_env* env, uint64_t needed) {
-  moe_env_info device{};
-  device.struct_size = sizeof device;
-  moe_error error;
-  check(moe_env_get_info(env, &device, &error), error);
-  if (o.map || std::string_view(device.device) != "cpu") return 0;
-  const uint64_t most = available_budget();
-  return needed > most ? most : 0;
 }
 
 // Unlimited if the system does not report it.
@@ -59,15 +41,15 @@ std::string megabytes(uint64_t bytes) {
   return text;
 }
 
-bool sessions_fit(const moe_memory_plan& plan, int n_sessions) {
-  return plan.least_bytes + further(plan, n_sessions) <= plan.cap_bytes;
+bool sessions_fit(const moe_memory_plan& plan) {
+  return plan.cap_bytes == 0 || plan.least_bytes <= plan.cap_bytes;
 }
 
 // Null if the sessions do not fit under the cap.
 Model open_if_fits(const ModelOptions& o, moe_env* env, int n_sessions) {
   try {
     Model model = open_model(o, env);
-    if (sessions_fit(memory_plan(o, model.get()), n_sessions)) return model;
+    if (sessions_fit(memory_plan(o, model.get(), n_sessions))) return model;
   } catch (const CallError& e) {
     if (e.code != MOE_ERR_BUDGET) throw;
   }
@@ -75,13 +57,11 @@ Model open_if_fits(const ModelOptions& o, moe_env* env, int n_sessions) {
 }
 
 CallError too_many_sessions(const ModelOptions& o, const moe_memory_plan& plan, int n_sessions) {
-  const uint64_t least = plan.least_bytes + further(plan, n_sessions);
   return {MOE_ERR_BUDGET, (o.path.empty() ? "" : o.path + ": ") + std::to_string(n_sessions) +
                               " sessions (--sessions): the cap of " + megabytes(plan.cap_bytes) +
-                              " is too small: " + std::to_string(least) + " bytes at least, " +
-                              megabytes(least) + ": with one session " +
-                              megabytes(plan.least_bytes) + " + each further one " +
-                              megabytes(plan.session_bytes)};
+                              " is too small: " + std::to_string(plan.least_bytes) +
+                              " bytes at least, " + megabytes(plan.least_bytes) +
+                              ", of which each session takes " + megabytes(plan.session_bytes)};
 }
 
 Json expert_json(const moe_expert_stats& e) {
@@ -108,11 +88,9 @@ void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_session
   const moe_session_params session = session_params(o);
   uint64_t budget = 0;
   moe_error error;
-  check(moe_model_suggest_memory(model.get(), &session, &budget, &error), error);
-  const moe_memory_plan plan = memory_plan(o, model.get());
-  const uint64_t needed = plan.needed_bytes + further(plan, n_sessions);
-  if (budget == 0 && n_sessions > 1) budget = budget_for(o, env, needed);
+  check(moe_model_suggest_memory(model.get(), &session, n_sessions, &budget, &error), error);
   if (budget == 0) return;
+  const uint64_t needed = memory_plan(o, model.get(), n_sessions).needed_bytes;
   ModelOptions with = o;
   with.memory = std::to_string(budget);
   model.reset();
@@ -138,25 +116,17 @@ Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions) {
 
 uint64_t available_budget() { return machine_memory().budget_bytes; }
 
-// Sessions are made one after another, and each takes a chunk for the memory left to it.
-void share_cap(ModelOptions& o, const moe_model* model, int n_sessions) {
-  const moe_memory_plan plan = memory_plan(o, model);
-  if (n_sessions == 1 || plan.cap_bytes == 0) return;
-  if (!sessions_fit(plan, n_sessions)) throw too_many_sessions(o, plan, n_sessions);
-  ModelOptions usual = o;
-  for (usual.chunk = plan.chunk; usual.chunk > kLeastChunk; usual.chunk /= 2) {
-    const moe_memory_plan each = memory_plan(usual, model);
-    if (sessions_fit(each, n_sessions)) break;
-  }
-  if (usual.chunk < plan.chunk) o.chunk = std::max(usual.chunk, kLeastChunk);
+void check_sessions(const ModelOptions& o, const moe_model* model, int n_sessions) {
+  const moe_memory_plan plan = memory_plan(o, model, n_sessions);
+  if (!sessions_fit(plan)) throw too_many_sessions(o, plan, n_sessions);
 }
 
-moe_memory_plan memory_plan(const ModelOptions& o, const moe_model* model) {
+moe_memory_plan memory_plan(const ModelOptions& o, const moe_model* model, int n_sessions) {
   const moe_session_params session = session_params(o);
   moe_memory_plan plan{};
   plan.struct_size = sizeof plan;
   moe_error error;
-  check(moe_model_get_memory_plan(model, &session, &plan, &error), error);
+  check(moe_model_get_memory_plan(model, &session, n_sessions, &plan, &error), error);
   return plan;
 }
 
@@ -173,7 +143,7 @@ Json memory_lines(const ModelOptions& o, const moe_model* model) {
   moe_memory_line lines[32];
   size_t n = 0;
   moe_error error;
-  check(moe_model_get_memory(model, &p, lines, std::size(lines), &n, &error), error);
+  check(moe_model_get_memory(model, &p, 1, lines, std::size(lines), &n, &error), error);
   Json j = Json::object();
   for (size_t i = 0; i < n; ++i) j[lines[i].what] = lines[i].bytes;
   return j;

@@ -19,9 +19,9 @@ Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions = 1)
 /// The most that a cap may take of the memory available now; UINT64_MAX if that is unknown.
 uint64_t available_budget();
 /// Before `n_sessions` sessions with these options are made: throws, naming the smallest cap, if
-/// they cannot fit, and sets the chunk if the first ones would leave too little for the last.
-void share_cap(ModelOptions& o, const moe_model* model, int n_sessions);
-moe_memory_plan memory_plan(const ModelOptions& o, const moe_model* model);
+/// they do not fit.
+void check_sessions(const ModelOptions& o, const moe_model* model, int n_sessions);
+moe_memory_plan memory_plan(const ModelOptions& o, const moe_model* model, int n_sessions = 1);
 
 moe_memory_stats memory_stats(const moe_session* session);
 /// The memory account, line by line.

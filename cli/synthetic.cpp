@@ -145,7 +145,7 @@ void try_outline(const BenchOptions& o, moe_env* env, ModelOptions& model) {
   const Model outline = open_named(o, env, model);
   ModelOptions named = model;
   named.path = o.synthetic;
-  share_cap(named, outline.get(), o.n_sessions);
+  check_sessions(named, outline.get(), o.n_sessions);
   const uint64_t cap = memory_plan(model, outline.get()).cap_bytes;
   if (cap != 0) model.memory = std::to_string(cap);
 }

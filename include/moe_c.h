@@ -469,37 +469,51 @@ MOE_API size_t moe_model_tensor_count(const moe_model* model);
 MOE_API moe_status moe_model_get_tensor_info(const moe_model* model, size_t index,
                                              moe_tensor_info* out, moe_error* error);
 
-/* One line of the memory account of a model with one session. */
+/* One line of the memory account of a model with sessions. */
 typedef struct moe_memory_line {
   const char* what; /* static text such as "expert weights" */
   uint64_t bytes;
 } moe_memory_line;
 
-/* Itemises the memory of the model with one session of these parameters (NULL: defaults), which
- * need not exist. */
+/* Itemises the memory of the model with n_sessions sessions (1 or more) of these parameters (NULL:
+ * defaults), which need not exist; sessions that exist are not counted. In bytes; the sum is what
+ * all of them take while one is evaluated. (buffer, capacity, *n_lines) as for all arrays.
+ * MOE_ERR_RANGE for n_sessions below 1 and for parameters outside their range; MOE_ERR_TOO_LONG.
+ * Any thread. */
 MOE_API moe_status moe_model_get_memory(const moe_model* model, const moe_session_params* params,
-                                        moe_memory_line* lines, size_t capacity, size_t* n_lines,
-                                        moe_error* error);
+                                        int32_t n_sessions, moe_memory_line* lines, size_t capacity,
+                                        size_t* n_lines, moe_error* error);
 
-/* What a session with these parameters (NULL: defaults) gets under the model's cap. */
+/* What sessions get under the model's cap. */
 typedef struct moe_memory_plan {
   uint32_t struct_size;
-  int32_t chunk;         /* rows evaluated at once */
+  int32_t chunk;         /* rows evaluated at once, when all sessions exist */
   uint64_t cap_bytes;    /* 0: none */
   uint64_t needed_bytes; /* the sum of moe_model_get_memory */
-  /* The smallest possible cap, with few experts in memory. Without a cap: needed_bytes. */
+  /* The smallest cap under which all sessions can be created, one by one or from several threads,
+   * and evaluated; with few experts in memory. Without a cap: needed_bytes. */
   uint64_t least_bytes;
-  uint64_t expert_bytes; /* weights of all experts */
-  uint64_t n_experts;    /* in all layers */
-  uint64_t n_in_memory;  /* experts that fit in memory at the same time */
-  /* Added to least_bytes by each further session, if params.chunk is given or all take 32. */
-  uint64_t session_bytes;
+  uint64_t expert_bytes;  /* weights of all experts */
+  uint64_t n_experts;     /* in all layers */
+  uint64_t n_in_memory;   /* experts that fit in memory at the same time, beside all sessions */
+  uint64_t session_bytes; /* of each session: further ones take it from the experts in memory */
 } moe_memory_plan;
 
-/* Says what a session would get. Any thread. MOE_ERR_RANGE for the parameters, MOE_ERR_ARGUMENT. */
+/* The plan for n_sessions sessions (1 or more) with these parameters (NULL: defaults), as if no
+ * others existed. Under a cap of at least least_bytes, none of them is refused: automatic chunks
+ * (moe_session_params.chunk 0) become smaller as sessions are created, and larger as they are
+ * freed. The sessions share the memory of a pass. Passes of several threads at the same time take
+ * more of it from the expert cache, up to a sixth of the cache for each, or wait for each other. On
+ * a GPU each session has its own, and automatic chunks do not follow the cap. MOE_ERR_RANGE for
+ * n_sessions below 1 and for parameters outside their range; MOE_ERR_TOO_LONG. Any thread.
+ *
+ *   moe_memory_plan plan = {.struct_size = sizeof plan};
+ *   moe_model_get_memory_plan(model, NULL, 16, &plan, &error);
+ *   printf("16 sessions need %llu bytes\n", (unsigned long long)plan.least_bytes);
+ */
 MOE_API moe_status moe_model_get_memory_plan(const moe_model* model,
-                                             const moe_session_params* params, moe_memory_plan* out,
-                                             moe_error* error);
+                                             const moe_session_params* params, int32_t n_sessions,
+                                             moe_memory_plan* out, moe_error* error);
 
 /* Memory of this machine, or of this process's memory cgroup if that is smaller. */
 typedef struct moe_memory_info {
@@ -513,12 +527,12 @@ typedef struct moe_memory_info {
 /* MOE_ERR_UNSUPPORTED if the system does not report it. */
 MOE_API moe_status moe_get_memory_info(moe_memory_info* out, moe_error* error);
 
-/* The memory_bytes to open this model with for one session with these parameters (NULL: defaults).
- * 0 if everything fits in 15/16 of the memory available now, or in all of it when a cap of 15/16
- * would be too small; otherwise that 15/16. Also 0 on a GPU, for mapped models and models in
- * memory, and if the system does not report its memory. */
+/* The memory_bytes to open this model with for n_sessions sessions (1 or more) with these
+ * parameters (NULL: defaults). 0 if everything fits in 15/16 of the memory available now, or in all
+ * of it when a cap of 15/16 would be too small; otherwise that 15/16. Also 0 on a GPU, for mapped
+ * models and models in memory, and if the system does not report its memory. */
 MOE_API moe_status moe_model_suggest_memory(const moe_model* model,
-                                            const moe_session_params* params,
+                                            const moe_session_params* params, int32_t n_sessions,
                                             uint64_t* memory_bytes, moe_error* error);
 
 /* Reads every weight once and verifies checksums, codes and scales; takes as long as reading the
@@ -593,8 +607,8 @@ struct moe_session_params {
    * 4096. Also the limit of an encoder-decoder's source. */
   int32_t context;
   /* rows evaluated at once during prefill, at most 4096. 0: 256; on a GPU with enough memory 1024;
-   * under a memory cap 32 to 4096, depending on the memory left; with an expert capacity, an
-   * encoder or an encoder-decoder the context, at most 4096 */
+   * under a memory cap 32 to 4096, depending on the memory left, which changes as sessions come and
+   * go; with an expert capacity, an encoder or an encoder-decoder the context, at most 4096 */
   int32_t chunk;
   moe_kv_type kv; /* of its cache */
   /* encoder-decoder: the largest beam of its searches, 1..64; 0: 5. Each hypothesis has its own KV
@@ -862,8 +876,8 @@ MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* t
  *
  * gamma is the capacity factor: it limits the tokens per expert, counted over one call, so a call
  * must fit in one chunk. A default chunk (params.chunk 0) grows to the context, at most 4096, with
- * the memory that it needs (MOE_ERR_BUDGET if a cap leaves too little); an explicit chunk does not
- * grow, and a longer call gets MOE_ERR_TOO_LONG. */
+ * the memory that a pass then needs (MOE_ERR_BUDGET if a cap leaves too little); an explicit chunk
+ * does not grow, and a longer call gets MOE_ERR_TOO_LONG. */
 MOE_API moe_status moe_session_set_router(moe_session* session, const moe_router* router,
                                           moe_error* error);
 

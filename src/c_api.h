@@ -51,8 +51,6 @@ struct moe_model {
   moe::CountingAllocator memory;  // for all members below and the sessions
   moe::Box<moe::Model> model;
   moe_tokenizer text;
-  moe::Mutex mutex;            // guards session_bytes and moe_session::watch
-  uint64_t session_bytes = 0;  // held by existing sessions
 };
 
 namespace moe {
@@ -73,7 +71,8 @@ struct moe_session {
   const moe::Ref<moe_model> model;
   moe::Box<moe::Session> session;
   moe::RoutingWatch watches[2];    // the active one is never written: a call may be reading it
-  int watch = 0;                   // index of the active one; guarded by the model's mutex
+  int watch = 0;                   // index of the active one
+  moe::Mutex watching;             // guards it
   moe::Translations translations;  // the latest
 };
 

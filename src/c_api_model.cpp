@@ -22,13 +22,13 @@ void destroy(moe_model* model) {
 }
 
 // The session that must fit under the cap is checked before any weight is read.
-Status check_cap(const Model& model, const moe_model_params& params) {
+Status check_given_session(const Model& model, const moe_model_params& params) {
   if (params.memory_bytes == 0) return {};
   SessionOptions options;
   MOE_TRY(session_options(params.session, &options));
   MemoryAccount account;
   MOE_TRY(account_memory(model, options, &account));
-  return check_budget(account, params.memory_bytes);
+  return check_fits(model, account);
 }
 
 Status load_text(moe_model* handle) {
@@ -62,7 +62,7 @@ Status open_source(moe_env* env, FileSource source, const char* name,
              Model::open(std::move(file), options, *env->device.get(), env->logger, memory));
   MOE_TRY(load_text(handle.get()));
   handle->model->set_table_bytes(handle->memory.bytes());
-  MOE_TRY(check_cap(*handle->model, params));
+  MOE_TRY(check_given_session(*handle->model, params));
   *out = handle.release();
   return {};
 }
@@ -266,34 +266,44 @@ Status get_tensor_info(const moe_model* model, size_t index, moe_tensor_info* ou
   return {};
 }
 
-Status get_memory(const moe_model* model, const moe_session_params* params, moe_memory_line* lines,
-                  size_t capacity, size_t* n_lines) {
+// The memory of a model with so many sessions and no others.
+Status account_sessions(const moe_model* model, const moe_session_params* params,
+                        int32_t n_sessions, bool least, MemoryAccount* account) {
   if (model == nullptr) return null_argument("model");
-  if (n_lines == nullptr) return null_argument("n_lines");
+  if (n_sessions < 1) {
+    return Status::error(MOE_ERR_RANGE, "n_sessions: expected at least 1, found %d", n_sessions);
+  }
   SessionOptions options;
   MOE_TRY(session_options(params, &options));
+  return account_memory(*model->model, options, {.n_sessions = n_sessions, .least = least},
+                        account);
+}
+
+Status get_memory(const moe_model* model, const moe_session_params* params, int32_t n_sessions,
+                  moe_memory_line* lines, size_t capacity, size_t* n_lines) {
+  if (n_lines == nullptr) return null_argument("n_lines");
   MemoryAccount account;
-  MOE_TRY(account_memory(*model->model, options, &account));
+  MOE_TRY(account_sessions(model, params, n_sessions, false, &account));
   moe_memory_line out[MemoryAccount::kMaxLines];
   const auto n = static_cast<size_t>(account.n_lines);
   for (size_t i = 0; i < n; ++i) out[i] = {account.lines[i].what, account.lines[i].bytes};
   return write_array(out, n, lines, capacity, n_lines);
 }
 
-Status get_memory_plan(const moe_model* model, const moe_session_params* params,
+Status get_memory_plan(const moe_model* model, const moe_session_params* params, int32_t n_sessions,
                        moe_memory_plan* out) {
-  if (model == nullptr) return null_argument("model");
   MOE_TRY(check_out_struct(out, "out"));
-  const Model& m = *model->model;
-  SessionOptions options;
-  MOE_TRY(session_options(params, &options));
   MemoryAccount account;
-  MOE_TRY(account_memory(m, options, &account));
-  MOE_ASSIGN(const SessionOptions resolved, resolve_options(m, options));
+  MemoryAccount least;
+  MOE_TRY(account_sessions(model, params, n_sessions, false, &account));
+  MOE_TRY(account_sessions(model, params, n_sessions, true, &least));
+  const Model& m = *model->model;
   moe_memory_plan plan{};
-  plan.chunk = resolved.chunk;
-  plan.cap_bytes = m.memory_cap();
+  plan.chunk = account.chunk;
+  plan.cap_bytes = m.budget().cap();
   plan.needed_bytes = account.total;
+  plan.least_bytes = least.total;
+  plan.session_bytes = account.session_bytes;
   for (const FileSegment& s : m.file().segments()) {
     if (s.part != Part::kExperts) continue;
     ++plan.n_experts;
@@ -301,18 +311,12 @@ Status get_memory_plan(const moe_model* model, const moe_session_params* params,
   }
   const uint64_t slot = m.cache_shape().slot_bytes;
   plan.n_in_memory = slot == 0 ? plan.n_experts : account.cache_bytes / slot;
-  if (plan.cap_bytes > 0) options.memory_cap = 1;
-  MOE_TRY(account_memory(m, options, &account));
-  plan.least_bytes = account.total;
-  plan.session_bytes = account.session_bytes;
   write_struct(plan, out);
   return {};
 }
 
 Status verify(moe_model* model) {
   MOE_TRY(check_model(model));
-  if (model->model->memory_cap() == 0) return model->model->verify();
-  LockGuard guard(model->mutex);  // verify() allocates counted memory
   return model->model->verify();
 }
 
@@ -330,13 +334,11 @@ Status get_memory_info(moe_memory_info* out) {
   return {};
 }
 
-Status suggest_memory(const moe_model* model, const moe_session_params* params, uint64_t* bytes) {
-  if (model == nullptr) return null_argument("model");
+Status suggest_memory(const moe_model* model, const moe_session_params* params, int32_t n_sessions,
+                      uint64_t* bytes) {
   if (bytes == nullptr) return null_argument("memory_bytes");
-  SessionOptions options;
-  MOE_TRY(session_options(params, &options));
   MemoryAccount account;
-  MOE_TRY(account_memory(*model->model, options, &account));
+  MOE_TRY(account_sessions(model, params, n_sessions, false, &account));
   MachineMemory memory;
   *bytes = 0;
   if (!model->env->device.get()->uses_host_memory() || model->model->file().in_memory() ||
@@ -409,14 +411,14 @@ moe_status moe_model_get_tensor_info(const moe_model* model, size_t index, moe_t
 }
 
 moe_status moe_model_get_memory(const moe_model* model, const moe_session_params* params,
-                                moe_memory_line* lines, size_t capacity, size_t* n_lines,
-                                moe_error* error) {
-  return moe::deliver(moe::get_memory(model, params, lines, capacity, n_lines), error);
+                                int32_t n_sessions, moe_memory_line* lines, size_t capacity,
+                                size_t* n_lines, moe_error* error) {
+  return moe::deliver(moe::get_memory(model, params, n_sessions, lines, capacity, n_lines), error);
 }
 
 moe_status moe_model_get_memory_plan(const moe_model* model, const moe_session_params* params,
-                                     moe_memory_plan* out, moe_error* error) {
-  return moe::deliver(moe::get_memory_plan(model, params, out), error);
+                                     int32_t n_sessions, moe_memory_plan* out, moe_error* error) {
+  return moe::deliver(moe::get_memory_plan(model, params, n_sessions, out), error);
 }
 
 moe_status moe_get_memory_info(moe_memory_info* out, moe_error* error) {
@@ -424,8 +426,8 @@ moe_status moe_get_memory_info(moe_memory_info* out, moe_error* error) {
 }
 
 moe_status moe_model_suggest_memory(const moe_model* model, const moe_session_params* params,
-                                    uint64_t* memory_bytes, moe_error* error) {
-  return moe::deliver(moe::suggest_memory(model, params, memory_bytes), error);
+                                    int32_t n_sessions, uint64_t* memory_bytes, moe_error* error) {
+  return moe::deliver(moe::suggest_memory(model, params, n_sessions, memory_bytes), error);
 }
 
 moe_status moe_model_verify(moe_model* model, moe_error* error) {

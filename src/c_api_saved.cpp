@@ -50,10 +50,7 @@ Status fork(moe_session* session, moe_session** out) {
   moe_model* model = session->model.get();
   const Allocator& allocator = model->memory.get();
   MOE_ASSIGN(Box<moe_session> handle, make_box<moe_session>(allocator, *model));
-  LockGuard guard(model->mutex);  // checks and reserves under the cap atomically
-  MOE_ASSIGN(handle->session,
-             fork_session(*session->session, *model->model, model->session_bytes, allocator));
-  model->session_bytes += handle->session->bytes();
+  MOE_ASSIGN(handle->session, fork_session(*session->session, *model->model, allocator));
   *out = handle.release();
   return {};
 }

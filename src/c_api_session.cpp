@@ -30,13 +30,8 @@ void destroy(moe_session* session) {
   const Ref<moe_model> model = session->model;  // counts the session's memory
   if (model->env->out_of_reach()) return;
   const Allocator& allocator = model->memory.get();
-  const uint64_t bytes = session->session ? session->session->bytes() : 0;
   session->~moe_session();
   deallocate(allocator, session, sizeof *session);
-  if (model->env->forked()) return;  // the mutex may be locked forever
-  LockGuard guard(model->mutex);
-  model->session_bytes -= bytes;
-  model->model->session_gone(bytes);
 }
 
 Status create_session(moe_model* model, const moe_session_params* params, moe_session** out) {
@@ -46,10 +41,7 @@ Status create_session(moe_model* model, const moe_session_params* params, moe_se
   MOE_TRY(session_options(params, &options));
   const Allocator& allocator = model->memory.get();
   MOE_ASSIGN(Box<moe_session> handle, make_box<moe_session>(allocator, *model));
-  LockGuard guard(model->mutex);  // checks and reserves under the cap atomically
-  options.other_sessions_bytes = model->session_bytes;
   MOE_ASSIGN(handle->session, Session::create(*model->model, options, allocator));
-  model->session_bytes += handle->session->bytes();
   *out = handle.release();
   return {};
 }
@@ -105,13 +97,7 @@ Status set_router(moe_session* session, const moe_router* given) {
   MOE_TRY(check_session(session));
   moe_router router{};
   MOE_TRY(read_params(given, "router", &router));
-  moe_model* model = session->model.get();
-  Session& inner = *session->session;
-  LockGuard guard(model->mutex);  // a capacity can enlarge the session
-  const uint64_t others = model->session_bytes - inner.bytes();
-  const Status status = inner.set_router(given == nullptr ? nullptr : &router, others);
-  model->session_bytes = others + inner.bytes();
-  return status;
+  return session->session->set_router(given == nullptr ? nullptr : &router);
 }
 
 // Tokens before a text that begins a sequence.
@@ -221,7 +207,7 @@ void pass_choices(void* user, const RoutedTokens& tokens, Routing* r) {
 
 Status watch_routing(moe_session* session, moe_routing_fn callback, void* user) {
   MOE_TRY(check_session(session));
-  LockGuard guard(session->model->mutex);
+  LockGuard guard(session->watching);
   const int other = 1 - session->watch;
   RoutingWatch& watch = session->watches[other];
   watch = {session->session.get(), callback, user};
@@ -240,16 +226,17 @@ Status get_memory_stats(const moe_session* session, moe_memory_stats* out) {
   MOE_TRY(check_session(session));
   MOE_TRY(check_out_struct(out, "out"));
   const Model& model = *session->model->model;
-  const MemoryStats memory = model.memory_stats();
+  const Budget::Usage memory = model.budget().usage();
+  const ExpertCacheUse cache = model.cache_use();
   moe_memory_stats value{};
   value.session = public_stats(session->session->expert_stats());
   value.model = public_stats(model.expert_stats());
-  value.cap_bytes = memory.cap_bytes;
-  value.counted_bytes = memory.counted_bytes;
-  value.peak_bytes = memory.peak_bytes;
-  value.arena_bytes = memory.arena_bytes;
-  value.expert_bytes = memory.expert_bytes;
-  value.filled_bytes = memory.filled_bytes;
+  value.cap_bytes = model.budget().cap();
+  value.counted_bytes = memory.counted;
+  value.peak_bytes = memory.peak;
+  value.arena_bytes = cache.arena_bytes;
+  value.expert_bytes = cache.expert_bytes;
+  value.filled_bytes = cache.filled_bytes;
   write_struct(value, out);
   return {};
 }

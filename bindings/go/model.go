@@ -334,7 +334,7 @@ func (m *Model) withSession(o SessionOptions, call func(model *C.moe_model, para
 func (m *Model) Memory(session SessionOptions) ([]MemoryLine, error) {
 	lines, err := filled(0, 0, func(buffer *C.moe_memory_line, capacity C.size_t, n *C.size_t) error {
 		return m.withSession(session, func(model *C.moe_model, params *C.moe_session_params, e *C.moe_error) C.moe_status {
-			return C.moe_model_get_memory(model, params, buffer, capacity, n, e)
+			return C.moe_model_get_memory(model, params, 1, buffer, capacity, n, e)
 		})
 	})
 	account := make([]MemoryLine, len(lines))
@@ -344,12 +344,16 @@ func (m *Model) Memory(session SessionOptions) ([]MemoryLine, error) {
 	return account, err
 }
 
-// MemoryPlan is such a session's share of memory under the model's cap.
-func (m *Model) MemoryPlan(session SessionOptions) (MemoryPlan, error) {
+// MemoryPlan is what so many such sessions get under the model's cap.
+func (m *Model) MemoryPlan(session SessionOptions, sessions int) (MemoryPlan, error) {
+	n, err := count(sessions, "sessions")
+	if err != nil {
+		return MemoryPlan{}, err
+	}
 	var p C.moe_memory_plan
 	p.struct_size = C.uint32_t(C.sizeof_moe_memory_plan)
-	err := m.withSession(session, func(model *C.moe_model, params *C.moe_session_params, e *C.moe_error) C.moe_status {
-		return C.moe_model_get_memory_plan(model, params, &p, e)
+	err = m.withSession(session, func(model *C.moe_model, params *C.moe_session_params, e *C.moe_error) C.moe_status {
+		return C.moe_model_get_memory_plan(model, params, n, &p, e)
 	})
 	return MemoryPlan{
 		Chunk: int(p.chunk), CapBytes: uint64(p.cap_bytes), NeededBytes: uint64(p.needed_bytes),
@@ -359,11 +363,15 @@ func (m *Model) MemoryPlan(session SessionOptions) (MemoryPlan, error) {
 	}, err
 }
 
-// SuggestMemory is the MemoryBytes to open this model with; 0 if everything fits.
-func (m *Model) SuggestMemory(session SessionOptions) (uint64, error) {
+// SuggestMemory is the MemoryBytes to open this model with for so many such sessions; 0 if everything fits.
+func (m *Model) SuggestMemory(session SessionOptions, sessions int) (uint64, error) {
+	n, err := count(sessions, "sessions")
+	if err != nil {
+		return 0, err
+	}
 	var bytes C.uint64_t
-	err := m.withSession(session, func(model *C.moe_model, params *C.moe_session_params, e *C.moe_error) C.moe_status {
-		return C.moe_model_suggest_memory(model, params, &bytes, e)
+	err = m.withSession(session, func(model *C.moe_model, params *C.moe_session_params, e *C.moe_error) C.moe_status {
+		return C.moe_model_suggest_memory(model, params, n, &bytes, e)
 	})
 	return uint64(bytes), err
 }

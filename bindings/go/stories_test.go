@@ -480,12 +480,12 @@ func TestDescribesAModel(t *testing.T) {
 		found = found || tensor.Part == "experts" && tensor.Format == "ternary2"
 	}
 	equal(t, found, true)
-	plan, sum := must(model.MemoryPlan(SessionOptions{})), uint64(0)
+	plan, sum := must(model.MemoryPlan(SessionOptions{}, 1)), uint64(0)
 	for _, line := range must(model.Memory(SessionOptions{})) {
 		sum += line.Bytes
 	}
 	equal(t, sum, plan.NeededBytes)
-	equal(t, must(model.SuggestMemory(SessionOptions{})), 0)
+	equal(t, must(model.SuggestMemory(SessionOptions{}, 16)), 0)
 	check0(t, model.Verify())
 	equal(t, must(model.ChatTemplate()), "")
 	equal(t, Version(), "0.1.0")

@@ -33,6 +33,34 @@ bool all_in_place(const MoeFile& file) {
   return true;
 }
 
+// Sizes the expert cache by its slots in host memory.
+class CacheTenant final : public LastTenant {
+ public:
+  CacheTenant(const ExpertCacheShape& shape, const Box<ExpertArena>& arena,
+              const Box<ExpertCache>& cache)
+      : shape_(shape), arena_(arena), cache_(cache) {}
+
+  uint64_t least_bytes() const override { return shape_.slot_bytes; }
+  Status fit(uint64_t bytes) override {
+    const uint64_t wanted = bytes / shape_.slot_bytes;
+    const auto n = static_cast<size_t>(std::clamp<uint64_t>(wanted, 1, shape_.most_slots));
+    const Status status =
+        cache_->reshape([&] { return arena_->resize(n); }, [&] { return !arena_->shrinking(); },
+                        [&](const void* expert) { return arena_->leaves(expert); });
+    LockGuard guard(cache_->mutex);
+    return arena_->n_slots() > 0 ? Status() : status;  // fewer slots than allowed are acceptable
+  }
+  uint64_t bytes() const override {
+    LockGuard guard(cache_->mutex);
+    return shape_.bytes(arena_->n_slots());
+  }
+
+ private:
+  const ExpertCacheShape& shape_;
+  const Box<ExpertArena>& arena_;
+  const Box<ExpertCache>& cache_;
+};
+
 }  // namespace
 
 struct Model::Impl {
@@ -42,13 +70,18 @@ struct Model::Impl {
         device(d),
         logger(l),
         allocator(a),
+        budget(o.memory_cap),
         config(a),
+        latent_memory(budget),
         layers(a),
+        tenant(shape, arena, cache),
         stores(a),
         blobs(a) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl() {
+    if (attachment.object != nullptr) attachment.destroy(attachment.object);
+    if (!budget.forked()) budget.stop();
     if (cache) cache->stop_readers();
   }
 
@@ -56,13 +89,15 @@ struct Model::Impl {
   Status open_cache();
   void count_file();
   Status open_layer(int32_t index);
-  Status prepare(uint64_t device_bytes, uint64_t cache_bytes);
+  Status prepare(uint64_t device_bytes);
   Status check_room(uint64_t session_bytes);
   Status load_weights();
   void bind_weights();
-  Status start_cache(uint64_t cache_bytes);
-  Status resize_cache(uint64_t cache_bytes);
-  Status make_latent();
+  Status start_cache();
+  Status make_latent(Reservation memory);
+  uint64_t own_bytes() const;
+  uint64_t expert_reading_bytes() const;
+  uint64_t staging_bytes() const;
   Status verify_segments() const;
   Status verify();
   int32_t experts_of(int32_t layer) const;
@@ -72,24 +107,27 @@ struct Model::Impl {
   Device& device;
   Logger logger;
   const Allocator& allocator;
+  Budget budget;
   ModelConfig config;
   ModelAccount account;
+  Reservation latent_memory;
 
   ModelWeights common;
   Array<LayerWeights> layers;
   ExpertCacheShape shape;
-  Box<ExpertArena> arena;         // for an expert cache in host memory
-  Box<ExpertCache> cache;         // for offloaded experts
+  Box<ExpertArena> arena;  // for an expert cache in host memory
+  Box<ExpertCache> cache;  // for offloaded experts
+  CacheTenant tenant;
   Array<Box<LayerStore>> stores;  // empty for dense layers
 
-  Mutex mutex;        // guards blobs, binding and byte counts
+  Mutex loading;      // guards what is loaded once: blobs, binding, readers, the attachment
   Array<Blob> blobs;  // by segment; the stores own the experts' blobs
   Box<LatentMatrices> latent;
   std::atomic<bool> ready{false};
   std::atomic<const LatentMatrices*> latent_ready{nullptr};
   std::atomic<uint64_t> numbers{0};
-  uint64_t counted_bytes = 0;
-  uint64_t peak_bytes = 0;
+  bool caching = false;
+  Attachment attachment;
 };
 
 int32_t Model::Impl::experts_of(int32_t layer) const {
@@ -114,6 +152,8 @@ Status Model::Impl::open() {
   MOE_TRY(blobs.resize(file->segments().size()));
   MOE_TRY(open_cache());
   count_file();
+  budget.expect(shape.slot_bytes);
+  budget.set_own_bytes(own_bytes());
   for (int32_t l = 0; l < config.n_layers(); ++l) MOE_TRY(open_layer(l));
   logger.log(LogLevel::kDebug, "opened %s: %d layers, %zu segments", config.name.c_str(),
              config.n_layers(), file->segments().size());
@@ -231,54 +271,63 @@ void Model::Impl::bind_weights() {
   common.transformed_head.down_bias = common.head_bias;
 }
 
-Status Model::Impl::start_cache(uint64_t cache_bytes) {
-  Status status = resize_cache(cache_bytes);
+Status Model::Impl::start_cache() {
+  if (!arena) return {};
+  LockGuard guard(loading);
+  if (caching) return {};
+  Status status = budget.start(tenant);
   if (status.ok()) {
     const auto scratch = static_cast<size_t>(account.expert_scratch);
     status = cache->start_readers(options.n_readers, scratch);
+    if (!status.ok()) {
+      cache->stop_readers();
+      (void)cache->make_room(~uint64_t{0});  // they may have begun to fill it
+      budget.stop();
+      (void)arena->resize(0);
+    }
   }
-  if (status.ok()) return {};
-  cache->stop_readers();
-  (void)cache->make_room(~uint64_t{0});  // they may have begun to fill it
-  (void)arena->resize(0);
+  caching = status.ok();
   return status;
 }
 
-Status Model::Impl::resize_cache(uint64_t cache_bytes) {
-  const uint64_t wanted = cache_bytes / shape.slot_bytes;
-  const auto n = static_cast<size_t>(std::clamp<uint64_t>(wanted, 1, shape.most_slots));
-  const Status status =
-      cache->reshape([&] { return arena->resize(n); }, [&] { return !arena->shrinking(); },
-                     [&](const void* expert) { return arena->leaves(expert); });
-  LockGuard guard(cache->mutex);
-  return arena->n_slots() > 0 ? Status() : status;  // fewer slots than allowed are acceptable
+Status Model::Impl::prepare(uint64_t device_bytes) {
+  if (ready.load(std::memory_order_acquire)) return {};
+  LockGuard guard(loading);
+  if (ready.load(std::memory_order_relaxed)) return {};
+  MOE_TRY(check_room(device_bytes));
+  MOE_TRY(load_weights());
+  bind_weights();
+  ready.store(true, std::memory_order_release);
+  return {};
 }
 
-Status Model::Impl::prepare(uint64_t device_bytes, uint64_t cache_bytes) {
-  if (!ready.load(std::memory_order_acquire)) {
-    LockGuard guard(mutex);
-    if (!ready.load(std::memory_order_relaxed)) {
-      MOE_TRY(check_room(device_bytes));
-      MOE_TRY(load_weights());
-      if (arena) MOE_TRY(start_cache(cache_bytes));
-      bind_weights();
-      ready.store(true, std::memory_order_release);
-      return {};
-    }
-  }
-  return arena ? resize_cache(cache_bytes) : Status();
-}
-
-Status Model::Impl::make_latent() {
+Status Model::Impl::make_latent(Reservation memory) {
   if constexpr (kLatentCaches) {
-    LockGuard guard(mutex);
+    LockGuard guard(loading);
     if (latent) return {};
     MOE_ASSIGN(Box<LatentMatrices> made, make_box<LatentMatrices>(allocator, allocator));
     MOE_TRY(made->init(device, config, layers, allocator));
     latent = std::move(made);
+    latent_memory.take(memory);
     latent_ready.store(latent.get(), std::memory_order_release);
   }
   return {};
+}
+
+uint64_t Model::Impl::own_bytes() const {
+  uint64_t bytes = shape.reader_bytes + expert_reading_bytes() + staging_bytes();
+  for (size_t i = 0; i < account.n_lines; ++i) bytes += account.lines[i].bytes;
+  return bytes;
+}
+
+uint64_t Model::Impl::expert_reading_bytes() const {
+  if (!arena) return account.expert_scratch + account.read_buffer;
+  return options.n_readers > 0 ? 0 : account.expert_scratch;
+}
+
+uint64_t Model::Impl::staging_bytes() const {
+  const ExpertMemory* memory = device.expert_memory();
+  return memory == nullptr ? 0 : memory->staging_bytes(account.largest_expert);
 }
 
 Status Model::Impl::verify_segments() const {
@@ -290,40 +339,30 @@ Status Model::Impl::verify_segments() const {
   return {};
 }
 
-// Under a cap it takes memory that is not free from the expert cache. No session is created or
-// freed meanwhile.
+// Weights that are not loaded yet leave their room, and none are loaded meanwhile.
 Status Model::Impl::verify() {
-  const uint64_t cap = options.memory_cap;
-  if (cap == 0) return verify_segments();
+  if (budget.cap() == 0) return verify_segments();
   uint64_t needed = 0;
   for (const FileSegment& s : file->segments()) {
     const bool read = !device.uses_host_memory() || file->in_place(s) == nullptr;
     if (read) needed = std::max(needed, s.raw + file->scratch_bytes(s));
   }
   needed += account.read_buffer;
-  const uint64_t cache_bytes = arena ? shape.bytes(arena->n_slots()) : 0;
-  uint64_t held = 0;
-  {
-    LockGuard guard(mutex);
-    held = std::max(counted_bytes, account.lines[ModelAccount::kMetadata].bytes +
-                                       account.lines[ModelAccount::kFile].bytes);
+  LockGuard guard(loading);
+  uint64_t unloaded = 0;
+  if (!ready.load()) {
+    for (size_t i = 0; i < ModelAccount::kMetadata; ++i) unloaded += account.lines[i].bytes;
   }
-  const uint64_t free = cap - std::min(cap, held);
-  const uint64_t lent = needed - std::min(needed, free);
-  const uint64_t spare = cache_bytes - std::min(cache_bytes, shape.slot_bytes);
-  if (lent > spare) {
+  Reservation room(budget);
+  const Status status = budget.reserve({{&room, needed - std::min(needed, unloaded)}});
+  if (!status.ok()) {
     return Status::error(MOE_ERR_BUDGET,
                          "verifying takes %" PRIu64
                          " bytes beside the sessions, the cap leaves %" PRIu64
                          ": verify before the first session, or with a larger cap",
-                         needed, free + spare);
+                         needed, unloaded + budget.free_bytes());
   }
-  if (lent > 0) MOE_TRY(resize_cache(cache_bytes - lent));
-  const Status status = verify_segments();
-  if (lent > 0) (void)resize_cache(cache_bytes);
-  LockGuard guard(mutex);
-  peak_bytes = std::max(peak_bytes, held + needed - lent);
-  return status;
+  return verify_segments();
 }
 
 Model::Model(Box<Impl> impl) : impl_(std::move(impl)) {}
@@ -337,10 +376,11 @@ Result<Box<Model>> Model::open(Box<MoeFile> file, const ModelOptions& options, D
   return make_box<Model>(allocator, std::move(impl));
 }
 
-Status Model::prepare(uint64_t device_bytes, uint64_t cache_bytes) const {
-  return impl_->prepare(device_bytes, cache_bytes);
+Status Model::prepare(uint64_t device_bytes) { return impl_->prepare(device_bytes); }
+Status Model::start_cache() { return impl_->start_cache(); }
+Status Model::make_latent_matrices(Reservation memory) {
+  return impl_->make_latent(std::move(memory));
 }
-Status Model::make_latent_matrices() const { return impl_->make_latent(); }
 const LatentMatrices* Model::latent_matrices() const {
   return impl_->latent_ready.load(std::memory_order_acquire);
 }
@@ -351,53 +391,38 @@ uint64_t Model::latent_matrix_bytes(bool wanted) const {
   return 0;
 }
 bool Model::experts_stay() const { return !impl_->cache || !impl_->cache->scarce(); }
-bool Model::make_room(uint64_t bytes) const {
+bool Model::make_room(uint64_t bytes) {
   return impl_->cache && !impl_->arena && impl_->cache->make_room(bytes);
 }
 
 ExpertStats Model::expert_stats() const {
   return experts_stay() ? ExpertStats() : impl_->cache->stats();
 }
-MemoryStats Model::memory_stats() const {
-  MemoryStats stats;
-  stats.cap_bytes = impl_->options.memory_cap;
-  if (stats.cap_bytes == 0) return stats;
-  if (impl_->arena) {
-    LockGuard guard(impl_->cache->mutex);
-    stats.arena_bytes = impl_->shape.bytes(impl_->arena->n_slots());
-    stats.expert_bytes = impl_->cache->expert_bytes();
-    stats.filled_bytes = impl_->cache->filled_bytes();
-  }
-  LockGuard guard(impl_->mutex);
-  stats.counted_bytes = impl_->counted_bytes;
-  stats.peak_bytes = impl_->peak_bytes;
-  return stats;
+Budget& Model::budget() const { return impl_->budget; }
+ExpertCacheUse Model::cache_use() const {
+  if (!impl_->arena) return {};
+  LockGuard guard(impl_->cache->mutex);
+  return {impl_->shape.bytes(impl_->arena->n_slots()), impl_->cache->expert_bytes(),
+          impl_->cache->filled_bytes()};
 }
 uint64_t Model::expert_weight_bytes() const {
   return impl_->account.lines[ModelAccount::kExpertLine].bytes;
 }
-uint64_t Model::memory_cap() const { return impl_->options.memory_cap; }
 const ExpertCacheShape& Model::cache_shape() const { return impl_->shape; }
-void Model::count_memory(uint64_t bytes) const {
-  LockGuard guard(impl_->mutex);
-  impl_->counted_bytes = bytes;
-  impl_->peak_bytes = std::max(impl_->peak_bytes, bytes);
-}
-void Model::set_cache_bytes(uint64_t bytes) const {
-  if (impl_->arena) (void)impl_->resize_cache(bytes);
-}
-void Model::session_gone(uint64_t bytes) const {
-  if (impl_->options.memory_cap == 0) return;
-  const MemoryStats before = memory_stats();
-  if (impl_->arena) (void)impl_->resize_cache(before.arena_bytes + bytes);
-  count_memory(before.counted_bytes - bytes + memory_stats().arena_bytes - before.arena_bytes);
+Result<void*> Model::attached(Result<Attachment> (*make)(Model& model)) {
+  LockGuard guard(impl_->loading);
+  if (impl_->attachment.object == nullptr) {
+    MOE_ASSIGN(impl_->attachment, make(*this));
+  }
+  return impl_->attachment.object;
 }
 void Model::set_table_bytes(uint64_t bytes) {
   MemoryLine& line = impl_->account.lines[ModelAccount::kMetadata];
   line = {"metadata and tables", std::max(line.bytes, bytes)};
+  impl_->budget.set_own_bytes(impl_->own_bytes());
 }
-uint64_t Model::next_number() const { return impl_->numbers.fetch_add(1) + 1; }
-Status Model::verify() const { return impl_->verify(); }
+uint64_t Model::next_number() { return impl_->numbers.fetch_add(1) + 1; }
+Status Model::verify() { return impl_->verify(); }
 
 const ModelConfig& Model::config() const { return impl_->config; }
 Device& Model::device() const { return impl_->device; }
@@ -416,11 +441,9 @@ std::span<const MemoryLine> Model::memory_lines() const {
 uint64_t Model::reading_bytes() const {
   return impl_->account.weight_scratch + impl_->account.read_buffer;
 }
-uint64_t Model::expert_reading_bytes() const {
-  const ModelAccount& account = impl_->account;
-  if (!impl_->arena) return account.expert_scratch + account.read_buffer;
-  return impl_->options.n_readers > 0 ? 0 : account.expert_scratch;
-}
+uint64_t Model::expert_reading_bytes() const { return impl_->expert_reading_bytes(); }
+uint64_t Model::own_bytes() const { return impl_->own_bytes(); }
+uint64_t Model::staging_bytes() const { return impl_->staging_bytes(); }
 uint64_t Model::largest_expert_bytes() const { return impl_->account.largest_expert; }
 uint64_t Model::bytes_per_token() const { return impl_->account.bytes_per_token; }
 uint64_t Model::n_parameters() const { return impl_->account.n_parameters; }

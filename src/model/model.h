@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// A loaded model: configuration, typed weights, the location of each expert. Immutable after
-// open(): shared by any number of sessions on any threads.
+// A loaded model: configuration, typed weights, the location of each expert, and its memory budget.
+// Any number of sessions on any threads share it.
 
 #include "kernels/device.h"
 #include "kernels/expert_source.h"
 #include "src/base/log.h"
 #include "src/base/thread_pool.h"
+#include "src/model/budget.h"
 #include "src/model/config.h"
 
 namespace moe {
@@ -92,14 +93,17 @@ struct ExpertCacheShape {
   uint64_t bytes(uint64_t n_slots) const { return n_slots * slot_bytes; }
 };
 
-/// Memory of a model and its sessions under a memory cap. All zero without a cap.
-struct MemoryStats {
-  uint64_t cap_bytes = 0;
-  uint64_t counted_bytes = 0;  // current total that counts against the cap
-  uint64_t peak_bytes = 0;     // maximum of counted_bytes
-  uint64_t arena_bytes = 0;    // capacity of the expert cache
-  uint64_t expert_bytes = 0;   // experts in it
-  uint64_t filled_bytes = 0;   // read because there was room, not for a miss
+/// The expert cache under a memory cap. All zero without one.
+struct ExpertCacheUse {
+  uint64_t arena_bytes = 0;   // capacity
+  uint64_t expert_bytes = 0;  // experts in it
+  uint64_t filled_bytes = 0;  // read because there was room, not for a miss
+};
+
+/// An object that another part of the library keeps with a model, destroyed before it.
+struct Attachment {
+  void* object = nullptr;
+  void (*destroy)(void* object) = nullptr;
 };
 
 class Model final {
@@ -117,13 +121,15 @@ class Model final {
   /// Loads all weights except experts, which are loaded on acquire. Sessions call it before using
   /// weights; any thread. On failure the model is unchanged. On a device with a memory limit, the
   /// first call decides whether all experts can be resident next to `device_bytes` of a session;
-  /// MOE_ERR_BUDGET with the itemised sum if not even one fits. With an expert cache, every call
-  /// resizes it to `cache_bytes`, at least one slot; when shrinking it waits for experts in use.
-  Status prepare(uint64_t device_bytes = 0, uint64_t cache_bytes = 0) const;
+  /// MOE_ERR_BUDGET with the itemised sum if not even one fits.
+  Status prepare(uint64_t device_bytes = 0);
+  /// Starts the expert cache, if there is one: it takes what the budget has left. Call after
+  /// prepare(); any thread. MOE_ERR_MEMORY.
+  Status start_cache();
   /// Creates the matrices that sessions with a latent KV cache need; call after prepare(). The
-  /// first call creates them for the model's lifetime. Any thread. MOE_ERR_UNSUPPORTED,
-  /// MOE_ERR_MEMORY.
-  Status make_latent_matrices() const;
+  /// first call creates them for the model's lifetime and keeps `memory`, which holds
+  /// latent_matrix_bytes(true). Any thread. MOE_ERR_UNSUPPORTED, MOE_ERR_MEMORY.
+  Status make_latent_matrices(Reservation memory);
   const LatentMatrices* latent_matrices() const;  // null until then
   /// Their size, or what it would be if `wanted`.
   uint64_t latent_matrix_bytes(bool wanted) const;
@@ -131,25 +137,22 @@ class Model final {
   bool experts_stay() const;
   /// Evicts idle experts from device memory, least recently used first, until `bytes` are evicted
   /// or none is left. False if there were none. Any thread.
-  bool make_room(uint64_t bytes) const;
+  bool make_room(uint64_t bytes);
   /// All sessions since the model was opened. Any thread.
   ExpertStats expert_stats() const;
-  MemoryStats memory_stats() const;
-  uint64_t memory_cap() const;
-  uint64_t expert_weight_bytes() const;  // counted ones; 0 with an expert cache
+  /// Everything in host memory that the model and its sessions take.
+  Budget& budget() const;
+  ExpertCacheUse cache_use() const;
   const ExpertCacheShape& cache_shape() const;
-  /// For memory_stats(): sets the current total that counts against the cap.
-  void count_memory(uint64_t bytes) const;
-  /// Sets the maximum size of the expert cache.
-  void set_cache_bytes(uint64_t bytes) const;
-  /// Gives the memory of a freed session to the expert cache.
-  void session_gone(uint64_t bytes) const;
+  uint64_t expert_weight_bytes() const;  // counted ones; 0 with an expert cache
   /// Memory allocated by opening the model; the account shows it instead of the metadata size.
   void set_table_bytes(uint64_t bytes);
+  /// The object that make() returned to the first call. Any thread.
+  Result<void*> attached(Result<Attachment> (*make)(Model& model));
   /// A unique number, to distinguish objects that would otherwise look equal.
-  uint64_t next_number() const;
+  uint64_t next_number();
   /// Verifies every checksum, code and scale of the file, whatever options.verify says.
-  Status verify() const;
+  Status verify();
 
   const ModelConfig& config() const;
   Device& device() const;
@@ -167,6 +170,10 @@ class Model final {
   /// for direct reads. Applies to prepare() and to sessions, which read one expert at a time.
   uint64_t reading_bytes() const;
   uint64_t expert_reading_bytes() const;
+  /// What the model has beside its expert cache and the matrices for latent caches: the lines
+  /// above, readers, buffers for reading experts and for uploads.
+  uint64_t own_bytes() const;
+  uint64_t staging_bytes() const;  // buffers for asynchronous uploads
   uint64_t largest_expert_bytes() const;
   /// Bytes of weights read per token with k experts (the router's number; threshold: max_k). MH-MoE
   /// takes k experts per sub-token.

@@ -38,9 +38,9 @@ template <class Work>
 Status run_and_wait(SessionState& lead, const Batch& batch, Work work) {
   for (;;) {
     work();
-    Status status = lead.device.sync(*lead.stream);
+    Status status = lead.device.sync(lead.stream());
     if (status.code() != MOE_ERR_CANCELLED || cancel_asked(batch)) return status;
-    lead.stream->cancelled.store(false);
+    lead.stream().cancelled.store(false);
   }
 }
 

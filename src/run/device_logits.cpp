@@ -37,7 +37,7 @@ namespace {
 // Reads logits from `first` on of the row on the device.
 Status read_device_logits(SessionState& state, size_t first, size_t n, float* to) {
   const Status status =
-      state.device.download(to, state.work.device_logits + first, n * sizeof(float));
+      state.device.download(to, state.work().device_logits + first, n * sizeof(float));
   state.poisoned = state.poisoned || status.code() == MOE_ERR_DEVICE;
   return status;
 }
@@ -58,18 +58,18 @@ namespace {
 Status look_again(SessionState& state) {
   float* const no_copy = nullptr;
   const int32_t vocab_size = state.model.config().vocab_size;
-  const SampleOp op{state.work.device_logits, 1, vocab_size, &state.spec, &no_copy};
+  const SampleOp op{state.work().device_logits, 1, vocab_size, &state.spec, &no_copy};
   Status status;
   bool again = true;
   while (again) {
-    state.device.sample(*state.stream, op);
-    status = state.device.sync(*state.stream);
+    state.device.sample(state.stream(), op);
+    status = state.device.sync(state.stream());
     again = status.code() == MOE_ERR_CANCELLED && state.call.load() != SessionState::kCancelled;
-    if (again) state.stream->cancelled.store(false);  // meant for an earlier call
+    if (again) state.stream().cancelled.store(false);  // meant for an earlier call
   }
   state.poisoned = state.poisoned || status.code() == MOE_ERR_DEVICE;
   MOE_TRY(status);
-  state.report.take(state.spec, state.device.sampled(*state.stream, 0));
+  state.report.take(state.spec, state.device.sampled(state.stream(), 0));
   return {};
 }
 
@@ -81,8 +81,9 @@ Status sample_on_device(SessionState& state, const SamplingConfig& config, Token
                                                     to);
                         },
                         &state};
-  return state.sampler.sample(config, state.report.values, row,
-                              static_cast<uint64_t>(state.position()), out, top, n_top, enough);
+  return state.workspace->sampler.sample(config, state.report.values, row,
+                                         static_cast<uint64_t>(state.position()), out, top, n_top,
+                                         enough);
 }
 
 }  // namespace
@@ -90,6 +91,8 @@ Status sample_on_device(SessionState& state, const SamplingConfig& config, Token
 Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
                    TokenLogprob* top, size_t n_top) {
   ask_for(state, config, n_top);
+  const PassLease lease(state);
+  MOE_TRY(lease.status());
   MOE_TRY(recall_logits(state));
   if (state.on_device && wants_anything(state.spec)) {
     bool enough = false;
@@ -100,8 +103,8 @@ Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogpr
     MOE_TRY(read_logits(state, state.logits.data()));
     state.on_device = false;
   }
-  return state.sampler.sample(config, state.logits.span(), state.tokens.span(),
-                              static_cast<uint64_t>(state.position()), out, top, n_top);
+  return state.workspace->sampler.sample(config, state.logits.span(), state.tokens.span(),
+                                         static_cast<uint64_t>(state.position()), out, top, n_top);
 }
 
 void ask_for(SessionState& state, const SamplingConfig& config, size_t n_top) {

@@ -23,14 +23,15 @@ Status check_text(const SessionState& state, std::span<const int32_t> tokens) {
                              : "%zu tokens do not fit: the limit is %d",
                          tokens.size(), o.context, most);
   }
-  if (tokens.size() > static_cast<size_t>(o.chunk)) {
+  const int32_t chunk = state.chunk();
+  if (tokens.size() > static_cast<size_t>(chunk)) {
     return Status::error(MOE_ERR_TOO_LONG,
-                         o.chunk < kMaxChunk
+                         chunk < kMaxChunk
                              ? "an encoder sees a text whole: at most %d tokens, found %zu; create "
                                "the session with a larger chunk (--chunk), at most %d"
                              : "an encoder sees a text whole: the limit is %d tokens, "
                                "found %zu",
-                         o.chunk, tokens.size(), kMaxChunk);
+                         chunk, tokens.size(), kMaxChunk);
   }
   return check_ids(state, tokens);
 }
@@ -195,11 +196,14 @@ Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
   HiddenStates states(out, state, tokens.size());
   MOE_TRY(states.init());
   whole.hidden = states.sink();
-  const size_t chunk = std::min(tokens.size(), static_cast<size_t>(state.options.chunk));
   const bool has_logits = state.has_logits;  // the passes below do not change the logits
   Status status;
   for (size_t done = 0; done < tokens.size();) {  // once for an encoder
+    const PassLease lease(state);
+    status = lease.status();
+    if (!status.ok()) break;
     BatchPart part = whole;
+    const auto chunk = static_cast<size_t>(state.pass_rows());
     part.tokens = tokens.subspan(done, std::min(chunk, tokens.size() - done));
     part.position = state.position() + static_cast<int32_t>(done);
     status = run_batch(state, {&part, 1});

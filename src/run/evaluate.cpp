@@ -30,7 +30,12 @@ class GroupCall {
   GroupCall& operator=(const GroupCall&) = delete;
   ~GroupCall() {
     if (n_begun_ > 0) lead().group = {};
-    for (size_t i = 0; i < n_begun_; ++i) end_call(SessionCall::state_of(*sessions_[i]));
+    for (size_t i = 0; i < n_begun_; ++i) {
+      SessionState& state = SessionCall::state_of(*sessions_[i]);
+      state.lead.store(nullptr);
+      wait_for_cancels(state);  // they may use the lead
+      end_call(state);
+    }
   }
   Status begin() {
     for (; n_begun_ < sessions_.size(); ++n_begun_) {
@@ -38,6 +43,7 @@ class GroupCall {
                   .with_context("session %zu", n_begun_));
     }
     lead().group = sessions_;
+    for (Session* session : sessions_) SessionCall::state_of(*session).lead.store(&lead());
     return {};
   }
   SessionState& lead() const { return SessionCall::state_of(*sessions_[0]); }
@@ -53,11 +59,14 @@ Status check_piece(const SessionState& lead, const SessionState& state,
     return Status::error(MOE_ERR_ARGUMENT, "sessions of one call must share one model");
   }
   if (tokens.empty()) return Status::error(MOE_ERR_ARGUMENT, "no tokens");
-  if (tokens.size() > static_cast<size_t>(lead.options.chunk)) {
-    return Status::error(MOE_ERR_TOO_LONG, "%zu tokens, but the first session's chunk is %d",
-                         tokens.size(), lead.options.chunk);
+  MOE_TRY(check_tokens(state, tokens));
+  if (state.has_capacity && tokens.size() > static_cast<size_t>(lead.workspace->shape.rows)) {
+    return Status::error(MOE_ERR_TOO_LONG,
+                         "with an expert capacity a call is one pass: %zu tokens, but the first "
+                         "session's chunk is %d",
+                         tokens.size(), lead.workspace->shape.rows);
   }
-  return check_tokens(state, tokens);
+  return {};
 }
 
 /// The tokens of each session in a call.
@@ -82,26 +91,39 @@ struct Pieces {
 /// Fills passes in the lead's work memory.
 class Passes {
  public:
-  explicit Passes(SessionState& lead) : lead_(lead) {}
+  explicit Passes(SessionState& lead) : lead_(lead), most_(static_cast<size_t>(lead.pass_rows())) {}
+  /// A piece longer than a pass takes several.
   Status add(SessionState& state, std::span<const int32_t> piece) {
-    if (n_rows_ + piece.size() > static_cast<size_t>(lead_.options.chunk)) MOE_TRY(run());
-    BatchPart part;
-    part.session = &state;
-    part.tokens = piece;
-    part.position = state.position();
-    part.rows = LogitRows::kLast;
-    lead_.work.parts[n_parts_++] = part;
-    n_rows_ += piece.size();
+    size_t done = 0;
+    for (; !state.has_capacity && piece.size() - done > most_; done += most_) {
+      MOE_TRY(run());
+      push(state, piece.subspan(done, most_), done, LogitRows::kNone);
+    }
+    const std::span<const int32_t> rest = piece.subspan(done);
+    if (n_rows_ + rest.size() > most_) MOE_TRY(run());
+    push(state, rest, done, LogitRows::kLast);
     return {};
   }
   Status run() {
-    const std::span<BatchPart> parts(lead_.work.parts.data(), n_parts_);
+    const std::span<BatchPart> parts(lead_.work().parts.data(), n_parts_);
     n_parts_ = n_rows_ = 0;
-    return run_batch(lead_, parts);
+    return parts.empty() ? Status() : run_batch(lead_, parts);
   }
 
  private:
+  void push(SessionState& state, std::span<const int32_t> tokens, size_t done, LogitRows rows) {
+    BatchPart part;
+    part.session = &state;
+    part.tokens = tokens;
+    part.position = state.position() + static_cast<int32_t>(done);
+    part.rows = rows;
+    part.continues = done > 0;
+    lead_.work().parts[n_parts_++] = part;
+    n_rows_ += tokens.size();
+  }
+
   SessionState& lead_;
+  size_t most_;
   size_t n_parts_ = 0;
   size_t n_rows_ = 0;
 };
@@ -122,6 +144,8 @@ Status eval_pieces(const Pieces& pieces, float* logits) {
   GroupCall group(pieces.sessions);
   MOE_TRY(group.begin());
   SessionState& lead = group.lead();
+  const PassLease lease(lead);
+  MOE_TRY(lease.status());
   MOE_TRY(pieces.each([&](size_t i, SessionState& state, std::span<const int32_t> piece) {
     return check_piece(lead, state, piece).with_context("session %zu", i);
   }));
@@ -142,6 +166,8 @@ Status eval_pieces(const Pieces& pieces, float* logits) {
 
 // A lost device invalidates the caches; any other error leaves them intact.
 Status run_batch(SessionState& lead, std::span<BatchPart> parts) {
+  const PassLease lease(lead);
+  MOE_TRY(lease.status());
   for (const BatchPart& part : parts) part.session->has_logits = false;
   const Status status = forward(lead, parts);
   if (status.code() == MOE_ERR_DEVICE) {
@@ -190,11 +216,11 @@ Status check_tokens(const SessionState& state, std::span<const int32_t> tokens, 
                                   : "the model's own length is ",
                          config.context_length);
   }
-  if (state.has_capacity && tokens.size() > static_cast<size_t>(state.options.chunk)) {
+  if (state.has_capacity && tokens.size() > static_cast<size_t>(state.chunk())) {
     return Status::error(MOE_ERR_TOO_LONG,
                          "with an expert capacity a call is one chunk: at most %d tokens, found "
                          "%zu; create the session with a larger chunk (--chunk), at most %d",
-                         state.options.chunk, tokens.size(), kMaxChunk);
+                         state.chunk(), tokens.size(), kMaxChunk);
   }
   return check_ids(state, tokens);
 }
@@ -216,8 +242,10 @@ namespace {
 /// destination of the last token's logits.
 template <class Ask>
 Status eval_chunks(SessionState& state, std::span<const int32_t> tokens, Ask ask, float* last_row) {
-  const size_t chunk = static_cast<size_t>(state.options.chunk);
   for (size_t done = 0; done < tokens.size();) {
+    const PassLease lease(state);  // for one chunk: sessions take turns
+    MOE_TRY(lease.status());
+    const auto chunk = static_cast<size_t>(state.pass_rows());
     const size_t n = std::min(chunk, tokens.size() - done);
     const bool last = done + n == tokens.size();
     BatchPart part;

@@ -12,7 +12,7 @@ Status copy_logits(const SessionState& from, SessionState& to) {
   const size_t n = from.logits.size();
   if (!from.has_logits) return {};
   if (from.on_device) {
-    MOE_TRY(from.device.download(to.logits.data(), from.work.device_logits, n * sizeof(float)));
+    MOE_TRY(from.device.download(to.logits.data(), from.work().device_logits, n * sizeof(float)));
   } else {
     std::copy_n(from.logits.data(), n, to.logits.data());
   }
@@ -51,30 +51,25 @@ Status copy_text(const SessionState& from, SessionState& to) {
   for (size_t l = 0; l < from.routers.size(); ++l) to.routers[l] = from.routers[l];
   to.overridden = from.overridden;
   to.has_capacity = from.has_capacity;
-  to.options.chunk_follows = from.options.chunk_follows;
   return copy_logits(from, to);
 }
 
 }  // namespace
 
-Result<Box<Session>> fork_session(Session& session, Model& model, uint64_t other_sessions_bytes,
-                                  const Allocator& allocator) {
+Result<Box<Session>> fork_session(Session& session, Model& model, const Allocator& allocator) {
   SessionCall call(session);
   MOE_TRY(call.status());
   if (call.state().model.config().is_encoder_decoder()) return check_keeps(call.state());
+  const SessionState& from = call.state();
   SessionOptions options;
-  options.context = call.state().options.context;
-  options.chunk = call.state().options.chunk;
-  options.kv = call.state().options.kv;
-  options.memory_cap = call.state().options.memory_cap;
-  options.other_sessions_bytes = other_sessions_bytes;
+  options.context = from.options.context;
+  options.chunk = from.options.chunk_follows ? 0 : from.options.chunk;
+  options.kv = from.options.kv;
   MOE_ASSIGN(Box<Session> made, Session::create(model, options, allocator));
-  Status copied = copy_text(call.state(), SessionCall::state_of(*made));
-  if (copied.ok()) return made;
-  const uint64_t bytes = made->bytes();
-  made.reset();
-  model.session_gone(bytes);
-  return copied;
+  SessionState& to = SessionCall::state_of(*made);
+  if (to.member.demand != from.member.demand) MOE_TRY(to.set_demand(from.member.demand));
+  MOE_TRY(copy_text(from, to));
+  return made;
 }
 
 }  // namespace moe

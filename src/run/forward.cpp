@@ -16,16 +16,16 @@ Batch lay_out(SessionState& lead, std::span<BatchPart> parts) {
     part.first_row = n_rows;
     for (size_t i = 0; i < part.tokens.size(); ++i, ++n_rows) {
       const int32_t position = part.position + static_cast<int32_t>(i);
-      lead.work.rows[static_cast<size_t>(n_rows)] = {static_cast<int32_t>(p), position,
-                                                     part.tokens[i]};
+      lead.work().rows[static_cast<size_t>(n_rows)] = {static_cast<int32_t>(p), position,
+                                                       part.tokens[i]};
     }
   }
-  return {lead, parts, lead.work.rows.data(), lead.work.caches.data(), n_rows};
+  return {lead, parts, lead.work().rows.data(), lead.work().caches.data(), n_rows};
 }
 
 // True if every session has one token and requests its logits, and all rows fit.
 bool is_decode(const SessionState& lead, const Batch& batch) {
-  if (batch.n_rows > lead.work.logit_rows) return false;
+  if (batch.n_rows > lead.work().logit_rows) return false;
   for (const BatchPart& part : batch.parts) {
     if (part.tokens.size() != 1 || part.rows != LogitRows::kLast) return false;
   }
@@ -56,14 +56,14 @@ StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
 
 void embed(SessionState& lead, const Batch& batch, const Matrix& positions, const Norm& norm) {
   const ModelConfig& config = lead.model.config();
-  float* const x = lead.work.x;
+  float* const x = lead.work().x;
   for (const BatchPart& part : batch.parts) {
-    if (part.session->counting) part.session->counters.begin_pass();
+    if (part.session->counting && !part.continues) part.session->counters.begin_pass();
   }
-  lead.device.embed(*lead.stream, lead.model.weights().embedding, positions, batch.rows,
+  lead.device.embed(lead.stream(), lead.model.weights().embedding, positions, batch.rows,
                     batch.n_rows, config.embedding_multiplier, x);
   if (norm.kind == NormKind::kNone) return;
-  lead.device.norm(*lead.stream, {x, x, batch.n_rows, config.d_model, norm, false, 1});
+  lead.device.norm(lead.stream(), {x, x, batch.n_rows, config.d_model, norm, false, 1});
 }
 
 // From token ids to the last layer's residual stream.
@@ -79,11 +79,11 @@ void run_text(SessionState& lead, const Batch& batch) {
 void run_source(SessionState& lead, const Batch& batch) {
   const ModelConfig& config = lead.model.config();
   const ModelWeights& weights = lead.model.weights();
-  float* const x = lead.work.x;
+  float* const x = lead.work().x;
   embed(lead, batch, weights.source_positions, weights.source_embedding_norm);
   run_layers(lead, batch, 0, config.n_encoder_layers);
   if (config.encoder_norm) {
-    lead.device.norm(*lead.stream,
+    lead.device.norm(lead.stream(),
                      {x, x, batch.n_rows, config.d_model, weights.encoder_norm, false, 1});
   }
   for (int32_t l = config.n_encoder_layers; l < config.n_layers(); ++l) {
@@ -93,16 +93,16 @@ void run_source(SessionState& lead, const Batch& batch) {
 
 // Runs the pass on the device, or replays its recorded step, up to a decode step's logits.
 void run_pass(SessionState& lead, const Batch& batch, bool decode, const StepKey& key) {
-  while (lead.device.begin_step(*lead.stream, batch.rows, batch.n_rows, key)) {
+  while (lead.device.begin_step(lead.stream(), batch.rows, batch.n_rows, key)) {
     run_text(lead, batch);
-    if (decode) run_head(lead, batch, 0, batch.n_rows, lead.work.logits);
-    if (lead.device.end_step(*lead.stream)) return;
+    if (decode) run_head(lead, batch, 0, batch.n_rows, lead.work().logits);
+    if (lead.device.end_step(lead.stream())) return;
   }
 }
 
 Status deliver_step(SessionState& lead, const Batch& batch) {
   for (int32_t r = 0; r < batch.n_rows; ++r) {
-    MOE_TRY(deliver_logits(lead, batch, r, r, lead.work.logits));
+    MOE_TRY(deliver_logits(lead, batch, r, r, lead.work().logits));
   }
   return {};
 }
@@ -120,6 +120,8 @@ Status forward(SessionState& lead, std::span<BatchPart> parts) {
 }
 
 Status forward_source(SessionState& state, std::span<const int32_t> tokens, float* hidden) {
+  const PassLease lease(state);
+  MOE_TRY(lease.status());
   BatchPart part;
   part.session = &state;
   part.tokens = tokens;
@@ -128,7 +130,7 @@ Status forward_source(SessionState& state, std::span<const int32_t> tokens, floa
   if (cancel_asked(batch)) return Status::error(MOE_ERR_CANCELLED, "cancelled");
   if (!status.ok() || hidden == nullptr) return status;
   const auto d = static_cast<size_t>(state.model.config().d_model);
-  return state.device.download(hidden, state.work.x, tokens.size() * d * sizeof(float));
+  return state.device.download(hidden, state.work().x, tokens.size() * d * sizeof(float));
 }
 
 }  // namespace moe

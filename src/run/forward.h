@@ -49,7 +49,8 @@ struct BatchPart {
   std::span<const int32_t> some = {};  // kSome: the rows, ascending
   HiddenSink hidden = {};              // if set, a decoder has no logits
   ScoredRows scored = {};
-  int32_t text = 0;  // selects keys and values: each hypothesis of a beam search has its own
+  bool continues = false;  // the session's pass before this one, and is counted with it
+  int32_t text = 0;        // selects keys and values: each hypothesis of a beam search has its own
 };
 
 /// Computes all parts (different sessions of one model, or texts of one) in one pass, in the work

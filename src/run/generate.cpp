@@ -208,8 +208,11 @@ Status Generation::sample_next_token() {
     return {};
   }
   MOE_TRY(settle_bans(changed_.span()));
-  return state_.sampler.sample(options_.sampling, changed_.span(), state_.tokens.span(),
-                               static_cast<uint64_t>(state_.position()), &next_, top_, n_top());
+  const PassLease lease(state_);
+  MOE_TRY(lease.status());
+  return state_.workspace->sampler.sample(options_.sampling, changed_.span(), state_.tokens.span(),
+                                          static_cast<uint64_t>(state_.position()), &next_, top_,
+                                          n_top());
 }
 
 // Samples the token after the session's last one, unless the generation ends.
@@ -239,7 +242,7 @@ size_t Generation::draft() {
   if (options_.max_draft == 0) return 0;
   const auto position = static_cast<size_t>(state_.position());
   size_t room = static_cast<size_t>(state_.options.context) - position - 1;
-  room = std::min(room, static_cast<size_t>(state_.options.chunk) - 1);
+  room = std::min(room, static_cast<size_t>(state_.chunk()) - 1);
   if (options_.max_tokens > 0) {
     room = std::min(room, static_cast<size_t>(options_.max_tokens - result_.n_generated));
   }
@@ -267,7 +270,7 @@ Status Generation::check_draft(size_t n_drafted, StreamDecoder* decoder, bool* c
       SessionState& state = g.state_;
       const size_t text = p.position + 1 + i;
       TokenLogprob& next = p.checked.tokens[i];
-      p.checked.status = state.sampler.sample(
+      p.checked.status = state.workspace->sampler.sample(
           g.options_.sampling, {logits, state.logits.size()}, {state.tokens.data(), text},
           static_cast<uint64_t>(text), &next, p.checked.top + i * kMaxTopLogprobs, g.n_top());
       if (p.checked.status.ok()) ++p.checked.n;

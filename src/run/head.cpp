@@ -20,7 +20,7 @@ void run_transformed(SessionState& lead, const float* x, int32_t n, float* logit
   op.norm = weights.final_norm;
   op.act.kind = config.head.act;
   op.shared = &weights.transformed_head;
-  lead.device.moe(*lead.stream, op);
+  lead.device.moe(lead.stream(), op);
 }
 
 }  // namespace
@@ -34,10 +34,10 @@ void compute_head(SessionState& lead, const float* x, int32_t n, float* logits) 
   } else {
     const LinearOut out{&weights.head, weights.head_bias,      logits, config.n_outputs(),
                         false,         config.logit_multiplier};
-    lead.device.linear(*lead.stream, {x, d, n, d, weights.final_norm, &out, 1});
+    lead.device.linear(lead.stream(), {x, d, n, d, weights.final_norm, &out, 1});
   }
   if (config.logit_cap > 0) {
-    lead.device.cap(*lead.stream, {logits, n, config.n_outputs(), config.logit_cap});
+    lead.device.cap(lead.stream(), {logits, n, config.n_outputs(), config.logit_cap});
   }
 }
 
@@ -66,7 +66,7 @@ struct RowScores {
 Status read_downloaded(SessionState& lead, std::span<const int32_t> targets, double* logprobs) {
   const std::span<float> row = lead.logits.span();
   for (size_t i = 0; i < targets.size(); ++i) {
-    const float* from = lead.work.late_logits + i * row.size();
+    const float* from = lead.work().late_logits + i * row.size();
     MOE_TRY(lead.device.download(row.data(), from, row.size() * sizeof(float)));
     MOE_TRY(log_probability({row.data(), row.size()}, targets[i], &logprobs[i]));
   }
@@ -78,7 +78,7 @@ Status read_downloaded(SessionState& lead, std::span<const int32_t> targets, dou
 Status read_scores(SessionState& lead, std::span<const int32_t> targets, double* logprobs) {
   if (!lead.device.uses_host_memory()) return read_downloaded(lead, targets, logprobs);
   const size_t width = lead.logits.size();
-  RowScores rows{lead.work.late_logits, width, targets.data(), logprobs};
+  RowScores rows{lead.work().late_logits, width, targets.data(), logprobs};
   constexpr int64_t kWork = 8;  // relative cost of a logit
   lead.device.share(static_cast<int64_t>(targets.size()), kWork * static_cast<int64_t>(width),
                     RowScores::part, &rows);

@@ -42,7 +42,7 @@ bool same_routing(const SessionState& a, const SessionState& b) {
 template <class View>
 void show_caches(SessionState& lead, const Batch& batch, View view) {
   for (const BatchPart& part : batch.parts) {
-    lead.work.caches[static_cast<size_t>(batch.rows[part.first_row].session)] = view(part);
+    lead.work().caches[static_cast<size_t>(batch.rows[part.first_row].session)] = view(part);
   }
 }
 
@@ -64,12 +64,13 @@ AttentionOp attention_op(const Batch& batch, const AttentionConfig& c) {
 
 LatentHeads latent_heads(const SessionState& lead, int32_t layer, const Run& run) {
   const AttentionConfig& c = lead.model.config().layers[static_cast<size_t>(layer)].attention;
-  const WorkMemory& w = run.session->work;  // the lead has none if its cache is not latent
+  // On a device with its own memory the lead has none if its cache is not latent.
+  const WorkMemory& w = run.session->own ? run.session->work() : lead.work();
   const LatentMatrices& matrices = *lead.model.latent_matrices();
   LatentHeads heads;
   heads.width = c.latent;
   heads.norm = lead.model.layer(layer).attention.latent_norm;
-  heads.z = lead.work.latent + int64_t{run.first_row} * (c.latent + c.rope.dims);
+  heads.z = lead.work().latent + int64_t{run.first_row} * (c.latent + c.rope.dims);
   heads.keys = matrices.keys(layer);
   heads.values = matrices.values(layer);
   heads.max_rows = w.wide_rows;
@@ -80,7 +81,7 @@ LatentHeads latent_heads(const SessionState& lead, int32_t layer, const Run& run
 }
 
 void attend(SessionState& lead, const Batch& batch, int32_t layer) {
-  const WorkMemory& w = lead.work;
+  const WorkMemory& w = lead.work();
   const AttentionConfig& c = lead.model.config().layers[static_cast<size_t>(layer)].attention;
   const AttentionWeights& a = lead.model.layer(layer).attention;
   show_caches(lead, batch,
@@ -110,7 +111,7 @@ void attend(SessionState& lead, const Batch& batch, int32_t layer) {
     op.rope_table = run.session->rope.table(layer);
     op.rope = op.rope_table != nullptr ? c.rope.kind : RopeKind::kNone;
     op.rope_dims = op.rope_table != nullptr ? c.rope.dims : 0;
-    lead.device.attention(*lead.stream, op);
+    lead.device.attention(lead.stream(), op);
   }
 }
 
@@ -122,21 +123,21 @@ struct BlockOut {
 };
 
 BlockOut block_out(const SessionState& lead, const BlockNormWeights& norms) {
-  if (norms.out.kind != NormKind::kNone) return {lead.work.branch, false, 1};
-  return {lead.work.x, true, lead.model.config().residual_multiplier};
+  if (norms.out.kind != NormKind::kNone) return {lead.work().branch, false, 1};
+  return {lead.work().x, true, lead.model.config().residual_multiplier};
 }
 
 // Completes x = post(x + residual_multiplier * out(f(pre(x)))) after block_out().
 void finish_block(SessionState& lead, const BlockNormWeights& norms, int32_t n_rows) {
   const ModelConfig& config = lead.model.config();
-  const WorkMemory& w = lead.work;
+  const WorkMemory& w = lead.work();
   const int32_t d = config.d_model;
   if (norms.out.kind != NormKind::kNone) {
-    lead.device.norm(*lead.stream,
+    lead.device.norm(lead.stream(),
                      {w.branch, w.x, n_rows, d, norms.out, true, config.residual_multiplier});
   }
   if (norms.post.kind != NormKind::kNone) {
-    lead.device.norm(*lead.stream, {w.x, w.x, n_rows, d, norms.post, false, 1});
+    lead.device.norm(lead.stream(), {w.x, w.x, n_rows, d, norms.post, false, 1});
   }
 }
 
@@ -170,9 +171,9 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
     op.hook = session.hook;
     op.n_rows = run.n_rows;
     op.rows = batch.rows + run.first_row;
-    op.x = lead.work.x + int64_t{run.first_row} * config.d_model;
+    op.x = lead.work().x + int64_t{run.first_row} * config.d_model;
     op.y = out.y + int64_t{run.first_row} * config.d_model;
-    lead.device.moe(*lead.stream, op);
+    lead.device.moe(lead.stream(), op);
   }
   finish_block(lead, w.ffn_norms, batch.n_rows);
 }
@@ -190,14 +191,14 @@ void project_qkv(SessionState& lead, const Batch& batch, int32_t layer) {
   const ModelConfig& config = lead.model.config();
   const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].attention;
   const AttentionWeights& a = lead.model.layer(layer).attention;
-  const WorkMemory& w = lead.work;
+  const WorkMemory& w = lead.work();
   const int32_t d = config.d_model, kv_width = c.n_kv_heads * c.head_dim;
   const LinearOut q = {&a.q, a.q_bias, w.q, c.n_heads * c.head_dim, false, 1};
   const LinearOut k = {&a.k, a.k_bias, w.k, kv_width, false, 1};
   const LinearOut v = {&a.v, a.v_bias, w.v, kv_width, false, 1};
   if (c.latent == 0) {
     const LinearOut qkv[] = {q, k, v};
-    return lead.device.linear(*lead.stream, {w.x, d, n_rows, d, a.norms.pre, qkv, 3});
+    return lead.device.linear(lead.stream(), {w.x, d, n_rows, d, a.norms.pre, qkv, 3});
   }
   const int32_t width = c.latent + c.rope.dims;
   const LinearOut q_latent = {&a.q_latent, nullptr, w.q_latent, c.q_latent, false, 1};
@@ -205,15 +206,15 @@ void project_qkv(SessionState& lead, const Batch& batch, int32_t layer) {
                               {&a.latent, nullptr, w.latent, width, false, 1}};
   const LinearOut from_latent[] = {k, v};
   const LinearOut rope = {&a.k_rope, nullptr, w.k, kv_width, true, 1};
-  lead.device.linear(*lead.stream, {w.x, d, n_rows, d, a.norms.pre, from_x, 2});
+  lead.device.linear(lead.stream(), {w.x, d, n_rows, d, a.norms.pre, from_x, 2});
   if (c.q_latent > 0) {
-    lead.device.linear(*lead.stream,
+    lead.device.linear(lead.stream(),
                        {w.q_latent, c.q_latent, n_rows, c.q_latent, a.q_latent_norm, &q, 1});
   }
   if (all_keep_latent(batch)) return;
-  lead.device.linear(*lead.stream,
+  lead.device.linear(lead.stream(),
                      {w.latent, width, n_rows, c.latent, a.latent_norm, from_latent, 2});
-  lead.device.linear(*lead.stream,
+  lead.device.linear(lead.stream(),
                      {w.latent + c.latent, width, n_rows, c.rope.dims, Norm(), &rope, 1});
 }
 
@@ -223,8 +224,8 @@ void project_out(SessionState& lead, const Batch& batch, const AttentionConfig& 
   const int32_t q_width = c.n_heads * c.head_dim;
   const BlockOut out = block_out(lead, a.norms);
   const LinearOut o{&a.o, a.o_bias, out.y, lead.model.config().d_model, out.accumulate, out.scale};
-  lead.device.linear(*lead.stream,
-                     {lead.work.mixed, q_width, batch.n_rows, q_width, a.sub_norm, &o, 1});
+  lead.device.linear(lead.stream(),
+                     {lead.work().mixed, q_width, batch.n_rows, q_width, a.sub_norm, &o, 1});
   finish_block(lead, a.norms, batch.n_rows);
 }
 
@@ -239,17 +240,17 @@ void cross_attention(SessionState& lead, const Batch& batch, int32_t layer) {
   const ModelConfig& config = lead.model.config();
   const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].cross;
   const AttentionWeights& a = lead.model.layer(layer).cross;
-  const WorkMemory& w = lead.work;
+  const WorkMemory& w = lead.work();
   const int32_t d = config.d_model;
   const LinearOut q = {&a.q, a.q_bias, w.q, c.n_heads * c.head_dim, false, 1};
-  lead.device.linear(*lead.stream, {w.x, d, batch.n_rows, d, a.norms.pre, &q, 1});
+  lead.device.linear(lead.stream(), {w.x, d, batch.n_rows, d, a.norms.pre, &q, 1});
   show_caches(lead, batch, [&](const BatchPart& part) {
     return part.session->kv.source_view(layer, part.session->n_source);
   });
   AttentionOp op = attention_op(batch, c);
   op.q = w.q;
   op.out = w.mixed;
-  lead.device.attention(*lead.stream, op);
+  lead.device.attention(lead.stream(), op);
   project_out(lead, batch, c, a);
 }
 
@@ -269,18 +270,18 @@ void store_source(SessionState& lead, const Batch& batch, int32_t layer) {
   const ModelConfig& config = lead.model.config();
   const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].cross;
   const AttentionWeights& a = lead.model.layer(layer).cross;
-  const WorkMemory& w = lead.work;
+  const WorkMemory& w = lead.work();
   const int32_t d = config.d_model, kv_width = c.n_kv_heads * c.head_dim;
   const LinearOut kv[] = {{&a.k, a.k_bias, w.k, kv_width, false, 1},
                           {&a.v, a.v_bias, w.v, kv_width, false, 1}};
-  lead.device.linear(*lead.stream, {w.x, d, batch.n_rows, d, Norm(), kv, 2});
+  lead.device.linear(lead.stream(), {w.x, d, batch.n_rows, d, Norm(), kv, 2});
   show_caches(lead, batch, [&](const BatchPart& part) {
     return part.session->kv.source_view(layer, batch.n_rows);
   });
   AttentionOp op = attention_op(batch, c);
   op.k = w.k;
   op.v = w.v;
-  lead.device.attention(*lead.stream, op);
+  lead.device.attention(lead.stream(), op);
 }
 
 }  // namespace moe

@@ -44,8 +44,8 @@ uint64_t call_bytes(const Model& model, const SessionOptions& o) {
 uint64_t host_state_bytes(const ModelConfig& config, const SessionOptions& o) {
   const uint64_t layers = config.layers.size();
   constexpr uint64_t kHandles = 64;
-  return kHandles + sizeof(SessionState) + static_cast<uint64_t>(o.context) * sizeof(int32_t) +
-         WorkMemory::host_bytes(o.chunk) + RoutingCounters::bytes(config) +
+  return kHandles + sizeof(SessionState) + sizeof(PoolMember) +
+         static_cast<uint64_t>(o.context) * sizeof(int32_t) + RoutingCounters::bytes(config) +
          KvCache::host_bytes(config, kv_shape(o)) +
          layers * (2 * sizeof(RouterConfig) + sizeof(const float*));
 }
@@ -104,74 +104,137 @@ Status resolve_search(const ModelConfig& config, const SessionOptions& given, Se
 
 double megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
-// Reader threads are counted there. Weights are read before the session and the expert cache are
-// allocated, which may leave enough memory for reading.
-uint64_t reading_bytes(const Model& model, uint64_t session_bytes) {
-  const uint64_t weights = model.reading_bytes();
-  const uint64_t experts = model.expert_reading_bytes();
-  const uint64_t slot = model.cache_shape().slot_bytes;
-  if (slot == 0) return std::max(weights, experts);
-  return std::max(experts, weights - std::min(weights, session_bytes + slot));
-}
-
-void add_cache(const Model& model, uint64_t cap, MemoryAccount* account) {
-  const ExpertCacheShape& shape = model.cache_shape();
-  if (shape.slot_bytes == 0) return;
-  account->reader_bytes = shape.reader_bytes;
-  add_line(account, "expert readers", shape.reader_bytes);
-  const uint64_t left = cap - std::min(cap, account->total);
-  const uint64_t n = std::clamp<uint64_t>(left / shape.slot_bytes, 1, shape.most_slots);
-  account->cache_bytes = shape.bytes(n);
-  add_line(account, "expert cache", account->cache_bytes);
-}
-
-Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccount* out) {
-  const ModelConfig& config = model.config();
+/// One session, without the workspaces of its passes.
+struct SessionBytes {
   uint64_t kv = 0;
   uint64_t rope = 0;
-  uint64_t work = 0;
-  if (!KvCache::bytes(config, kv_shape(o), &kv) || !RopeTables::bytes(config, o.context, &rope) ||
-      !WorkMemory::device_bytes(model.device(), config, o.chunk, o.kv, &work)) {
+  uint64_t logits = 0;
+  uint64_t search = 0;
+  uint64_t state = 0;
+  uint64_t calls = 0;
+  uint64_t total() const { return kv + rope + logits + search + state + calls; }
+};
+
+Status session_bytes(const Model& model, const SessionOptions& o, SessionBytes* out) {
+  const ModelConfig& config = model.config();
+  SessionBytes bytes;
+  if (!KvCache::bytes(config, kv_shape(o), &bytes.kv) ||
+      !RopeTables::bytes(config, o.context, &bytes.rope)) {
     return Status::error(MOE_ERR_TOO_LONG, "session: a context of %d overflows", o.context);
   }
-  const StreamShape shape = stream_shape(model, o);
-  const size_t scratch = model.device().stream_bytes(shape);
-  const size_t host_scratch = model.device().host_stream_bytes(shape);
-  if (scratch == 0) {
-    return Status::error(MOE_ERR_TOO_LONG, "session: the scratch of %d rows overflows", o.chunk);
+  bytes.logits = static_cast<uint64_t>(config.n_outputs()) * sizeof(float);
+  if (model.device().can_sample()) bytes.logits += StoredReport::bytes(config.vocab_size);
+  bytes.search = search_bytes(config, o);
+  bytes.state = host_state_bytes(config, o);
+  bytes.calls = call_bytes(model, o);
+  *out = bytes;
+  return {};
+}
+
+/// Writes the lines of an account.
+class Accountant {
+ public:
+  Accountant(const Model& model, const Sharers& sharers, uint64_t cap)
+      : model_(model), sharers_(sharers), cap_(cap) {}
+
+  void add_model(bool latent) {
+    for (const MemoryLine& line : model_.memory_lines()) add(line.what, line.bytes);
+    add("asynchronous uploads", model_.staging_bytes());
+    add("matrices for the latent cache", model_.latent_matrix_bytes(latent));
+    add("other sessions", sharers_.bytes);
+    account_.other_bytes = sharers_.bytes;
   }
-  const uint64_t output_bytes = static_cast<uint64_t>(config.n_outputs()) * sizeof(float);
-  MemoryAccount account;
-  for (const MemoryLine& line : model.memory_lines()) add_line(&account, line.what, line.bytes);
-  const ExpertMemory* experts = model.device().expert_memory();
-  if (experts != nullptr) {
-    add_line(&account, "asynchronous uploads",
-             experts->staging_bytes(model.largest_expert_bytes()));
+  void add_sessions(const SessionBytes& each, bool keeps_workspace, const WorkspaceBytes& pass) {
+    const auto n = static_cast<uint64_t>(sharers_.n_sessions);
+    const uint64_t before = account_.total;
+    add(model_.config().is_encoder() ? "keys and values" : "KV cache", n * each.kv);
+    add("position tables", n * each.rope);
+    add("logits", n * each.logits);
+    add("beam search", n * each.search);
+    add("session", n * each.state);
+    add("temporary memory of calls", n * each.calls);
+    const uint64_t passes = keeps_workspace ? n : 1;
+    add("activations", passes * pass.activations);
+    if (keeps_workspace) {
+      add("device scratch", passes * pass.scratch);
+      add("host scratch", passes * (pass.host_scratch + pass.lists));
+    } else {
+      add("scratch", passes * (pass.scratch + pass.lists));
+    }
+    add("sampling", passes * pass.sampling);
+    account_.kv_bytes = n * each.kv;
+    account_.session_bytes = each.total() + (keeps_workspace ? pass.total() : 0);
+    account_.pass_bytes = pass.total();
+    account_.chunk_bytes = pass.chunk();
+    account_.scratch_bytes = account_.total - before - account_.kv_bytes;
+    const ExpertMemory* device = model_.device().expert_memory();
+    account_.device_bytes = pass.scratch;
+    for (const uint64_t block : {each.kv, each.rope, pass.activations}) {
+      account_.device_bytes += device == nullptr ? block : device->taken_by(block);
+    }
   }
-  add_line(&account, "matrices for the latent cache", model.latent_matrix_bytes(is_latent(o.kv)));
-  account.other_bytes = o.other_sessions_bytes;
-  account.kv_bytes = kv;
-  add_line(&account, "other sessions", o.other_sessions_bytes);
-  const uint64_t others = account.total;
-  add_line(&account, config.is_encoder() ? "keys and values" : "KV cache", kv);
-  add_line(&account, "position tables", rope);
-  add_line(&account, "activations", work);
-  add_line(&account, model.device().uses_host_memory() ? "scratch" : "device scratch", scratch);
-  add_line(&account, "host scratch", host_scratch);
-  const uint64_t report = model.device().can_sample() ? StoredReport::bytes(config.vocab_size) : 0;
-  add_line(&account, "sampling", output_bytes + Sampler::bytes(config.vocab_size) + report);
-  add_line(&account, "beam search", search_bytes(config, o));
-  add_line(&account, "session", host_state_bytes(config, o));
-  add_line(&account, "temporary memory of calls", call_bytes(model, o));
-  add_line(&account, "read buffers", reading_bytes(model, account.total - others));
-  account.session_bytes = account.total - others;
-  account.device_bytes = scratch;
-  for (const uint64_t block : {kv, rope, work}) {
-    account.device_bytes += experts == nullptr ? block : experts->taken_by(block);
+  void add_cache() {
+    const ExpertCacheShape& shape = model_.cache_shape();
+    const uint64_t reading = model_.expert_reading_bytes();
+    uint64_t cache = 0;
+    if (shape.slot_bytes != 0) {
+      add("expert readers", shape.reader_bytes);
+      const uint64_t used = account_.total + reading;
+      const uint64_t left = cap_ - std::min(cap_, used);
+      cache = shape.bytes(std::clamp<uint64_t>(left / shape.slot_bytes, 1, shape.most_slots));
+    }
+    // Weights are read before sessions, workspace and cache are allocated, which may leave room.
+    const uint64_t later =
+        account_.other_bytes + account_.kv_bytes + account_.scratch_bytes + cache;
+    const uint64_t weights = model_.reading_bytes();
+    add("read buffers", std::max(reading, weights - std::min(weights, later)));
+    account_.reader_bytes = shape.reader_bytes;
+    account_.cache_bytes = cache;
+    add("expert cache", cache);
   }
-  account.chunk_bytes = work + scratch + host_scratch + WorkMemory::host_bytes(o.chunk);
-  add_cache(model, o.memory_cap, &account);
-  *out = account;
+  MemoryAccount& account() { return account_; }
+
+ private:
+  void add(const char* what, uint64_t bytes) { add_line(&account_, what, bytes); }
+
+  const Model& model_;
+  const Sharers& sharers_;
+  const uint64_t cap_;
+  MemoryAccount account_;
+};
+
+// What the cap leaves for the workspace and the expert cache.
+uint64_t left_for_passes(const Model& model, const Sharers& sharers, uint64_t cap, bool latent,
+                         const SessionBytes& each) {
+  if (cap == 0) return UINT64_MAX;
+  uint64_t used = 0;
+  const bool fits =
+      checked_mul(each.total(), static_cast<uint64_t>(sharers.n_sessions), &used) &&
+      checked_add(used, model.own_bytes() + model.latent_matrix_bytes(latent), &used) &&
+      checked_add(used, sharers.bytes, &used);
+  return fits && used < cap ? cap - used : 0;
+}
+
+Status account_resolved(const Model& model, const SessionOptions& o, const Sharers& sharers,
+                        MemoryAccount* out) {
+  SessionBytes each;
+  MOE_TRY(session_bytes(model, o, &each));
+  const PassDemand demand = pass_demand(model, o, false);
+  PassDemands all = sharers.demands;
+  all.add(demand);
+  const bool latent = is_latent(o.kv);
+  const uint64_t given = model.budget().cap();
+  const uint64_t cap = sharers.least ? std::min<uint64_t>(given, 1) : given;
+  const int32_t rows =
+      automatic_rows(model, all, left_for_passes(model, sharers, cap, latent, each));
+  WorkspaceBytes pass;
+  MOE_TRY(workspace_bytes(model, all.shape(rows), &pass));
+  Accountant accountant(model, sharers, cap);
+  accountant.add_model(latent);
+  accountant.add_sessions(each, !lends_workspaces(model), pass);
+  accountant.add_cache();
+  accountant.account().chunk = demand.chunk(rows);
+  *out = accountant.account();
   return {};
 }
 
@@ -185,36 +248,18 @@ Result<int32_t> default_chunk(const Model& model, const SessionOptions& options)
   SessionOptions large = options;
   large.chunk = std::min(kDefaultDeviceChunk, options.context);
   MemoryAccount account;
-  MOE_TRY(account_resolved(model, large, &account));
+  MOE_TRY(account_resolved(model, large, {}, &account));
   const uint64_t weights = std::min(limit, model.weight_bytes());
   const bool fits = account.device_bytes <= (limit - weights) / kShare;
   return fits ? kDefaultDeviceChunk : kDefaultChunk;
 }
 
-// See resolve_options().
-Status follow_cap(const Model& model, int32_t usual, SessionOptions* o) {
-  const ExpertCacheShape& shape = model.cache_shape();
-  const bool cache = shape.slot_bytes > 0;
-  const int32_t context = o->context;
-  uint64_t chunk_bytes = 0;
-  uint64_t left = 0;  // for the chunk and the expert cache
-  const auto measure = [&](int32_t most) -> Status {
-    MemoryAccount account;
-    o->chunk = std::min(most, context);
-    MOE_TRY(account_resolved(model, *o, &account));
-    chunk_bytes = account.chunk_bytes;
-    const uint64_t others = account.total - account.cache_bytes - chunk_bytes;
-    left = o->memory_cap - std::min(o->memory_cap, others);
-    return {};
-  };
-  MOE_TRY(measure(usual));
-  if (chunk_bytes + shape.bytes(shape.most_slots) <= left) return {};
-  for (int32_t most = cache ? kMaxChunk : usual;; most /= 2) {
-    MOE_TRY(measure(most));
-    const uint64_t share = o->chunk > kShortChunk ? kLongChunkShare : kShortChunkShare;
-    const bool fits = chunk_bytes <= (cache ? left / share : left);
-    if (fits || most <= kLeastChunk) return {};
+bool needs_whole_text(const ModelConfig& config) {
+  if (config.is_encoder() || config.is_encoder_decoder()) return true;
+  for (const LayerConfig& layer : config.layers) {
+    if (has_capacity(layer.ffn)) return true;
   }
+  return false;
 }
 
 }  // namespace
@@ -225,7 +270,6 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
   MOE_TRY(check_range("context (--context)", o.context, 0, most));
   MOE_TRY(check_range("chunk", o.chunk, 0, kMaxChunk));
   const bool encoder = model.config().is_encoder();
-  const bool reads_whole = encoder || model.config().is_encoder_decoder();
   if (o.kv == KvType::kLatent) MOE_TRY(check_latent(model));
   if (encoder) o.kv = KvType::kF32;
   if (o.kv == KvType::kF32 && !encoder && !model.device().uses_host_memory()) {
@@ -233,37 +277,74 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
   }
   MOE_TRY(resolve_search(model.config(), options, &o));
   if (o.context == 0) o.context = std::min(most, kDefaultContext);
-  bool follows = false;  // adapt the chunk to the cap, unless it was given
-  int32_t usual = kDefaultChunk;
   if (o.chunk == 0) {
     o.chunk_follows = true;
-    if (!reads_whole) {
-      MOE_ASSIGN(usual, default_chunk(model, o));
+    o.chunk = kMaxChunk;
+    if (!needs_whole_text(model.config()) && !lends_workspaces(model)) {
+      MOE_ASSIGN(o.chunk, default_chunk(model, o));
     }
-    o.chunk = reads_whole ? kMaxChunk : usual;  // an encoder sees a text whole
-    for (const LayerConfig& layer : model.config().layers) {
-      if (has_capacity(layer.ffn)) o.chunk = kMaxChunk;
-    }
-    follows = o.chunk == usual;
   }
-  if (o.memory_cap == 0) o.memory_cap = model.memory_cap();
-  follows = follows && o.memory_cap > 0;
   o.chunk = std::min(o.chunk, std::max(o.context, o.source));
-  if (follows) MOE_TRY(follow_cap(model, usual, &o));
   return o;
+}
+
+PassDemand pass_demand(const Model& model, const SessionOptions& o, bool has_capacity) {
+  PassDemand demand;
+  demand.rows = o.chunk;
+  demand.context = std::max(o.context, o.source);
+  demand.latent = is_latent(o.kv);
+  const bool whole = has_capacity || needs_whole_text(model.config());
+  if (o.chunk_follows && whole) demand.rows = std::min(demand.context, kMaxChunk);
+  demand.automatic = o.chunk_follows && !whole && lends_workspaces(model);
+  return demand;
+}
+
+void PassDemands::add(const PassDemand& demand) {
+  int32_t& most = demand.automatic ? automatic_rows : fixed_rows;
+  most = std::max(most, demand.rows);
+  context = std::max(context, demand.context);
+  latent = latent || demand.latent;
+}
+
+PassShape PassDemands::shape(int32_t rows) const {
+  return {std::max(fixed_rows, std::min(automatic_rows, rows)), context, latent};
+}
+
+int32_t automatic_rows(const Model& model, const PassDemands& demands, uint64_t left) {
+  if (demands.automatic_rows == 0 || left == UINT64_MAX) return kDefaultChunk;
+  const ExpertCacheShape& cache = model.cache_shape();
+  const auto bytes_of = [&](int32_t rows) {
+    WorkspaceBytes bytes;
+    return workspace_bytes(model, demands.shape(rows), &bytes).ok() ? bytes : WorkspaceBytes();
+  };
+  const WorkspaceBytes usual = bytes_of(kDefaultChunk);
+  const uint64_t all = cache.bytes(cache.most_slots);
+  if (usual.total() + all <= left) return kDefaultChunk;
+  if (cache.slot_bytes == 0) {
+    int32_t rows = kDefaultChunk;
+    while (rows > kLeastChunk && bytes_of(rows).total() > left) rows /= 2;
+    return rows;
+  }
+  left -= std::min(left, usual.sampling);
+  for (int32_t rows = kMaxChunk; rows > kLeastChunk; rows /= 2) {
+    const int32_t used = demands.shape(rows).rows;
+    const uint64_t share = used > kShortChunk ? kLongChunkShare : kShortChunkShare;
+    if (bytes_of(rows).chunk() <= left / share) return rows;
+  }
+  return kLeastChunk;
 }
 
 KvShape kv_shape(const SessionOptions& o) {
   return {o.context, o.kv, o.source, std::max(o.max_beam, 1)};
 }
 
-StreamShape stream_shape(const Model& model, const SessionOptions& options) {
+StreamShape stream_shape(const Model& model, const PassShape& shape) {
   const ModelConfig& config = model.config();
   StreamShape s;
-  s.max_rows = options.chunk;
+  s.max_rows = shape.rows;
   s.d_model = config.d_model;
   s.max_d_in = config.d_model;
-  s.max_context = std::max(options.context, options.source);
+  s.max_context = shape.context;
   s.vocab_size = config.vocab_size;
   if (config.head.dense) s.max_d_ff = config.d_model;
   for (int32_t l = 0; l < config.n_layers(); ++l) {
@@ -292,22 +373,43 @@ StreamShape stream_shape(const Model& model, const SessionOptions& options) {
   return s;
 }
 
-Status account_memory(const Model& model, const SessionOptions& options, MemoryAccount* out) {
-  MOE_ASSIGN(const SessionOptions o, resolve_options(model, options));
-  return account_resolved(model, o, out);
+Status workspace_bytes(const Model& model, const PassShape& shape, WorkspaceBytes* out) {
+  const Device& device = model.device();
+  const StreamShape stream = stream_shape(model, shape);
+  WorkspaceBytes bytes;
+  bytes.scratch = device.stream_bytes(stream);
+  if (bytes.scratch == 0 ||
+      !WorkMemory::device_bytes(device, model.config(), shape, &bytes.activations)) {
+    return Status::error(MOE_ERR_TOO_LONG, "session: the scratch of %d rows overflows", shape.rows);
+  }
+  bytes.host_scratch = device.host_stream_bytes(stream);
+  bytes.lists = WorkMemory::host_bytes(shape) + sizeof(Workspace) + sizeof(WorkspacePool);
+  bytes.sampling = Sampler::bytes(model.config().vocab_size);
+  *out = bytes;
+  return {};
 }
 
-Status check_budget(const MemoryAccount& account, uint64_t cap) {
+Status account_memory(const Model& model, const SessionOptions& options, const Sharers& sharers,
+                      MemoryAccount* out) {
+  MOE_ASSIGN(const SessionOptions o, resolve_options(model, options));
+  return account_resolved(model, o, sharers, out);
+}
+
+Status account_memory(const Model& model, const SessionOptions& options, MemoryAccount* out) {
+  return account_memory(model, options, {}, out);
+}
+
+Status check_fits(const Model& model, const MemoryAccount& account) {
+  const uint64_t cap = model.budget().cap();
   if (cap == 0 || account.total <= cap) return {};
   const uint64_t readers = account.reader_bytes;
   const uint64_t others = account.other_bytes;
-  const MemoryLine parts[] = {{"weights and tables", account.total - account.session_bytes -
-                                                         account.cache_bytes - readers - others},
-                              {"other sessions", others},
-                              {"KV cache", account.kv_bytes},
-                              {"scratch", account.session_bytes - account.kv_bytes},
-                              {"expert readers", readers},
-                              {"expert cache", account.cache_bytes}};
+  const uint64_t weights = account.total - account.kv_bytes - account.scratch_bytes -
+                           account.cache_bytes - readers - others;
+  const MemoryLine parts[] = {
+      {"weights and tables", weights}, {"other sessions", others},
+      {"KV cache", account.kv_bytes},  {"scratch", account.scratch_bytes},
+      {"expert readers", readers},     {"expert cache", account.cache_bytes}};
   char sum[256];  // short enough to remain complete after a path
   int used = 0;
   for (const MemoryLine& part : parts) {

@@ -33,29 +33,30 @@ void store_and_sample(SessionState& lead, const Batch& batch, int32_t row, int32
     if (!stays_on_device(part)) continue;
     const SessionState& session = *part.session;
     specs[i] = session.spec;
-    if (session.work.device_logits != logits) copies[i] = session.work.device_logits;
+    if (session.work().device_logits != logits) copies[i] = session.work().device_logits;
     any = any || wants_anything(specs[i]) || copies[i] != nullptr;
   }
   const int32_t vocab_size = lead.model.config().vocab_size;
-  if (any) lead.device.sample(*lead.stream, {logits, n, vocab_size, specs, copies});
+  if (any) lead.device.sample(lead.stream(), {logits, n, vocab_size, specs, copies});
 }
 
 float* row_at(const SessionState& lead, int64_t row) {
-  return lead.work.x + row * lead.model.config().d_model;
+  return lead.work().x + row * lead.model.config().d_model;
 }
 
 // Computes the requested rows of logits, as many at a time as fit in the layers' scratch.
 Status write_logits(SessionState& lead, const Batch& batch) {
   for (int32_t r = 0; r < batch.n_rows && !cancel_asked(batch);) {
     int32_t n = 0;
-    while (n < lead.work.late_rows && r + n < batch.n_rows && wants_logits(batch, r + n)) ++n;
+    while (n < lead.work().late_rows && r + n < batch.n_rows && wants_logits(batch, r + n)) ++n;
     if (n == 0) {
       ++r;
       continue;
     }
-    MOE_TRY(run_and_wait(lead, batch, [&] { run_head(lead, batch, r, n, lead.work.late_logits); }));
+    MOE_TRY(
+        run_and_wait(lead, batch, [&] { run_head(lead, batch, r, n, lead.work().late_logits); }));
     for (int32_t i = 0; i < n; ++i, ++r) {
-      MOE_TRY(deliver_logits(lead, batch, r, i, lead.work.late_logits));
+      MOE_TRY(deliver_logits(lead, batch, r, i, lead.work().late_logits));
     }
   }
   return {};
@@ -66,11 +67,11 @@ Status write_scores(SessionState& lead, const Batch& batch, const BatchPart& par
   const ScoredRows& scored = part.scored;
   double logprobs[kLateLogitRows];
   for (size_t i = 0; i < scored.targets.size() && !cancel_asked(batch);) {
-    const auto most = static_cast<size_t>(lead.work.late_rows);
+    const auto most = static_cast<size_t>(lead.work().late_rows);
     const size_t n = std::min(most, scored.targets.size() - i);
     const float* x = row_at(lead, part.first_row + static_cast<int64_t>(scored.first + i));
     MOE_TRY(run_and_wait(lead, batch, [&] {
-      compute_head(lead, x, static_cast<int32_t>(n), lead.work.late_logits);
+      compute_head(lead, x, static_cast<int32_t>(n), lead.work().late_logits);
     }));
     MOE_TRY(read_scores(lead, scored.targets.subspan(i, n), logprobs));
     for (size_t j = 0; j < n; ++j, ++i) {
@@ -86,13 +87,13 @@ Status write_hidden(SessionState& lead, const Batch& batch) {
   const Norm& norm = lead.model.weights().final_norm;
   for (const BatchPart& part : batch.parts) {
     if (part.hidden.take == nullptr || cancel_asked(batch)) continue;
-    const float* x = lead.work.x + int64_t{part.first_row} * d;
+    const float* x = lead.work().x + int64_t{part.first_row} * d;
     const auto n = static_cast<int32_t>(part.tokens.size());
     if (norm.kind != NormKind::kNone && lead.model.config().is_encoder()) {
       MOE_TRY(run_and_wait(lead, batch, [&] {
-        lead.device.norm(*lead.stream, {x, lead.work.branch, n, d, norm, false, 1});
+        lead.device.norm(lead.stream(), {x, lead.work().branch, n, d, norm, false, 1});
       }));
-      x = lead.work.branch;
+      x = lead.work().branch;
     }
     MOE_TRY(part.hidden.take(part.hidden.user, x, part.tokens.size()));
   }
@@ -103,7 +104,7 @@ Status write_hidden(SessionState& lead, const Batch& batch) {
 
 void run_head(SessionState& lead, const Batch& batch, int32_t row, int32_t n, float* logits) {
   const BatchPart& first = batch.part_of(row);
-  if (n == 1 && stays_on_device(first)) logits = first.session->work.device_logits;
+  if (n == 1 && stays_on_device(first)) logits = first.session->work().device_logits;
   compute_head(lead, row_at(lead, row), n, logits);
   store_and_sample(lead, batch, row, n, logits);
 }
@@ -114,7 +115,7 @@ Status deliver_logits(SessionState& lead, const Batch& batch, int32_t row, int32
   SessionState& session = *part.session;
   session.on_device = stays_on_device(part);
   if (session.on_device) {
-    session.report.take(session.spec, lead.device.sampled(*lead.stream, from));
+    session.report.take(session.spec, lead.device.sampled(lead.stream(), from));
     return {};
   }
   const size_t n_outputs = session.logits.size();
@@ -130,8 +131,8 @@ void norm_hidden(SessionState& lead, const Batch& batch) {
   const Norm& norm = lead.model.weights().final_norm;
   for (const BatchPart& part : batch.parts) {
     if (part.hidden.take == nullptr || norm.kind == NormKind::kNone) continue;
-    float* x = lead.work.x + int64_t{part.first_row} * d;
-    lead.device.norm(*lead.stream,
+    float* x = lead.work().x + int64_t{part.first_row} * d;
+    lead.device.norm(lead.stream(),
                      {x, x, static_cast<int32_t>(part.tokens.size()), d, norm, false, 1});
   }
 }

@@ -49,8 +49,6 @@ Status save_session(Session& session, const ModelFileName& name, const SaveSink&
 Status load_session(Session& session, const ModelFileName& name, const SaveSource& source);
 
 /// A copy with the same model, text, options and router, but no shared mutable state.
-/// other_sessions_bytes: all of the model's sessions, including `session`.
-Result<Box<Session>> fork_session(Session& session, Model& model, uint64_t other_sessions_bytes,
-                                  const Allocator& allocator);
+Result<Box<Session>> fork_session(Session& session, Model& model, const Allocator& allocator);
 
 }  // namespace moe

@@ -16,7 +16,8 @@ Status begin_call(SessionState& state, bool heal) {
   if (!state.call.compare_exchange_strong(idle, SessionState::kRunning)) {
     return Status::error(MOE_ERR_STATE, "the session is in use by another call");
   }
-  state.stream->cancelled.store(false);
+  state.stop.store(false);
+  if (state.own) state.stream().cancelled.store(false);
   if (!state.poisoned || heal) return {};
   end_call(state);
   return Status::error(MOE_ERR_STATE, "the session met a device fault; it must be reset first");
@@ -37,10 +38,8 @@ Status SessionState::init(const Allocator& allocator) {
   const size_t n_layers = config.layers.size();
   MOE_TRY(rope.init(device, config, options.context, allocator));
   MOE_TRY(kv.init(device, config, kv_shape(options)));
-  MOE_TRY(work.init(device, config, options.chunk, options.kv));
   MOE_TRY(tokens.reserve(static_cast<size_t>(options.context)));
   MOE_TRY(logits.resize(static_cast<size_t>(config.n_outputs())));
-  MOE_TRY(sampler.init(config.vocab_size));
   logits_stay = device.can_sample();
   if (logits_stay) MOE_TRY(report.init(config.vocab_size));
   MOE_TRY(routers.resize(n_layers));
@@ -50,127 +49,167 @@ Status SessionState::init(const Allocator& allocator) {
     has_capacity = has_capacity || moe::has_capacity(config.layers[l].ffn);
   }
   MOE_TRY(counters.init(config));
-  MOE_ASSIGN(stream, device.open_stream(stream_shape(model, options)));
+  if (!lends_workspaces(model)) {
+    MOE_ASSIGN(own, make_box<Workspace>(allocator, device, allocator));
+    MOE_TRY(own->init(model, shape_of(member.demand)));
+    workspace = own.get();
+    running.store(workspace->stream);
+  }
   number = model.next_number();
   return {};
+}
+
+void wait_for_cancels(const SessionState& state) {
+  while (state.cancels.load() != 0) sched_yield();
+  for (const Session* member : state.group) {
+    while (SessionCall::state_of(*member).cancels.load() != 0) sched_yield();
+  }
+}
+
+namespace {
+
+bool cancel_asked(const SessionState& lead) {
+  bool asked = lead.cancel_asked();
+  for (const Session* member : lead.group) {
+    asked = asked || SessionCall::state_of(*member).cancel_asked();
+  }
+  return asked;
+}
+
+}  // namespace
+
+PassLease::PassLease(SessionState& state) : state_(state) {
+  while (state.workspace == nullptr && status_.ok()) {
+    Result<Workspace*> lent = state.pool.lend(state.stop);
+    if (lent.ok()) {
+      state.workspace = lent.value();
+      state.stream().experts = state.experts;
+      borrowed_ = true;
+      // cancel() sees the stream, or is seen here.
+      state.running.store(&state.stream());
+      if (cancel_asked(state)) state.stream().cancelled.store(true);
+    } else if (lent.status().code() == MOE_ERR_CANCELLED && !cancel_asked(state)) {
+      state.stop.store(false);  // a preempted cancel() of an earlier call
+    } else {
+      status_ = lent.status();
+    }
+  }
+}
+
+PassLease::~PassLease() {
+  if (!borrowed_) return;
+  state_.running.store(nullptr);
+  wait_for_cancels(state_);
+  state_.experts = state_.stream().experts;
+  (void)state_.device.sync(state_.stream());  // clears a latched fault
+  state_.stream().cancelled.store(false);
+  state_.pool.give_back(std::exchange(state_.workspace, nullptr));
 }
 
 namespace {
 
 // True if memory was freed and the allocation of `bytes` can be retried.
-bool made_room(const Model& model, const Status& status, uint64_t bytes) {
+bool made_room(Model& model, const Status& status, uint64_t bytes) {
   const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
   return full && model.make_room(bytes);
 }
 
-// The caller is in a call of the session. Cancels during the exchange have no effect; those already
-// under way to the old stream are waited for, which takes a few instructions.
-void exchange_stream(SessionState& state, Stream* stream) {
+// The caller is in a call of the session. Cancels during the exchange have no effect.
+void exchange_own(SessionState& state, Box<Workspace> fresh) {
   const int call = state.call.exchange(SessionState::kMoving);
-  while (state.cancels.load() != 0) sched_yield();
-  stream->experts = state.stream->experts;
-  state.device.close_stream(state.stream);
-  state.stream = stream;
+  state.running.store(nullptr);
+  wait_for_cancels(state);
+  fresh->stream->experts = state.stream().experts;
+  state.own = std::move(fresh);
+  state.workspace = state.own.get();
+  state.running.store(state.workspace->stream);
   state.call.store(call);
 }
 
-// Restores the expert cache's size if creating a session fails.
-class CacheRoom final {
- public:
-  explicit CacheRoom(const Model& model)
-      : model_(model), cache_bytes_(model.memory_stats().arena_bytes) {}
-  CacheRoom(const CacheRoom&) = delete;
-  CacheRoom& operator=(const CacheRoom&) = delete;
-  ~CacheRoom() {
-    if (cache_bytes_ != 0) model_.set_cache_bytes(cache_bytes_);
+// On a device with its own memory. The old workspace exists until the new one does, and the budget
+// counts both.
+Status exchange_own(SessionState& state, const PassDemand& demand) {
+  Model& model = state.model;
+  const PassShape old = state.own->shape;
+  WorkspaceBytes freed;
+  WorkspaceBytes bytes;
+  MOE_TRY(workspace_bytes(model, old, &freed));
+  MOE_TRY(workspace_bytes(model, shape_of(demand), &bytes));
+  Reservation more(model.budget());
+  MOE_TRY(model.budget().reserve({{&more, bytes.total()}}));
+  if (state.has_logits && state.on_device) {  // they are in the memory that is freed
+    MOE_TRY(read_logits(state, state.logits.data()));
+    state.on_device = false;
   }
-  void taken() { cache_bytes_ = 0; }
-
- private:
-  const Model& model_;
-  uint64_t cache_bytes_;
-};
+  for (;;) {
+    MOE_ASSIGN(Box<Workspace> fresh,
+               make_box<Workspace>(model.allocator(), state.device, model.allocator()));
+    const Status status = fresh->init(model, shape_of(demand));
+    if (status.ok()) {
+      exchange_own(state, std::move(fresh));
+      Reservation& kept = state.member.memory;
+      return model.budget().reserve(
+          {{&kept, kept.bytes() + bytes.total() - freed.total()}, {&more, 0}});
+    }
+    if (!made_room(model, status, bytes.total())) return status;
+  }
+}
 
 }  // namespace
 
-Status SessionState::set_chunk(int32_t chunk) {
-  SessionOptions o = options;
-  o.chunk = chunk;
-  uint64_t old = 0;
-  (void)WorkMemory::device_bytes(device, model.config(), options.chunk, options.kv,
-                                 &old);  // fitted before
-  const StreamShape shape = stream_shape(model, options);
-  old += device.stream_bytes(shape) + device.host_stream_bytes(shape);
-  MemoryAccount account;
-  o.other_sessions_bytes += old;
-  MOE_TRY(account_memory(model, o, &account));
-  MOE_TRY(check_budget(account, o.memory_cap)
-              .with_context("while the old activations are still allocated"));
-  CacheRoom room(model);
-  MOE_TRY(model.prepare(account.device_bytes, account.cache_bytes));
-  o.other_sessions_bytes -= old;
-  if (has_logits && on_device) {  // they are in the memory that is freed
-    MOE_TRY(read_logits(*this, logits.data()));
-    on_device = false;
-  }
-  for (;;) {
-    WorkMemory fresh(model.allocator());
-    Status status = fresh.init(device, model.config(), chunk, options.kv);
-    if (status.ok()) {
-      Result<Stream*> opened = device.open_stream(stream_shape(model, o));
-      status = opened.status();
-      if (status.ok()) {
-        exchange_stream(*this, opened.value());
-        work = std::move(fresh);
-        options = o;
-        bytes = account.session_bytes;
-        room.taken();
-        model.count_memory(account.total);
-        model.session_gone(old);
-        return {};
-      }
-    }
-    if (!made_room(model, status, account.device_bytes)) return status;
-  }
+Status SessionState::set_demand(const PassDemand& demand) {
+  if (!own) return pool.change(member, demand);
+  MOE_TRY(exchange_own(*this, demand));
+  member.demand = demand;
+  return {};
 }
 
 Result<Box<Session>> Session::create(Model& model, const SessionOptions& options,
                                      const Allocator& allocator) {
   MOE_ASSIGN(const SessionOptions resolved, resolve_options(model, options));
+  MOE_ASSIGN(WorkspacePool * pool, WorkspacePool::of(model));
   MemoryAccount account;
-  MOE_TRY(account_memory(model, resolved, &account));
-  MOE_TRY(check_budget(account, resolved.memory_cap));
-  CacheRoom room(model);
-  MOE_TRY(model.prepare(account.device_bytes, account.cache_bytes));
+  MOE_TRY(account_memory(model, resolved, pool->sharers(), &account));
+  MOE_TRY(check_fits(model, account));
+  MOE_TRY(model.prepare(account.device_bytes));
+  const bool latent = is_latent(resolved.kv);
+  const uint64_t matrices =
+      model.latent_matrices() == nullptr ? model.latent_matrix_bytes(latent) : 0;
+  Reservation latent_memory(model.budget());
+  MOE_ASSIGN(auto member, make_box<PoolMember>(allocator, model));
+  MOE_TRY(pool->join(*member, pass_demand(model, resolved, false), account.session_bytes,
+                     latent_memory, matrices));
   for (;;) {
-    MOE_ASSIGN(auto state, make_box<SessionState>(allocator, model, resolved, allocator));
-    state->bytes = account.session_bytes;
+    MOE_ASSIGN(auto state,
+               make_box<SessionState>(allocator, model, *pool, *member, resolved, allocator));
     const Status status = state->init(allocator);
     if (status.ok()) {
-      MOE_ASSIGN(auto session, make_box<Session>(allocator, std::move(state)));
+      MOE_TRY(model.start_cache());
+      MOE_ASSIGN(auto session, make_box<Session>(allocator, std::move(member), std::move(state)));
       // They stay even if the session is freed: nothing may fail after them.
-      if (is_latent(resolved.kv)) MOE_TRY(model.make_latent_matrices());
-      room.taken();
-      model.count_memory(account.total);
+      if (latent) MOE_TRY(model.make_latent_matrices(std::move(latent_memory)));
       return session;
     }
     if (!made_room(model, status, account.device_bytes)) return status;
   }
 }
 
-Session::Session(Box<SessionState> state) : state_(std::move(state)) {}
+Session::Session(Box<PoolMember> member, Box<SessionState> state)
+    : member_(std::move(member)), state_(std::move(state)) {}
 Session::~Session() = default;
 
 int32_t Session::position() const { return state_->position(); }
 int32_t Session::context() const { return state_->options.context; }
-int32_t Session::chunk() const { return state_->options.chunk; }
+int32_t Session::chunk() const { return state_->chunk(); }
 const SessionOptions& Session::options() const { return state_->options; }
 std::span<const int32_t> Session::tokens() const {
   return {state_->tokens.data(), state_->tokens.size()};
 }
 const Model& Session::model() const { return state_->model; }
-uint64_t Session::bytes() const { return state_->bytes; }
-ExpertStats Session::expert_stats() const { return state_->stream->experts; }
+uint64_t Session::bytes() const { return member_->memory.bytes(); }
+ExpertStats Session::expert_stats() const {
+  return state_->own ? state_->stream().experts : state_->experts;
+}
 
 Status Session::eval(std::span<const int32_t> tokens, LogitRows rows, float* logits) {
   SessionCall call(*this);
@@ -228,7 +267,7 @@ Status Session::reset() {
   state_->has_logits = false;
   if (state_->poisoned) state_->n_source = 0;
   state_->poisoned = false;
-  (void)state_->device.sync(*state_->stream);  // clears a latched fault
+  if (state_->own) (void)state_->device.sync(state_->stream());  // clears a latched fault
   return {};
 }
 
@@ -236,12 +275,16 @@ void Session::cancel() {
   state_->cancels.fetch_add(1);  // the stream exists until this is over
   int running = SessionState::kRunning;
   if (state_->call.compare_exchange_strong(running, SessionState::kCancelled)) {
-    state_->stream->cancelled.store(true);
+    SessionState* lead = state_->lead.load();
+    if (lead == nullptr) lead = state_.get();
+    lead->stop.store(true);
+    Stream* const stream = lead->running.load();
+    if (stream != nullptr) stream->cancelled.store(true);
   }
   state_->cancels.fetch_sub(1);
 }
 
-Status Session::set_router(const moe_router* router, uint64_t other_sessions_bytes) {
+Status Session::set_router(const moe_router* router) {
   SessionCall call(*this);
   MOE_TRY(call.status());
   const ModelConfig& config = state_->model.config();
@@ -266,11 +309,8 @@ Status Session::set_router(const moe_router* router, uint64_t other_sessions_byt
   if (!any && router != nullptr) {
     return Status::error(MOE_ERR_UNSUPPORTED, "the model has no router: every layer is dense");
   }
-  const int32_t chunk = std::min(state_->options.context, kMaxChunk);
-  if (has_capacity && state_->options.chunk_follows && state_->options.chunk < chunk) {
-    state_->options.other_sessions_bytes = other_sessions_bytes;
-    MOE_TRY(state_->set_chunk(chunk));
-  }
+  const PassDemand demand = pass_demand(state_->model, state_->options, has_capacity);
+  if (demand != state_->member.demand) MOE_TRY(state_->set_demand(demand));
   for (size_t l = 0; l < config.layers.size(); ++l) {
     state_->routers[l] = state_->staged_routers[l];
   }

@@ -12,6 +12,7 @@ namespace moe {
 
 struct SessionState;
 struct BatchPart;
+class PoolMember;
 
 /// Rows of logits to compute. (The last row is always stored for sample().)
 enum class LogitRows : uint8_t { kNone, kLast, kAll, kSome };
@@ -38,8 +39,8 @@ struct Encoding {
 /// reset().
 class Session final {
  public:
-  /// MOE_ERR_BUDGET, before anything is allocated, if options.memory_cap is too small. Then loads
-  /// the model's weights (Model::prepare).
+  /// MOE_ERR_BUDGET, before anything is allocated, if the model's cap is too small. Then loads the
+  /// model's weights (Model::prepare). Sessions that exist may get smaller automatic chunks.
   static Result<Box<Session>> create(Model& model, const SessionOptions& options,
                                      const Allocator& allocator);
   ~Session();
@@ -64,11 +65,11 @@ class Session final {
 
   int32_t position() const;
   int32_t context() const;
-  int32_t chunk() const;
+  int32_t chunk() const;                    // an automatic one can change between calls
   const SessionOptions& options() const;    // every default filled in
   std::span<const int32_t> tokens() const;  // evaluated so far
   const Model& model() const;
-  uint64_t bytes() const;  // held by this session
+  uint64_t bytes() const;  // held by this session, without the workspace of its passes
   /// Calls of this session; a call of several sessions counts for the first. Between calls only.
   ExpertStats expert_stats() const;
 
@@ -81,10 +82,9 @@ class Session final {
   void cancel();
 
   /// Overrides every MoE layer's router (kernels/router/text.h); null: as in the file.
-  /// All layers are checked before any is changed. With a capacity an automatic chunk grows to the
-  /// context (at most kMaxChunk), and bytes() with it: MOE_ERR_BUDGET if that and
-  /// other_sessions_bytes, as of now, do not fit under the cap.
-  Status set_router(const moe_router* router, uint64_t other_sessions_bytes = 0);
+  /// All layers are checked before any is changed. With a capacity an automatic chunk is the
+  /// context (at most kMaxChunk): MOE_ERR_BUDGET if the cap leaves too little for it.
+  Status set_router(const moe_router* router);
   const RouterConfig* router(int32_t layer) const;  // null for a dense layer
 
   /// Calls the hook for every MoE layer of every later pass. MOE_ERR_UNSUPPORTED on a device with
@@ -96,18 +96,19 @@ class Session final {
   const RoutingStats* routing_stats(int32_t layer) const;
 
   /// For create() alone.
-  explicit Session(Box<SessionState> state);
+  Session(Box<PoolMember> member, Box<SessionState> state);
 
  private:
   friend class SessionCall;
+  Box<PoolMember> member_;  // ends when the state has been freed
   Box<SessionState> state_;
 };
 
 /// Appends n_tokens[i] tokens (null: one each) to session i of several distinct sessions of one
 /// model; `tokens` concatenates them. logits: null or (sessions.size(), vocab_size), of the last
-/// token of each. Each gets exactly what eval() would give it. If a call of one token each fails no
-/// session has advanced. Uses the first session's work memory: none may have more tokens than its
-/// chunk.
+/// token of each. Each gets exactly what eval() would give it. On failure no session has advanced.
+/// A pass has at most the rows of the first session's chunk. MOE_ERR_TOO_LONG if a session with an
+/// expert capacity has more tokens.
 Status sessions_eval(std::span<Session* const> sessions, const int32_t* tokens,
                      const size_t* n_tokens, float* logits);
 

@@ -9,46 +9,10 @@
 #include "src/run/memory.h"
 #include "src/run/rope_tables.h"
 #include "src/run/routing_counters.h"
-#include "src/run/sampler.h"
 #include "src/run/session.h"
+#include "src/run/workspace.h"
 
 namespace moe {
-
-/// Device memory of a forward pass of up to `chunk` rows, and the host lists that describe it.
-struct WorkMemory {
-  explicit WorkMemory(const Allocator& a) : rows(a), caches(a), parts(a) {}
-  Status init(Device& device, const ModelConfig& config, int32_t chunk, KvType kv);
-  static bool device_bytes(const Device& device, const ModelConfig& config, int32_t chunk,
-                           KvType kv, uint64_t* out);
-  static uint64_t host_bytes(int32_t chunk);
-  void lay_out(Carver& c, const Device& device, const ModelConfig& config, int32_t chunk,
-               KvType kv);
-  void find_late_rows(const Device& device, int32_t n_outputs);
-
-  float* x = nullptr;         // (chunk, d_model) the residual stream
-  float* q = nullptr;         // (chunk, widest n_heads * head_dim)
-  float* k = nullptr;         // (chunk, widest n_kv_heads * head_dim)
-  float* v = nullptr;         // (chunk, widest n_kv_heads * head_dim)
-  float* latent = nullptr;    // (chunk, widest latent + rope.dims); null when no layer has one
-  float* q_latent = nullptr;  // (chunk, widest q_latent); the same
-  // kLatent: scratch of LatentHeads.
-  float* wide_key = nullptr;  // (wide_rows, widest latent + rope.dims)
-  float* wide_q = nullptr;    // (wide_rows, widest n_heads * (latent + rope.dims))
-  float* seen = nullptr;      // (wide_rows, widest n_heads * latent)
-  int32_t wide_rows = 0;
-  float* mixed = nullptr;   // (chunk, widest n_heads * head_dim) out of attention
-  float* branch = nullptr;  // (chunk, d_model) normed, or to be normed; null if unused
-  float* logits = nullptr;  // (logit_rows, n_outputs)
-  int32_t logit_rows = 0;
-  float* late_logits = nullptr;  // (late_rows, n_outputs) in the layers' scratch; on a device with
-  int32_t late_rows = 0;         // its own memory the same as `logits`
-  float* device_logits =
-      nullptr;                // (vocab_size) the session's own row; null unless Device::can_sample
-  Array<BatchRow> rows;       // (chunk)
-  Array<KvCacheView> caches;  // (chunk) one per part
-  Array<BatchPart> parts;     // (chunk)
-  DeviceBuffer memory;
-};
 
 /// A copy of the device's report on the session's stored row, and the request for it.
 struct StoredReport {
@@ -65,56 +29,62 @@ struct StoredReport {
 };
 
 struct SessionState {
-  SessionState(const Model& m, const SessionOptions& o, const Allocator& a)
+  SessionState(Model& m, WorkspacePool& p, PoolMember& in_pool, const SessionOptions& o,
+               const Allocator& a)
       : model(m),
         device(m.device()),
+        pool(p),
         options(o),
+        member(in_pool),
         kv(a),
         rope(a),
-        work(a),
         tokens(a),
         logits(a),
         report(a),
-        sampler(a),
         routers(a),
         staged_routers(a),
         counters(a) {}
-  ~SessionState() {
-    if (stream != nullptr) device.close_stream(stream);
-  }
   SessionState(const SessionState&) = delete;
   SessionState& operator=(const SessionState&) = delete;
 
   Status init(const Allocator& allocator);
-  /// Replaces the work memory by one for `chunk` rows; on failure nothing changes. The old one
-  /// exists until the new one does: the memory cap counts both.
-  Status set_chunk(int32_t chunk);
+  /// Makes the session ask for another chunk; on failure nothing changes.
+  Status set_demand(const PassDemand& demand);
+  /// Rows of its next pass, at most.
+  int32_t chunk() const { return member.demand.chunk(pool.automatic_rows()); }
+  /// Those of a pass that is in progress: the workspace was made for at least a chunk.
+  int32_t pass_rows() const { return std::min(chunk(), workspace->shape.rows); }
+  WorkMemory& work() const { return workspace->work; }
+  Stream& stream() const { return *workspace->stream; }
   int32_t position() const { return static_cast<int32_t>(tokens.size()); }
   bool keeps_latent() const { return kLatentCaches && options.kv == KvType::kLatent; }
   bool own_routing() const { return overridden || counting || hook.call != nullptr; }
   /// True if the current call has been cancelled.
   bool cancel_asked() const { return call.load(std::memory_order_relaxed) == kCancelled; }
 
-  const Model& model;
+  Model& model;
   Device& device;
+  WorkspacePool& pool;
   SessionOptions options;  // every default filled in
-  uint64_t bytes = 0;
-  uint64_t number = 0;  // unique per session and router setting within the model
+  uint64_t number = 0;     // unique per session and router setting within the model
+  PoolMember& member;
 
   KvCache kv;
   RopeTables rope;
-  WorkMemory work;
-  Stream* stream = nullptr;
+  /// Null between passes, unless the session keeps `own`.
+  Workspace* workspace = nullptr;
+  Box<Workspace>
+      own;  // on a device with its own memory, which records steps and keeps logits in it
+  ExpertStats experts;  // of all passes but one in progress
 
   int32_t n_source = 0;   // source tokens that the cross attention sees; 0: none was read
   Array<int32_t> tokens;  // room for the whole context
   Array<float> logits;    // (n_outputs) after the last token, when has_logits
   bool has_logits = false;
-  bool on_device = false;    // the logits are in work.device_logits instead
+  bool on_device = false;    // the logits are in work().device_logits instead
   bool logits_stay = false;  // the logits of a single token remain on the device
   SampleSpec spec;           // what steps request for a stored row: the latest sampling parameters
   StoredReport report;
-  Sampler sampler;
 
   Array<RouterConfig> routers;  // (n_layers) in force; dense layers: unused
   Array<RouterConfig> staged_routers;
@@ -126,10 +96,29 @@ struct SessionState {
 
   enum CallState : int { kIdle, kRunning, kCancelled, kMoving };
   std::atomic<int> call{kIdle};
-  std::atomic<int> cancels{0};  // calls of cancel() in progress
+  std::atomic<int> cancels{0};            // calls of cancel() in progress
+  std::atomic<bool> stop{false};          // set by cancel(): ends a wait for a workspace
+  std::atomic<Stream*> running{nullptr};  // of the workspace, for cancel()
   /// The sessions of a group call that this one leads: a cancel of any of them ends it.
   std::span<Session* const> group;
+  std::atomic<SessionState*> lead{nullptr};  // of a group call of others; null: itself
   bool poisoned = false;
+};
+
+/// Borrows a workspace for the session, or does nothing if it has one: for a pass, or as long as
+/// results are read from it. Callbacks that may call the library run without one where possible.
+class PassLease {
+ public:
+  explicit PassLease(SessionState& state);
+  PassLease(const PassLease&) = delete;
+  PassLease& operator=(const PassLease&) = delete;
+  ~PassLease();
+  const Status& status() const { return status_; }
+
+ private:
+  SessionState& state_;
+  bool borrowed_ = false;
+  Status status_;
 };
 
 /// Marks a session as used by this thread during its lifetime; not ok() if the session is in use,
@@ -151,6 +140,9 @@ class SessionCall {
 
 Status begin_call(SessionState& state, bool heal);
 void end_call(SessionState& state);
+/// Calls of cancel() that may have seen the stream of the session, or of the one that leads its
+/// group. They take a few instructions.
+void wait_for_cancels(const SessionState& state);
 
 #ifdef MOE_NO_SAVE
 inline constexpr bool kSavesSessions = false;

@@ -17,7 +17,7 @@ Status check_source(const SessionState& state, std::span<const int32_t> tokens) 
                          "the model is %s: only an encoder-decoder reads a source and translates",
                          config.is_encoder() ? "an encoder" : "a decoder");
   }
-  const int32_t most = std::min(state.options.source, state.options.chunk);
+  const int32_t most = std::min(state.options.source, state.chunk());
   if (tokens.empty()) return Status::error(MOE_ERR_RANGE, "source: there is no token to read");
   if (tokens.size() > static_cast<size_t>(most)) {
     const int32_t model_takes = std::min(config.source_length, kMaxChunk);
@@ -178,16 +178,19 @@ Status Search::Offer::take(void* user, size_t, const float* logits) {
 Status Search::step(int32_t position) {
   const int32_t n = beam_.n_running();
   const int32_t start = state_.model.config().start_token_id;
-  for (int32_t first = 0; first < n; first += state_.options.chunk) {
-    const int32_t end = std::min(n, first + state_.options.chunk);
+  const PassLease lease(state_);
+  MOE_TRY(lease.status());
+  const int32_t chunk = state_.pass_rows();
+  for (int32_t first = 0; first < n; first += chunk) {
+    const int32_t end = std::min(n, first + chunk);
     for (int32_t j = first; j < end; ++j) {
       tokens_[j] = position == 0 ? start : beam_.token(j);
       offers_[j] = {this, j};
-      BatchPart& part = state_.work.parts[static_cast<size_t>(j - first)];
+      BatchPart& part = state_.work().parts[static_cast<size_t>(j - first)];
       part = {&state_, {&tokens_[j], 1}, position, LogitRows::kAll, {Offer::take, &offers_[j]}};
       part.text = places_[j];
     }
-    MOE_TRY(run_batch(state_, {state_.work.parts.data(), static_cast<size_t>(end - first)}));
+    MOE_TRY(run_batch(state_, {state_.work().parts.data(), static_cast<size_t>(end - first)}));
     if (state_.counting) state_.counters.add_pass();
   }
   return {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
+#include "src/run/work_memory.h"
 
-#include "src/run/session_state.h"
+#include <algorithm>
 
 namespace moe {
 namespace {
@@ -38,9 +38,10 @@ Widths widest_of(const ModelConfig& config) {
 
 }  // namespace
 
-void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& config, int32_t chunk,
-                         KvType kv) {
+void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& config,
+                         const PassShape& shape) {
   const Widths widest = widest_of(config);
+  const int32_t chunk = shape.rows;
   logit_rows = std::min(chunk, device.uses_host_memory() ? kLogitRows : kDeviceLogitRows);
   c.take(&x, chunk, config.d_model);
   c.take(&q, chunk, widest.q);
@@ -48,7 +49,7 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
   c.take(&v, chunk, widest.kv);
   if (widest.latent > 0) c.take(&latent, chunk, widest.latent);
   if (widest.q_latent > 0) c.take(&q_latent, chunk, widest.q_latent);
-  if (is_latent(kv)) {
+  if (shape.latent) {
     wide_rows = std::min(chunk, kWideRows);
     c.take(&wide_key, wide_rows, widest.latent);
     c.take(&wide_q, wide_rows, widest.wide_q);
@@ -72,21 +73,21 @@ void WorkMemory::find_late_rows(const Device& device, int32_t n_outputs) {
   late_rows = static_cast<int32_t>(std::min<int64_t>(n_floats / n_outputs, kLateLogitRows));
 }
 
-bool WorkMemory::device_bytes(const Device& device, const ModelConfig& config, int32_t chunk,
-                              KvType kv, uint64_t* out) {
+bool WorkMemory::device_bytes(const Device& device, const ModelConfig& config,
+                              const PassShape& shape, uint64_t* out) {
   WorkMemory unused{system_allocator()};
-  return measure([&](Carver& c) { unused.lay_out(c, device, config, chunk, kv); }, out);
+  return measure([&](Carver& c) { unused.lay_out(c, device, config, shape); }, out);
 }
 
-uint64_t WorkMemory::host_bytes(int32_t chunk) {
-  return static_cast<uint64_t>(chunk) *
+uint64_t WorkMemory::host_bytes(const PassShape& shape) {
+  return static_cast<uint64_t>(shape.rows) *
          (sizeof(BatchRow) + sizeof(KvCacheView) + sizeof(BatchPart));
 }
 
-Status WorkMemory::init(Device& device, const ModelConfig& config, int32_t chunk, KvType kv) {
-  MOE_TRY(memory.init(device, "activations",
-                      [&](Carver& c) { lay_out(c, device, config, chunk, kv); }));
-  const size_t n = static_cast<size_t>(chunk);
+Status WorkMemory::init(Device& device, const ModelConfig& config, const PassShape& shape) {
+  MOE_TRY(
+      memory.init(device, "activations", [&](Carver& c) { lay_out(c, device, config, shape); }));
+  const size_t n = static_cast<size_t>(shape.rows);
   MOE_TRY(rows.resize(n));
   MOE_TRY(caches.resize(n));
   return parts.resize(n);

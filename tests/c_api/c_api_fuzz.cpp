@@ -247,8 +247,8 @@ void World::call_model(FuzzArgs& a, uint8_t which) {
     p.context = a.in().number();
     p.chunk = a.in().number();
     const FuzzBuffer<moe_memory_line> lines(a);
-    const moe_status status =
-        moe_model_get_memory(m, a.params(p), lines.data, lines.capacity, lines.length, a.error());
+    const moe_status status = moe_model_get_memory(m, a.params(p), 1, lines.data, lines.capacity,
+                                                   lines.length, a.error());
     (void)a.fine(status);
     lines.check(status, 0);
   } else {

@@ -69,8 +69,8 @@ static void test_outline(void) {
   CHECK_OK(moe_model_open(env, path, NULL, &outline, &error));
   CHECK_OK(moe_model_open_memory(env, image.data, image.size, NULL, &whole, &error));
   CHECK(moe_model_tensor_count(outline) == moe_model_tensor_count(whole));
-  CHECK_OK(moe_model_get_memory_plan(outline, NULL, &planned, &error));
-  CHECK_OK(moe_model_get_memory_plan(whole, NULL, &plan, &error));
+  CHECK_OK(moe_model_get_memory_plan(outline, NULL, 3, &planned, &error));
+  CHECK_OK(moe_model_get_memory_plan(whole, NULL, 3, &plan, &error));
   CHECK(planned.needed_bytes == plan.needed_bytes && planned.needed_bytes > 0);
   CHECK(moe_session_create(outline, NULL, &session, &error) == MOE_ERR_CORRUPT && !session);
   moe_model_free(outline);
@@ -359,11 +359,12 @@ static void test_machine_memory(const char* path) {
   uint64_t bytes = 1;
   CHECK_OK(moe_env_create(NULL, &env, &error));
   CHECK_OK(moe_model_open(env, path, NULL, &model, &error));
-  CHECK_OK(moe_model_suggest_memory(model, NULL, &bytes, &error));
+  CHECK_OK(moe_model_suggest_memory(model, NULL, 1, &bytes, &error));
   CHECK(bytes == 0); /* a small model needs no cap */
   const moe_session_params sp = {.struct_size = sizeof sp, .context = -1};
-  CHECK(moe_model_suggest_memory(model, &sp, &bytes, &error) == MOE_ERR_RANGE);
-  CHECK(moe_model_suggest_memory(model, NULL, NULL, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_model_suggest_memory(model, &sp, 1, &bytes, &error) == MOE_ERR_RANGE);
+  CHECK(moe_model_suggest_memory(model, NULL, 0, &bytes, &error) == MOE_ERR_RANGE);
+  CHECK(moe_model_suggest_memory(model, NULL, 1, NULL, &error) == MOE_ERR_ARGUMENT);
   moe_session* session = NULL;
   CHECK_OK(moe_session_create(model, NULL, &session, &error));
   moe_memory_stats stats = {.struct_size = sizeof stats};
@@ -552,9 +553,9 @@ static void test_budget(void) {
   CHECK_OK(moe_model_open_memory(env, image.data, image.size, NULL, &model, &error));
   moe_memory_line lines[32];
   size_t n = 0;
-  CHECK_OK(moe_model_get_memory(model, &sp, NULL, 0, &n, &error));
+  CHECK_OK(moe_model_get_memory(model, &sp, 1, NULL, 0, &n, &error));
   CHECK(n > 2 && n <= 32);
-  CHECK_OK(moe_model_get_memory(model, &sp, lines, 32, &n, &error));
+  CHECK_OK(moe_model_get_memory(model, &sp, 1, lines, 32, &n, &error));
   uint64_t sum = 0;
   for (size_t i = 0; i < n; ++i) sum += lines[i].bytes;
   moe_model_free(model);
@@ -577,6 +578,66 @@ static void test_budget(void) {
 }
 
 /* Sessions evaluated together give the same bits as each one alone. */
+static uint32_t next_random(uint32_t* state) { return *state = *state * 1664525u + 1013904223u; }
+
+enum { kMostSessions = 16 };
+
+/* Creates the sessions of a plan one by one; they run and are freed in any order. */
+static void run_plan(moe_model* model, const moe_session_params* sp, int n, uint32_t* random) {
+  moe_session* sessions[kMostSessions] = {NULL};
+  const int32_t tokens[] = {1, 2, 3};
+  for (int i = 0; i < n; ++i) {
+    CHECK_OK(moe_session_create(model, sp, &sessions[i], &error));
+    moe_session* some = sessions[(int)(next_random(random) >> 16) % (i + 1)];
+    CHECK_OK(moe_session_rewind(some, 0, &error));
+    CHECK_OK(moe_session_eval(some, tokens, 3, NULL, 0, &error));
+  }
+  moe_memory_stats stats = {.struct_size = sizeof stats};
+  CHECK_OK(moe_session_get_memory_stats(sessions[0], &stats, &error));
+  CHECK(stats.peak_bytes <= stats.cap_bytes && stats.counted_bytes <= stats.cap_bytes);
+  for (int left = n; left > 0; --left) {
+    const int i = (int)(next_random(random) >> 16) % left;
+    moe_session_free(sessions[i]);
+    sessions[i] = sessions[left - 1];
+  }
+}
+
+/* What a plan names is granted: 200 random ones. */
+static void test_plans(void) {
+  const char* path = "plans_test.moe";
+  moe_env* env = NULL;
+  moe_env_params ep = {.struct_size = sizeof ep, .threads = 2, .device = "cpu"};
+  CHECK_OK(moe_env_create(&ep, &env, &error));
+  CHECK_OK(moe_synthetic_save("tiny", NULL, path, &error));
+  uint32_t random = 7;
+  for (int i = 0; i < 200; ++i) {
+    const int n = 1 + (int)(next_random(&random) >> 16) % kMostSessions;
+    const int32_t chunk = next_random(&random) >> 31 ? 0 : (int32_t)(next_random(&random) >> 26);
+    const moe_session_params sp = {.struct_size = sizeof sp,
+                                   .context = 1 + (int32_t)(next_random(&random) >> 16) % 128 + 3,
+                                   .chunk = chunk,
+                                   .kv = next_random(&random) >> 31 ? MOE_KV_INT8 : MOE_KV_F16};
+    moe_model_params mp = {
+        .struct_size = sizeof mp, .memory_bytes = (uint64_t)1 << 40, .session = &sp};
+    moe_memory_plan plan = {.struct_size = sizeof plan};
+    moe_model* model = NULL;
+    CHECK_OK(moe_model_open(env, path, &mp, &model, &error));
+    CHECK(moe_model_get_memory_plan(model, &sp, 0, &plan, &error) == MOE_ERR_RANGE);
+    CHECK_OK(moe_model_get_memory_plan(model, &sp, n, &plan, &error));
+    moe_model_free(model);
+    mp.memory_bytes = plan.least_bytes + (i % 4 == 0 ? 0 : next_random(&random) % 3000000);
+    const uint64_t least = plan.least_bytes;
+    CHECK_OK(moe_model_open(env, path, &mp, &model, &error));
+    CHECK_OK(moe_model_get_memory_plan(model, &sp, n, &plan, &error));
+    CHECK(plan.least_bytes == least && plan.needed_bytes <= plan.cap_bytes);
+    run_plan(model, &sp, n, &random);
+    run_plan(model, &sp, n, &random);
+    moe_model_free(model);
+  }
+  moe_env_free(env);
+  remove(path);
+}
+
 static void test_sessions_together(void) {
   enum { kSessions = 3, kSteps = 5 };
   Image image = tiny_image();
@@ -973,6 +1034,7 @@ int main(int argc, char** argv) {
   test_watch_routing();
   test_watch_from_another_thread();
   test_budget();
+  test_plans();
   test_sessions_together();
   test_session_limits();
   test_text(argv[1]);

@@ -397,7 +397,7 @@ class Batch(Cli):
         least = one + 5 * more
         source = self.write(lines)
         self.fails(1, "batch", MODEL, source, self.path("out"), *args, str(least - 1),
-                   contains=["6 sessions (--sessions): the cap of", f"too small: {least} bytes at least", "each further one"])
+                   contains=["6 sessions (--sessions): the cap of", f"too small: {least} bytes at least", "of which each session takes"])
         self.fails(1, "batch", MODEL, "/dev/stdin", self.path("pipe"), *args, str(least), text="{}\n",
                    contains=["8 sessions (--sessions): "])
         self.assertEqual(self.batch(lines, *args, str(least), out="all")[0], whole)

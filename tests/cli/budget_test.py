@@ -266,7 +266,7 @@ class Budget(Cli):
         least = plan["least_cap_bytes"] + 7 * plan["session_bytes"]
         args = ("bench", MODEL, "-p", "8", "-n", "2", "-r", "1", *session, "--sessions", "8", "--memory")
         self.fails(1, *args, str(least - 1), contains=["8 sessions (--sessions): the cap of ",
-                                                       f"too small: {least} bytes at least, {least / 1e6:.3f} MB: with one session", "each further one"])
+                                                       f"too small: {least} bytes at least, {least / 1e6:.3f} MB, of which each session takes {plan['session_bytes'] / 1e6:.3f} MB"])
         j = json.loads(self.ok(*args, str(least), "--json").stdout)
         self.assertLessEqual(j["memory_peak_bytes"], least)
 

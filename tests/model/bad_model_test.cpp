@@ -25,7 +25,7 @@ Status use(const std::vector<uint8_t>& bytes) {
   MemoryDevice device(system_allocator());
   auto opened = open_model_bytes(bytes, device);
   if (!opened.ok()) return opened.status();
-  const Model& model = **opened;
+  Model& model = **opened;
   MOE_TRY(model.prepare());
   for (int32_t l = 0; l < model.config().n_layers(); ++l) {
     for (int32_t e = 0; e < model.config().layers[static_cast<size_t>(l)].ffn.moe.n_experts; ++e) {

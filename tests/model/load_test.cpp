@@ -38,7 +38,7 @@ Result<Box<Model>> open_from(FileSource source, Device& device, const Allocator&
   return Model::open(std::move(file), {}, device, Logger(), allocator);
 }
 
-Status use(const Model& model) {
+Status use(Model& model) {
   MOE_TRY(model.prepare());
   for (int32_t e = 0; e < 8; ++e) {
     Expert expert;

@@ -23,7 +23,7 @@ void expect_opens(const ModelConfig& config, const TinyOptions& options = {}) {
   MemoryDevice device(system_allocator());
   auto opened = open_model(*bytes, device);
   ASSERT_TRUE(opened.ok()) << opened.status().text();
-  const Model& model = *opened.value();
+  Model& model = *opened.value();
   const Status prepared = model.prepare();
   ASSERT_TRUE(prepared.ok()) << prepared.text();
   for (int32_t l = 0; l < config.n_layers(); ++l) {

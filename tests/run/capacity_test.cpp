@@ -64,7 +64,7 @@ TEST_F(CapacityTest, LogitsAreKeptByAForkAndAnEncoding) {
   ASSERT_TRUE(set_router(*session, "gamma=0.2,min_capacity=1").ok());
   ASSERT_TRUE(session->eval(span(text_).first(500), LogitRows::kNone, nullptr).ok());
   const Floats of_text = log_probabilities_after(*session);
-  auto made = fork_session(*session, machine_.model(), session->bytes(), system_allocator());
+  auto made = fork_session(*session, machine_.model(), system_allocator());
   ASSERT_TRUE(made.ok()) << made.status().text();
   EXPECT_EQ(log_probabilities_after(*made.value()), of_text);
   Floats pooled(static_cast<size_t>(session->model().config().d_model));
@@ -152,21 +152,26 @@ TEST_F(CapacityTest, TheFileMayAskForIt) {
 
 TEST_F(CapacityTest, TheAccountFollows) {
   const Box<Session> session = machine_.session(options());
-  const uint64_t small = session->bytes();
+  const auto pass_bytes = [&](int32_t chunk) {
+    MemoryAccount account;
+    EXPECT_TRUE(account_memory(machine_.model(), options(chunk), &account).ok());
+    return account.pass_bytes;
+  };
   const size_t held = memory_.live_bytes();
+  const uint64_t more = pass_bytes(kContext) - pass_bytes(kDefaultChunk);
   ASSERT_TRUE(set_router(*session, "gamma=1").ok());
-  EXPECT_EQ(session->bytes(), machine_.session(options(kContext))->bytes());
   const size_t grown = memory_.live_bytes() - held;
-  EXPECT_LE(grown, session->bytes() - small + 4096);
-  EXPECT_GT(grown, (session->bytes() - small) * 95 / 100);
+  EXPECT_LE(grown, more + 4096);
+  EXPECT_GT(grown, more * 95 / 100);
+  ASSERT_TRUE(set_router(*session, "").ok());
+  EXPECT_EQ(memory_.live_bytes(), held);
 }
 
 TEST_F(CapacityTest, WithoutRoomTheSessionStaysAsItWas) {
   MemoryAccount account;
   ASSERT_TRUE(account_memory(machine_.model(), options(), &account).ok());
-  SessionOptions capped = options();
-  capped.memory_cap = account.total;
-  const Box<Session> session = machine_.session(capped);
+  Machine capped(*bytes_, 1, nullptr, memory_.get(), account.total);
+  const Box<Session> session = capped.session(options());
   const Floats before = last_logits(*session, text_);
   EXPECT_EQ(set_router(*session, "gamma=1").code(), MOE_ERR_BUDGET);
   EXPECT_EQ(session->chunk(), kDefaultChunk);

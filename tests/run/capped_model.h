@@ -58,11 +58,14 @@ class CappedModel : public OneModel {
     close_cpu_device(device_);
   }
 
-  MemoryAccount account(const SessionOptions& options = {}) {
+  MemoryAccount account(const SessionOptions& options = {}, int32_t n_sessions = 1) {
     MemoryAccount account;
-    EXPECT_TRUE(account_memory(*model_, options, &account).ok());
+    EXPECT_TRUE(account_memory(*model_, options, {.n_sessions = n_sessions}, &account).ok());
     return account;
   }
+
+  struct Stats : ExpertCacheUse, Budget::Usage {};
+  Stats memory_stats() { return {model_->cache_use(), model_->budget().usage()}; }
 
  private:
   Status open(WatchedFile& file, const CapOptions& options) {

@@ -218,8 +218,10 @@ TEST(LatentMemory, TheAccountIsWhatIsHeld) {
       << "the matrices stay in memory";
   const Box<Session> session = machine.session(options_of(KvType::kLatent));
   const size_t held = memory.live_bytes() - before;
-  EXPECT_LE(held, session->bytes() + sizeof(Session));
-  EXPECT_GT(held, session->bytes() * 95 / 100);
+  MemoryAccount account;
+  ASSERT_TRUE(account_memory(machine.model(), options_of(KvType::kLatent), &account).ok());
+  EXPECT_LE(held, session->bytes() + account.pass_bytes + sizeof(Session));
+  EXPECT_GT(held, (session->bytes() + account.pass_bytes) * 95 / 100);
 }
 
 TEST(LatentMemory, ACapCountsTheMatrices) {
@@ -230,10 +232,12 @@ TEST(LatentMemory, ACapCountsTheMatrices) {
   options.context = 128;
   MemoryAccount account;
   ASSERT_TRUE(account_memory(machine.model(), options, &account).ok());
-  options.memory_cap = account.total - 1;
-  EXPECT_EQ(machine.try_session(options).status().code(), MOE_ERR_BUDGET);
-  options.memory_cap = account.total;
-  EXPECT_TRUE(machine.try_session(options).ok());
+  const auto try_under = [&](uint64_t cap) {
+    Machine capped(*bytes, 1, nullptr, system_allocator(), cap);
+    return capped.try_session(options).status().code();
+  };
+  EXPECT_EQ(try_under(account.total - 1), MOE_ERR_BUDGET);
+  EXPECT_EQ(try_under(account.total), MOE_OK);
 }
 
 TEST(LatentMemory, NothingIsAllocatedPerToken) {

@@ -35,11 +35,16 @@ TEST(MemoryTest, TheAccountIsWhatASessionHolds) {
       const size_t before = memory.live_bytes();
       const Box<Session> session = machine.session(options);
       const size_t held = memory.live_bytes() - before;
+      const Box<Session> another = machine.session(options);
+      const size_t further = memory.live_bytes() - before - held;
       MemoryAccount account;
       ASSERT_TRUE(account_memory(machine.model(), options, &account).ok());
+      EXPECT_EQ(session->bytes(), account.session_bytes);
       const uint64_t kept = session->bytes() - line_of(account, "temporary memory of calls");
-      EXPECT_LE(held, kept + sizeof(Session));
-      EXPECT_GT(held, kept * 95 / 100);
+      EXPECT_LE(further, kept + sizeof(Session));
+      EXPECT_GT(further, kept * 95 / 100);
+      EXPECT_LE(held, kept + account.pass_bytes + sizeof(Session));
+      EXPECT_GT(held, (kept + account.pass_bytes) * 95 / 100);
     }
   }
 }
@@ -75,17 +80,18 @@ TEST(MemoryTest, ATooSmallCapIsRefusedWithTheSum) {
   uint64_t sum = 0;
   for (int32_t i = 0; i < account.n_lines; ++i) sum += account.lines[i].bytes;
   EXPECT_EQ(sum, account.total);
+  Machine small(*bytes, 1, nullptr, memory.get(), account.total - 1);
   const size_t n_before = memory.n_allocations();
-  options.memory_cap = account.total - 1;
-  const Status s = machine.try_session(options).status();
+  const Status s = small.try_session(options).status();
   EXPECT_EQ(s.code(), MOE_ERR_BUDGET);
   EXPECT_NE(std::strstr(s.text(), "KV cache"), nullptr) << s.text();
   EXPECT_NE(std::strstr(s.text(), std::to_string(account.total).c_str()), nullptr) << s.text();
-  EXPECT_EQ(memory.n_allocations(), n_before) << "nothing is allocated for a refusal";
-  options.memory_cap = account.total;
-  EXPECT_TRUE(machine.try_session(options).ok());
-  options.other_sessions_bytes = 1;
-  EXPECT_EQ(machine.try_session(options).status().code(), MOE_ERR_BUDGET);
+  EXPECT_LE(memory.n_allocations(), n_before + 1) << "little is allocated for a refusal";
+  Machine exact(*bytes, 1, nullptr, memory.get(), account.total);
+  const Box<Session> session = exact.session(options);
+  const Status second = exact.try_session(options).status();
+  EXPECT_EQ(second.code(), MOE_ERR_BUDGET);
+  EXPECT_NE(std::strstr(second.text(), "other sessions"), nullptr) << second.text();
 }
 
 TEST(MemoryTest, TheDefaultChunkFollowsTheCap) {
@@ -100,13 +106,11 @@ TEST(MemoryTest, TheDefaultChunkFollowsTheCap) {
     return account.total;
   };
   for (const int32_t chunk : {32, 64, 128}) {
-    SessionOptions options;
-    options.memory_cap = bytes_at(chunk);
-    EXPECT_EQ(machine.session(options)->chunk(), chunk);
+    Machine capped(*bytes, 1, nullptr, system_allocator(), bytes_at(chunk));
+    EXPECT_EQ(capped.session()->chunk(), chunk);
   }
-  SessionOptions options;
-  options.memory_cap = bytes_at(kLeastChunk) - 1;
-  EXPECT_EQ(machine.try_session(options).status().code(), MOE_ERR_BUDGET);
+  Machine capped(*bytes, 1, nullptr, system_allocator(), bytes_at(kLeastChunk) - 1);
+  EXPECT_EQ(capped.try_session().status().code(), MOE_ERR_BUDGET);
 }
 
 // Each expert is read once per chunk, so a short prompt may take more of the cache than a long one.
@@ -130,7 +134,7 @@ TEST(MemoryTest, AnAutomaticChunkTakesItsShareOfTheExpertCache) {
       given.chunk = chunk;
       const MemoryAccount a = model.account(given);
       const uint64_t rest = a.total - a.cache_bytes - a.chunk_bytes;
-      return a.chunk_bytes * (chunk > 512 ? 16 : 6) <= model.model().memory_cap() - rest;
+      return a.chunk_bytes * (chunk > 512 ? 16 : 6) <= model.model().budget().cap() - rest;
     };
     const int32_t chunk = model.session(options)->chunk();
     seen.insert(chunk);
@@ -229,9 +233,8 @@ TEST(MemoryTest, CallsAllocateWhatTheAccountAllows) {
     const SaveSink sink = {append, &saved};
     measure("save", 0, [&] { return save_session(*session, name, sink); });
     measure("load", 0, [&] { return load_session(*session, name, {saved.size(), take, &saved}); });
-    measure("fork", session->bytes() - allowed + sizeof(Session), [&] {
-      return fork_session(*session, machine.model(), session->bytes(), memory.get()).status();
-    });
+    measure("fork", session->bytes() - allowed + sizeof(Session),
+            [&] { return fork_session(*session, machine.model(), memory.get()).status(); });
     EXPECT_GT(most, allowed * 9 / 10) << kind.name;
   };
   for (const KvType kv : {KvType::kF16, KvType::kInt8, KvType::kF32}) {

@@ -70,7 +70,7 @@ class OffloadBits : public testing::TestWithParam<TinyKind> {
     EXPECT_GT(stats.n_uses, 0u);
     EXPECT_LT(stats.n_hits, stats.n_uses);
     EXPECT_LE(memory.peak_bytes() - opened, cap.cap);
-    const MemoryStats held = model.model().memory_stats();
+    const auto held = model.memory_stats();
     EXPECT_LE(held.expert_bytes, held.arena_bytes);
   }
 

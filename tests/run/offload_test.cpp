@@ -352,14 +352,12 @@ TEST_F(Offload, ThreeSessionsShareOneSlot) {
     constexpr size_t kSessions = 3;
     CappedModel model(file_, {least.bytes + (kSessions - 1) * each, n_readers, 2});
     Box<Session> sessions[kSessions];
-    SessionOptions o = options;
     for (Box<Session>& session : sessions) {
-      session = model.session(o);
+      session = model.session(options);
       ASSERT_TRUE(session);
-      o.other_sessions_bytes += each;
     }
-    EXPECT_EQ(model.model().memory_stats().arena_bytes, least.slot);
-    EXPECT_EQ(model.try_session(o).status().code(), MOE_ERR_BUDGET);
+    EXPECT_EQ(model.memory_stats().arena_bytes, least.slot);
+    EXPECT_EQ(model.try_session(options).status().code(), MOE_ERR_BUDGET);
     std::thread threads[kSessions];
     for (size_t i = 0; i < kSessions; ++i) {
       threads[i] = std::thread([&, i] {
@@ -397,9 +395,9 @@ TEST_P(OffloadFilled, SessionsComeGoAndAreCancelled) {
   });
   std::thread guests([&] {
     for (uint64_t n = 0; !done; ++n) {
-      SessionOptions o = options;
-      o.other_sessions_bytes = 2 * steady->bytes() + n % 3 * 9 * least.slot;  // resizes the arena
-      const Box<Session> guest = model.session(o);
+      Reservation other(model.model().budget());  // resizes the arena
+      EXPECT_TRUE(model.model().budget().reserve({{&other, n % 3 * 9 * least.slot}}).ok());
+      const Box<Session> guest = model.session(options);
       EXPECT_TRUE(eval(*guest).ok());
     }
   });
@@ -419,18 +417,17 @@ TEST_F(Offload, ALaterSessionTakesItsMemoryFromTheArena) {
   CappedModel model(file_, {least.with(10) + least.session});
   const Box<Session> first = model.session(options);
   expect_the_answer(*first);
-  EXPECT_EQ(model.model().memory_stats().arena_bytes, 16 * least.slot);
-  SessionOptions o = options;
-  o.other_sessions_bytes = first->bytes();
-  const Box<Session> second = model.session(o);
-  const MemoryStats stats = model.model().memory_stats();
+  EXPECT_EQ(model.memory_stats().arena_bytes, 16 * least.slot);
+  Box<Session> second = model.session(options);
+  const auto stats = model.memory_stats();
+  const uint64_t cap = model.model().budget().cap();
   EXPECT_EQ(stats.arena_bytes, 10 * least.slot);
-  EXPECT_LE(stats.counted_bytes, stats.cap_bytes);
+  EXPECT_LE(stats.counted, cap);
   expect_the_answer(*first);
   expect_the_answer(*second);
-  model.model().session_gone(second->bytes());  // the C API calls this when a session is freed
-  EXPECT_EQ(model.model().memory_stats().arena_bytes, 16 * least.slot);
-  EXPECT_LE(model.model().memory_stats().peak_bytes, stats.cap_bytes);
+  second.reset();
+  EXPECT_EQ(model.memory_stats().arena_bytes, 16 * least.slot);
+  EXPECT_LE(model.memory_stats().peak, cap);
 }
 
 // The matrices of a latent cache stay with the model: no session that fails leaves them behind.
@@ -444,8 +441,7 @@ TEST_F(Offload, AFailedSessionLeavesTheMemoryAsItWas) {
   FailingAllocator memory;
   CappedModel model(file, {least.with(6) + least.session}, memory.get());
   const Box<Session> first = model.session(chunks_of(8));
-  latent.other_sessions_bytes = first->bytes();
-  const MemoryStats before = model.model().memory_stats();
+  const auto before = model.memory_stats();
   const size_t live = memory.live_bytes();
   bool made = false;
   for (size_t n = 0; !made; ++n) {
@@ -453,9 +449,9 @@ TEST_F(Offload, AFailedSessionLeavesTheMemoryAsItWas) {
     memory.fail_in(n);
     made = model.try_session(latent).ok();
     if (made) break;
-    const MemoryStats after = model.model().memory_stats();
+    const auto after = model.memory_stats();
     EXPECT_EQ(after.arena_bytes, before.arena_bytes) << n;
-    EXPECT_EQ(after.counted_bytes, before.counted_bytes) << n;
+    EXPECT_EQ(after.counted, before.counted) << n;
     EXPECT_EQ(memory.live_bytes(), live) << n;
   }
   memory.fail_in(FailingAllocator::kNever);

@@ -112,7 +112,7 @@ TEST_P(SavedKinds, AForkIsIndependent) {
   for (const KvType kv : types_of(GetParam())) {
     Box<Session> first = session_of(machine, kv, 100);
     ASSERT_TRUE(first->eval(span(text), LogitRows::kNone, nullptr).ok());
-    auto made = fork_session(*first, machine.model(), first->bytes(), system_allocator());
+    auto made = fork_session(*first, machine.model(), system_allocator());
     ASSERT_TRUE(made.ok()) << made.status().text();
     Box<Session> second = std::move(made.value());
     EXPECT_EQ(second->context(), 100);
@@ -281,7 +281,7 @@ TEST_F(SavedTest, AForkKeepsTheRouter) {
   ASSERT_TRUE(session_->reset().ok());
   ASSERT_TRUE(set_router(*session_, "topk:1").ok());
   ASSERT_TRUE(session_->eval(span(text_), LogitRows::kNone, nullptr).ok());
-  auto made = fork_session(*session_, machine_.model(), session_->bytes(), system_allocator());
+  auto made = fork_session(*session_, machine_.model(), system_allocator());
   ASSERT_TRUE(made.ok());
   const Tokens more = random_tokens(9, machine_.vocab_size(), 5);
   EXPECT_EQ(eval_all(*made.value(), more), eval_all(*session_, more));

@@ -159,7 +159,7 @@ void Steps::look() {
   moe_memory_line lines[64];
   size_t n = 0;
   moe_error e{};
-  fine(moe_model_get_memory(model_, nullptr, lines, std::size(lines), &n, &e), e);
+  fine(moe_model_get_memory(model_, nullptr, 1, lines, std::size(lines), &n, &e), e);
   if (in_.byte() % 8 != 0) return;
   moe_error v{};
   fine(moe_model_verify(model_, &v), v);

@@ -312,8 +312,6 @@ TEST_F(SessionTest, PiecesAreChecked) {
     EXPECT_NE(std::strstr(s.text(), words), nullptr) << s.text();
   };
   expect(status(both, 3, 0), MOE_ERR_ARGUMENT, "session 1: no tokens");
-  expect(status(both, 1, 9), MOE_ERR_TOO_LONG,
-         "session 1: 9 tokens, but the first session's chunk is 8");
   expect(status(both, 1, ~size_t{0}), MOE_ERR_TOO_LONG, "session 1: ");
   expect(status(twice, 1, 2), MOE_ERR_STATE, "session 1: ");
   ASSERT_TRUE(other->eval(span(t, 0, kTinyContext - 3), LogitRows::kNone, nullptr).ok());

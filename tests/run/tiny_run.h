@@ -57,9 +57,9 @@ class OneModel {
 class Machine : public OneModel {
  public:
   explicit Machine(const MemorySink& bytes, int threads = 1, const char* isa = nullptr,
-                   const Allocator& allocator = system_allocator())
+                   const Allocator& allocator = system_allocator(), uint64_t cap = 0)
       : OneModel(allocator), pool_(allocator) {
-    status_ = open(bytes, threads, isa);
+    status_ = open(bytes, threads, isa, cap);
   }
   ~Machine() {
     model_.reset();
@@ -70,12 +70,14 @@ class Machine : public OneModel {
   HookDevice& hook() { return *hook_; }
 
  private:
-  Status open(const MemorySink& bytes, int threads, const char* isa) {
+  Status open(const MemorySink& bytes, int threads, const char* isa, uint64_t cap) {
     MOE_TRY(pool_.start(threads));
     // Tiny models have little work: threads share any amount of work.
     MOE_ASSIGN(device_, open_cpu_device(isa, pool_, allocator_, 1));
     hook_ = std::make_unique<HookDevice>(*device_);
-    MOE_ASSIGN(model_, open_model(bytes, *hook_, allocator_));
+    ModelOptions options;
+    options.memory_cap = cap;
+    MOE_ASSIGN(model_, open_model(bytes, *hook_, allocator_, options));
     return {};
   }
 

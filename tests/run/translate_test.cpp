@@ -323,7 +323,7 @@ TEST(TranslateRefuses, ToSaveOrForkASession) {
   const Box<Session> session = machine.session();
   const SaveSink sink = {[](void*, const void*, size_t) -> Status { return {}; }, nullptr};
   expect_refused(save_session(*session, {1, 1}, sink), MOE_ERR_UNSUPPORTED, "encoder-decoder");
-  expect_refused(fork_session(*session, machine.model(), 0, system_allocator()).status(),
+  expect_refused(fork_session(*session, machine.model(), system_allocator()).status(),
                  MOE_ERR_UNSUPPORTED, "encoder-decoder");
 }
 

@@ -239,10 +239,11 @@ inline std::unique_ptr<MemorySink> build_tiny_model(const ModelConfig& config,
 
 /// Opens bytes in place; they must outlive the model.
 inline Result<Box<Model>> open_model(const MemorySink& bytes, Device& device,
-                                     const Allocator& allocator = system_allocator()) {
+                                     const Allocator& allocator = system_allocator(),
+                                     const ModelOptions& options = {}) {
   MOE_ASSIGN(Box<MoeFile> file,
              MoeFile::open(FileSource::from_memory(bytes.data(), bytes.size()), allocator));
-  return Model::open(std::move(file), {}, device, Logger(), allocator);
+  return Model::open(std::move(file), options, device, Logger(), allocator);
 }
 
 }  // namespace moe

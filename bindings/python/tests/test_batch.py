@@ -129,18 +129,37 @@ def test_a_cap_without_room_for_all_sessions(model, monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(moe.Model, "session", limited)
-    results = [fields(r) for r in model.batch(PROMPTS, sessions=5, max_tokens=5)]
+    results = [fields(r) for r in model.batch(PROMPTS, max_tokens=5)]
     monkeypatch.undo()
     assert results == [alone(model, prompt, max_tokens=5) for prompt in PROMPTS] and len(made) == 2
 
 
-def test_a_cap_with_room_for_few_sessions(environment, model):
-    with moe.Model(STORIES, environment, memory="4500K", context=64, chunk=32) as capped:
-        batch = capped.batch(PROMPTS, sessions=8, max_tokens=5, context=64, chunk=32)
+@pytest.mark.parametrize("chunk", [0, 32])
+def test_a_cap_with_room_for_few_sessions(environment, model, chunk):
+    how = {"context": 64, "chunk": chunk}
+    with moe.Model(STORIES, environment, memory="100M", **how) as whole:
+        cap, least = (whole.memory_plan(sessions=n, **how).least_bytes for n in (3, 4))
+    with moe.Model(STORIES, environment, memory_bytes=cap, **how) as capped:
+        batch = capped.batch(PROMPTS, max_tokens=5, **how)
         results = [fields(next(batch))]
-        assert 1 < capped._native._holders - 1 < 8
+        assert capped._native._holders - 1 == 3
         results += map(fields, batch)
+        assert list(map(fields, capped.batch(PROMPTS, sessions=3, max_tokens=5, **how))) == results
+        with pytest.raises(moe.BudgetError, match=f"4 sessions .* {least} bytes at least; there is room for 3"):
+            next(capped.batch(PROMPTS, sessions=4, **how))
     assert results == [alone(model, prompt, max_tokens=5) for prompt in PROMPTS]
+
+
+@pytest.mark.parametrize("n", range(1, 17))
+def test_what_the_plan_names_is_granted(environment, n):
+    with moe.Model(STORIES, environment, memory="100M") as whole:
+        least = whole.memory_plan(sessions=n).least_bytes
+    with moe.Model(STORIES, environment, memory_bytes=least) as capped:
+        sessions = [capped.session() for _ in range(n)]
+        for session in (sessions[0], sessions[-1]):
+            session.append([1, 2, 3])
+        with pytest.raises(moe.BudgetError):
+            capped.session()
 
 
 def test_closing_frees_the_sessions(environment):

@@ -136,17 +136,18 @@ pub struct MemoryLine {
     pub bytes: u64,
 }
 
-/// A session's share of memory under the model's cap.
+/// What sessions get under the model's cap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
     pub chunk: i32,
     pub cap_bytes: u64,
     pub needed_bytes: u64,
+    /// The smallest cap under which all sessions can be created.
     pub least_bytes: u64,
     pub expert_bytes: u64,
     pub n_experts: u64,
     pub n_in_memory: u64,
-    /// Added to `least_bytes` by each further session, if the chunk is given or all take 32.
+    /// Of each session: further ones take it from the experts in memory.
     pub session_bytes: u64,
 }
 
@@ -393,6 +394,7 @@ impl Model {
             sys::moe_model_get_memory(
                 model,
                 &params,
+                1,
                 lines as *mut sys::moe_memory_line,
                 capacity,
                 n,
@@ -406,9 +408,12 @@ impl Model {
         Ok(lines.iter().map(line).collect())
     }
 
-    pub fn memory_plan(&self, session: &SessionOptions) -> Result<MemoryPlan> {
+    /// The plan for so many sessions (1 or more) with these options.
+    pub fn memory_plan(&self, session: &SessionOptions, n_sessions: i32) -> Result<MemoryPlan> {
         let (params, mut plan) = (session.params(), sized!(moe_memory_plan));
-        call(|e| unsafe { sys::moe_model_get_memory_plan(self.pointer(), &params, &mut plan, e) })?;
+        call(|e| unsafe {
+            sys::moe_model_get_memory_plan(self.pointer(), &params, n_sessions, &mut plan, e)
+        })?;
         Ok(MemoryPlan {
             chunk: plan.chunk,
             cap_bytes: plan.cap_bytes,
@@ -421,10 +426,12 @@ impl Model {
         })
     }
 
-    /// The `memory_bytes` to open this model with: 0 if everything fits.
-    pub fn suggest_memory(&self, session: &SessionOptions) -> Result<u64> {
+    /// The `memory_bytes` to open this model with for so many sessions (1 or more): 0 if everything fits.
+    pub fn suggest_memory(&self, session: &SessionOptions, n_sessions: i32) -> Result<u64> {
         let (params, mut bytes) = (session.params(), 0);
-        call(|e| unsafe { sys::moe_model_suggest_memory(self.pointer(), &params, &mut bytes, e) })?;
+        call(|e| unsafe {
+            sys::moe_model_suggest_memory(self.pointer(), &params, n_sessions, &mut bytes, e)
+        })?;
         Ok(bytes)
     }
 

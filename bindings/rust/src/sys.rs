@@ -487,7 +487,7 @@ pub struct moe_tensor_info {
     pub file_offset: u64,
 }
 
-/// One line of the memory account of a model with one session.
+/// One line of the memory account of a model with sessions.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_memory_line {
@@ -496,26 +496,27 @@ pub struct moe_memory_line {
     pub bytes: u64,
 }
 
-/// What a session with these parameters (NULL: defaults) gets under the model's cap.
+/// What sessions get under the model's cap.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_memory_plan {
     pub struct_size: u32,
-    /// rows evaluated at once
+    /// rows evaluated at once, when all sessions exist
     pub chunk: i32,
     /// 0: none
     pub cap_bytes: u64,
     /// the sum of moe_model_get_memory
     pub needed_bytes: u64,
-    /// The smallest possible cap, with few experts in memory. Without a cap: needed_bytes.
+    /// The smallest cap under which all sessions can be created, one by one or from several threads,
+    /// and evaluated; with few experts in memory. Without a cap: needed_bytes.
     pub least_bytes: u64,
     /// weights of all experts
     pub expert_bytes: u64,
     /// in all layers
     pub n_experts: u64,
-    /// experts that fit in memory at the same time
+    /// experts that fit in memory at the same time, beside all sessions
     pub n_in_memory: u64,
-    /// Added to least_bytes by each further session, if params.chunk is given or all take 32.
+    /// of each session: further ones take it from the experts in memory
     pub session_bytes: u64,
 }
 
@@ -552,8 +553,8 @@ pub struct moe_session_params {
     /// 4096. Also the limit of an encoder-decoder's source.
     pub context: i32,
     /// rows evaluated at once during prefill, at most 4096. 0: 256; on a GPU with enough memory 1024;
-    /// under a memory cap 32 to 4096, depending on the memory left; with an expert capacity, an
-    /// encoder or an encoder-decoder the context, at most 4096
+    /// under a memory cap 32 to 4096, depending on the memory left, which changes as sessions come and
+    /// go; with an expert capacity, an encoder or an encoder-decoder the context, at most 4096
     pub chunk: i32,
     /// of its cache
     pub kv: moe_kv_type,
@@ -1275,32 +1276,48 @@ extern "C" {
         out: *mut moe_tensor_info,
         error: *mut moe_error,
     ) -> moe_status;
-    /// Itemises the memory of the model with one session of these parameters (NULL: defaults), which
-    /// need not exist.
+    /// Itemises the memory of the model with n_sessions sessions (1 or more) of these parameters (NULL:
+    /// defaults), which need not exist; sessions that exist are not counted. In bytes; the sum is what
+    /// all of them take while one is evaluated. (buffer, capacity, *n_lines) as for all arrays.
+    /// MOE_ERR_RANGE for n_sessions below 1 and for parameters outside their range; MOE_ERR_TOO_LONG.
+    /// Any thread.
     pub fn moe_model_get_memory(
         model: *const moe_model,
         params: *const moe_session_params,
+        n_sessions: i32,
         lines: *mut moe_memory_line,
         capacity: usize,
         n_lines: *mut usize,
         error: *mut moe_error,
     ) -> moe_status;
-    /// Says what a session would get. Any thread. MOE_ERR_RANGE for the parameters, MOE_ERR_ARGUMENT.
+    /// The plan for n_sessions sessions (1 or more) with these parameters (NULL: defaults), as if no
+    /// others existed. Under a cap of at least least_bytes, none of them is refused: automatic chunks
+    /// (moe_session_params.chunk 0) become smaller as sessions are created, and larger as they are
+    /// freed. The sessions share the memory of a pass. Passes of several threads at the same time take
+    /// more of it from the expert cache, up to a sixth of the cache for each, or wait for each other. On
+    /// a GPU each session has its own, and automatic chunks do not follow the cap. MOE_ERR_RANGE for
+    /// n_sessions below 1 and for parameters outside their range; MOE_ERR_TOO_LONG. Any thread.
+    ///
+    ///   moe_memory_plan plan = {.struct_size = sizeof plan};
+    ///   moe_model_get_memory_plan(model, NULL, 16, &plan, &error);
+    ///   printf("16 sessions need %llu bytes\n", (unsigned long long)plan.least_bytes);
     pub fn moe_model_get_memory_plan(
         model: *const moe_model,
         params: *const moe_session_params,
+        n_sessions: i32,
         out: *mut moe_memory_plan,
         error: *mut moe_error,
     ) -> moe_status;
     /// MOE_ERR_UNSUPPORTED if the system does not report it.
     pub fn moe_get_memory_info(out: *mut moe_memory_info, error: *mut moe_error) -> moe_status;
-    /// The memory_bytes to open this model with for one session with these parameters (NULL: defaults).
-    /// 0 if everything fits in 15/16 of the memory available now, or in all of it when a cap of 15/16
-    /// would be too small; otherwise that 15/16. Also 0 on a GPU, for mapped models and models in
-    /// memory, and if the system does not report its memory.
+    /// The memory_bytes to open this model with for n_sessions sessions (1 or more) with these
+    /// parameters (NULL: defaults). 0 if everything fits in 15/16 of the memory available now, or in all
+    /// of it when a cap of 15/16 would be too small; otherwise that 15/16. Also 0 on a GPU, for mapped
+    /// models and models in memory, and if the system does not report its memory.
     pub fn moe_model_suggest_memory(
         model: *const moe_model,
         params: *const moe_session_params,
+        n_sessions: i32,
         memory_bytes: *mut u64,
         error: *mut moe_error,
     ) -> moe_status;
@@ -1533,8 +1550,8 @@ extern "C" {
     ///
     /// gamma is the capacity factor: it limits the tokens per expert, counted over one call, so a call
     /// must fit in one chunk. A default chunk (params.chunk 0) grows to the context, at most 4096, with
-    /// the memory that it needs (MOE_ERR_BUDGET if a cap leaves too little); an explicit chunk does not
-    /// grow, and a longer call gets MOE_ERR_TOO_LONG.
+    /// the memory that a pass then needs (MOE_ERR_BUDGET if a cap leaves too little); an explicit chunk
+    /// does not grow, and a longer call gets MOE_ERR_TOO_LONG.
     pub fn moe_session_set_router(
         session: *mut moe_session,
         router: *const moe_router,

@@ -468,10 +468,10 @@ fn describes_a_model() {
     let tensors = model.tensors().unwrap();
     assert!(tensors.iter().any(|t| t.part == "experts" && t.format == "ternary2"));
     let memory = model.memory(&SessionOptions::default()).unwrap();
-    let plan = model.memory_plan(&SessionOptions::default()).unwrap();
+    let plan = model.memory_plan(&SessionOptions::default(), 1).unwrap();
     assert_eq!(memory.iter().map(|l| l.bytes).sum::<u64>(), plan.needed_bytes);
     assert!(memory.iter().any(|l| l.what == "expert weights"));
-    assert_eq!(model.suggest_memory(&SessionOptions::default()), Ok(0));
+    assert_eq!(model.suggest_memory(&SessionOptions::default(), 16), Ok(0));
     assert!(memory_info().unwrap().available_bytes > 0);
     model.verify().unwrap();
     assert_eq!(model.chat_template(), None);

@@ -89,6 +89,7 @@ MOE: Prototypes = {
     "moe_model_get_memory": (c.c_int, [
         c.c_void_p,
         c.POINTER(s.SessionParams),
+        c.c_int32,
         c.POINTER(s.MemoryLine),
         c.c_size_t,
         c.POINTER(c.c_size_t),
@@ -97,6 +98,7 @@ MOE: Prototypes = {
     "moe_model_get_memory_plan": (c.c_int, [
         c.c_void_p,
         c.POINTER(s.SessionParams),
+        c.c_int32,
         c.POINTER(s.MemoryPlan),
         c.POINTER(s.Error),
     ]),
@@ -104,6 +106,7 @@ MOE: Prototypes = {
     "moe_model_suggest_memory": (c.c_int, [
         c.c_void_p,
         c.POINTER(s.SessionParams),
+        c.c_int32,
         c.POINTER(c.c_uint64),
         c.POINTER(s.Error),
     ]),

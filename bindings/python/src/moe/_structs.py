@@ -223,7 +223,7 @@ class TensorInfo(Sized):
 
 
 class MemoryLine(c.Structure):
-    """moe_memory_line. One line of the memory account of a model with one session."""
+    """moe_memory_line. One line of the memory account of a model with sessions."""
 
     _fields_ = [
         ("what", c.c_char_p),
@@ -232,9 +232,7 @@ class MemoryLine(c.Structure):
 
 
 class MemoryPlan(Sized):
-    """moe_memory_plan. What a session with these parameters (NULL: defaults) gets under the
-    model's cap.
-    """
+    """moe_memory_plan. What sessions get under the model's cap."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),

@@ -54,8 +54,11 @@ class _Text:
 class Batch:
     """Gives the results in order; see Model.batch()."""
 
-    def __init__(self, model: Model, request: Request, n_sessions: int, made_with: dict[str, Any]) -> None:
-        self._model, self._request, self._n_sessions, self._made_with = model, request, n_sessions, made_with
+    def __init__(self, model: Model, request: Request, n_sessions: int | None,
+                 made_with: dict[str, Any]) -> None:
+        self._model, self._request, self._made_with = model, request, made_with
+        self._all_or_none = n_sessions is not None
+        self._n_sessions = 8 if n_sessions is None else n_sessions
         self._eos = () if request.ignore_eos else model.info.eos_tokens
         self._tokenizer: Tokenizer | None = None
         with contextlib.suppress(UnsupportedError):
@@ -103,9 +106,14 @@ class Batch:
     def _add_session(self) -> None:
         try:
             session = self._model.session(**self._made_with)
-        except BudgetError:
+        except BudgetError as e:
             if not self._sessions:
                 raise
+            if self._all_or_none:
+                least = self._model.memory_plan(sessions=self._n_sessions, **self._made_with).least_bytes
+                raise BudgetError(f"{self._n_sessions} sessions do not fit under the cap of "
+                                  f"{self._model.memory_bytes} bytes: {least} bytes at least; there is "
+                                  f"room for {len(self._sessions)}") from e
             self._n_sessions = len(self._sessions)  # the memory cap has no room for more
             return
         self._sessions.append(session)

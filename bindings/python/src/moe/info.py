@@ -214,16 +214,16 @@ def memory_stats(stats: s.MemoryStats) -> MemoryStats:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryPlan:
-    """A session's share of memory under its model's cap."""
+    """What sessions get under their model's cap."""
 
     chunk: int  # rows evaluated at once
     cap_bytes: int  # 0: none
     needed_bytes: int  # the sum of Model.memory()
-    least_bytes: int  # the smallest cap that would do, with few experts in memory
+    least_bytes: int  # the smallest cap under which all sessions can be made
     expert_bytes: int  # of the weights of all experts
     n_experts: int  # of all layers
-    n_in_memory: int  # so many of them have room there at the same time
-    session_bytes: int  # added to least_bytes by each further session, if the chunk is given or all take 32
+    n_in_memory: int  # so many of them have room beside all sessions
+    session_bytes: int  # of each session: further ones take it from the experts in memory
 
 
 @dataclasses.dataclass(frozen=True)

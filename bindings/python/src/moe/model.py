@@ -206,7 +206,7 @@ class Model(Closable):
             if memory_bytes is None:
                 cap = c.c_uint64()
                 with self._pointer() as model:
-                    call(lib.moe_model_suggest_memory, model, c.byref(session), c.byref(cap))
+                    call(lib.moe_model_suggest_memory, model, c.byref(session), 1, c.byref(cap))
                 if cap.value != 0:
                     self.close()
                     params.memory_bytes = cap.value
@@ -299,24 +299,28 @@ class Model(Closable):
                 found.append(plain(TensorInfo, info))
             return tuple(found)
 
-    def memory(self, *, context: int = 0, chunk: int = 0,
+    def memory(self, *, sessions: int = 1, context: int = 0, chunk: int = 0,
                kv: KvType | str = KvType.DEFAULT) -> dict[str, int]:
-        """Bytes by purpose for this model with one such session, allocated or not."""
+        """Bytes by purpose for this model with so many such sessions, allocated or not."""
+        n_sessions = int32(sessions, "sessions")
         params = s.SessionParams(context=context, chunk=chunk, kv=KvType.of(kv, "kv"))
         n = c.c_size_t()
         with self._pointer() as model:
-            call(lib.moe_model_get_memory, model, c.byref(params), None, 0, c.byref(n))
+            call(lib.moe_model_get_memory, model, c.byref(params), n_sessions, None, 0, c.byref(n))
             lines = (s.MemoryLine * n.value)()
-            call(lib.moe_model_get_memory, model, c.byref(params), lines, n.value, c.byref(n))
+            call(lib.moe_model_get_memory, model, c.byref(params), n_sessions, lines,
+                 n.value, c.byref(n))
             return {text_of(line.what): int(line.bytes) for line in lines}
 
-    def memory_plan(self, *, context: int = 0, chunk: int = 0,
+    def memory_plan(self, *, sessions: int = 1, context: int = 0, chunk: int = 0,
                     kv: KvType | str = KvType.DEFAULT) -> MemoryPlan:
-        """What the cap leaves for experts beside such a session, and the least cap."""
+        """What the cap leaves for experts beside so many such sessions, and the smallest cap under
+        which all of them can be made."""
         params = s.SessionParams(context=context, chunk=chunk, kv=KvType.of(kv, "kv"))
         plan = s.MemoryPlan()
         with self._pointer() as model:
-            call(lib.moe_model_get_memory_plan, model, c.byref(params), c.byref(plan))
+            call(lib.moe_model_get_memory_plan, model, c.byref(params), int32(sessions, "sessions"),
+                 c.byref(plan))
         return plain(MemoryPlan, plan)
 
     def verify(self) -> None:
@@ -369,7 +373,7 @@ class Model(Closable):
         return Chat(session, template=template, system=system, thinking=thinking,
                     variables=variables, date=date)
 
-    def batch(self, prompts: Iterable[Prompt], *, sessions: int = 8, max_tokens: int = 0,
+    def batch(self, prompts: Iterable[Prompt], *, sessions: int | None = None, max_tokens: int = 0,
               stop: str | Sequence[str] = (), ignore_eos: bool = False, context: int = 0, chunk: int = 0,
               kv: KvType | str = KvType.DEFAULT,
               **sampling: Unpack[SamplingArguments]) -> Generator[BatchResult, None, None]:
@@ -377,8 +381,9 @@ class Model(Closable):
         prompts. Each is what Session.generate() makes of that prompt in an empty session, sampled
         with the same seed.
 
-        sessions: texts that are decoded together, in one pass per token; fewer where a memory cap has
-                  no room for more.
+        sessions: texts that are decoded together, in one pass per token. BudgetError, with the
+                  smallest cap that would do, if a memory cap has no room for so many. None: 8, or
+                  fewer where a memory cap has no room for more.
 
         The other arguments are those of Session.generate() and session(). A prompt is taken as soon
         as a session is free; one that cannot be used has an `error` in its result, and the others go
@@ -386,7 +391,7 @@ class Model(Closable):
         """
         if isinstance(prompts, (str, bytes)):
             raise ArgumentError("prompts: expected several, found one text")
-        if operator.index(sessions) < 1:
+        if sessions is not None and operator.index(sessions) < 1:
             raise ArgumentError(f"sessions: expected at least 1, found {sessions}")
         if int32(max_tokens, "max_tokens") < 0:
             raise RangeError(f"max_tokens: expected at least 0, found {max_tokens}")

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// Memory for the activations of one forward pass.
+
+#include "src/run/device_buffer.h"
+#include "src/run/forward.h"
+#include "src/run/memory.h"
+
+namespace moe {
+
+/// Device memory of a forward pass of up to `rows` rows, and the host lists that describe it.
+struct WorkMemory {
+  explicit WorkMemory(const Allocator& a) : rows(a), caches(a), parts(a) {}
+  Status init(Device& device, const ModelConfig& config, const PassShape& shape);
+  static bool device_bytes(const Device& device, const ModelConfig& config, const PassShape& shape,
+                           uint64_t* out);
+  static uint64_t host_bytes(const PassShape& shape);
+  void lay_out(Carver& c, const Device& device, const ModelConfig& config, const PassShape& shape);
+  void find_late_rows(const Device& device, int32_t n_outputs);
+
+  float* x = nullptr;         // (rows, d_model) the residual stream
+  float* q = nullptr;         // (rows, widest n_heads * head_dim)
+  float* k = nullptr;         // (rows, widest n_kv_heads * head_dim)
+  float* v = nullptr;         // (rows, widest n_kv_heads * head_dim)
+  float* latent = nullptr;    // (rows, widest latent + rope.dims); null when no layer has one
+  float* q_latent = nullptr;  // (rows, widest q_latent); the same
+  // For latent caches: scratch of LatentHeads.
+  float* wide_key = nullptr;  // (wide_rows, widest latent + rope.dims)
+  float* wide_q = nullptr;    // (wide_rows, widest n_heads * (latent + rope.dims))
+  float* seen = nullptr;      // (wide_rows, widest n_heads * latent)
+  int32_t wide_rows = 0;
+  float* mixed = nullptr;   // (rows, widest n_heads * head_dim) out of attention
+  float* branch = nullptr;  // (rows, d_model) normed, or to be normed; null if unused
+  float* logits = nullptr;  // (logit_rows, n_outputs)
+  int32_t logit_rows = 0;
+  float* late_logits = nullptr;  // (late_rows, n_outputs) in the layers' scratch; on a device with
+  int32_t late_rows = 0;         // its own memory the same as `logits`
+  float* device_logits =
+      nullptr;                // (vocab_size) the session's own row; null unless Device::can_sample
+  Array<BatchRow> rows;       // (rows)
+  Array<KvCacheView> caches;  // (rows) one per part
+  Array<BatchPart> parts;     // (rows)
+  DeviceBuffer memory;
+};
+
+}  // namespace moe

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: MIT
+#include "src/run/workspace.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <utility>
+
+namespace moe {
+namespace {
+
+// A further workspace may take at most 1/kShare of the expert cache: a larger cache helps a pass
+// more than a second pass beside it.
+constexpr uint64_t kShare = 6;
+
+// An address that differs between threads.
+const void* this_thread() {
+  static thread_local char here;
+  return &here;
+}
+
+}  // namespace
+
+Status Workspace::init(const Model& model, const PassShape& given) {
+  shape = given;
+  MOE_TRY(work.init(device_, model.config(), shape));
+  MOE_TRY(sampler.init(model.config().vocab_size));
+  MOE_ASSIGN(stream, device_.open_stream(stream_shape(model, shape)));
+  return {};
+}
+
+Result<WorkspacePool*> WorkspacePool::of(Model& model) {
+  const auto make = [](Model& m) -> Result<Attachment> {
+    MOE_ASSIGN(Box<WorkspacePool> pool, make_box<WorkspacePool>(m.allocator(), m));
+    const auto destroy = [](void* object) {
+      auto* made = static_cast<WorkspacePool*>(object);
+      const Allocator& allocator = made->model_.allocator();
+      made->~WorkspacePool();
+      deallocate(allocator, made, sizeof *made);
+    };
+    return Attachment{pool.release(), destroy};
+  };
+  MOE_ASSIGN(void* pool, model.attached(make));
+  return static_cast<WorkspacePool*>(pool);
+}
+
+WorkspacePool::~WorkspacePool() {
+  for (Workspace* list : {idle_, lent_}) {
+    while (list != nullptr) destroy(std::exchange(list, list->next_));
+  }
+}
+
+void WorkspacePool::destroy(Workspace* workspace) {
+  workspace->~Workspace();
+  deallocate(model_.allocator(), workspace, sizeof *workspace);
+}
+
+PoolMember::~PoolMember() {
+  if (pool_ != nullptr) pool_->leave(*this);
+}
+
+// --- Sessions ------------------------------------------------------------------------------------
+
+PassDemands WorkspacePool::demands(const PoolMember* without) const {
+  PassDemands all;
+  for (const PoolMember* m = members_; m != nullptr; m = m->next_) {
+    if (m != without) all.add(m->demand);
+  }
+  return all;
+}
+
+Sharers WorkspacePool::sharers() const {
+  LockGuard guard(mutex_);
+  Sharers sharers;
+  if (lends_workspaces(model_)) sharers.demands = demands(nullptr);
+  for (const PoolMember* m = members_; m != nullptr; m = m->next_) {
+    sharers.bytes += m->memory.bytes();
+  }
+  return sharers;
+}
+
+Status WorkspacePool::join(PoolMember& member, const PassDemand& demand, uint64_t bytes,
+                           Reservation& more, uint64_t more_bytes) {
+  LockGuard guard(mutex_);
+  const Joining joining = {{&member.memory, bytes}, {&more, more_bytes}};
+  if (!lends_workspaces(model_)) {
+    MOE_TRY(model_.budget().reserve({joining.session, joining.more}));
+    link(member, demand);
+    return {};
+  }
+  MOE_TRY(await_refit());
+  PassDemands all = demands(nullptr);
+  all.add(demand);
+  MOE_TRY(refit(all, joining, true));
+  link(member, demand);
+  const Status status = make_first();
+  if (status.ok()) return {};
+  unlink(member);
+  settle({{&member.memory, 0}, {&more, 0}});
+  return status;
+}
+
+Status WorkspacePool::change(PoolMember& member, const PassDemand& demand) {
+  LockGuard guard(mutex_);
+  MOE_TRY(await_refit());
+  PassDemands all = demands(&member);
+  all.add(demand);
+  MOE_TRY(refit(all, {}, true));
+  const PassDemand before = std::exchange(member.demand, demand);
+  const Status status = make_first();
+  if (status.ok()) return {};
+  member.demand = before;
+  settle({});
+  return status;
+}
+
+void WorkspacePool::link(PoolMember& member, const PassDemand& demand) {
+  member.demand = demand;
+  member.pool_ = this;
+  member.next_ = members_;
+  members_ = &member;
+  ++n_members_;
+}
+
+void WorkspacePool::unlink(PoolMember& member) {
+  PoolMember** at = &members_;
+  while (*at != &member) at = &(*at)->next_;
+  *at = member.next_;
+  member.pool_ = nullptr;
+  --n_members_;
+}
+
+void WorkspacePool::leave(PoolMember& member) {
+  if (model_.budget().forked()) return;  // nobody might unlock the mutex
+  LockGuard guard(mutex_);
+  unlink(member);
+  if (lends_workspaces(model_) && !refitting_) return settle({{&member.memory, 0}, {}});
+  member.memory.release();
+  changed_.notify_all();
+}
+
+// --- The shape -----------------------------------------------------------------------------------
+
+bool WorkspacePool::has_one() const {
+  if (idle_ != nullptr) return true;
+  for (const Workspace* w = lent_; w != nullptr; w = w->next_) {
+    if (w->shape == shape_) return true;
+  }
+  return false;
+}
+
+bool WorkspacePool::holds_one() const {
+  for (const Workspace* w = lent_; w != nullptr; w = w->next_) {
+    if (w->holder_ == this_thread()) return true;
+  }
+  return false;
+}
+
+// Bytes of those that exist, and of the first one if it does not.
+uint64_t WorkspacePool::needed_bytes() const {
+  uint64_t bytes = has_one() ? 0 : shape_bytes_;
+  for (const Workspace* list : {idle_, lent_}) {
+    for (; list != nullptr; list = list->next_) bytes += list->bytes_;
+  }
+  return bytes;
+}
+
+// Frees idle workspaces of another shape. Under a cap a single one stays.
+void WorkspacePool::trim() {
+  const size_t most = model_.budget().unlimited() ? n_members_ + 1 : 1;
+  size_t n = 0;
+  for (Workspace** at = &idle_; *at != nullptr;) {
+    Workspace* workspace = *at;
+    if (workspace->shape == shape_ && ++n <= most) {
+      at = &workspace->next_;
+      continue;
+    }
+    *at = workspace->next_;
+    destroy(workspace);
+  }
+}
+
+Status WorkspacePool::await_refit() {
+  while (refitting_) {
+    if (holds_one()) return busy();
+    changed_.wait(mutex_);
+  }
+  return {};
+}
+
+// Gives workspaces the shape for these sessions. On failure nothing has changed. `wait`: for passes
+// with workspaces of the old shape, if memory is missing until they end.
+Status WorkspacePool::refit(const PassDemands& all, const Joining& joining, bool wait) {
+  Budget& budget = model_.budget();
+  const auto with_changes = [&](uint64_t bytes) {
+    if (budget.unlimited()) return UINT64_MAX;
+    bytes += memory_.bytes();
+    for (const Budget::Change& change : {joining.session, joining.more}) {
+      if (change.of == nullptr) continue;
+      bytes += change.of->bytes();
+      bytes -= std::min(bytes, change.bytes);
+    }
+    return bytes;
+  };
+  const int32_t rows = moe::automatic_rows(model_, all, with_changes(budget.last_bytes()));
+  const PassShape shape = all.shape(rows);
+  WorkspaceBytes bytes;
+  MOE_TRY(workspace_bytes(model_, shape, &bytes));
+  const uint64_t room = with_changes(budget.free_bytes());
+  if (bytes.total() > room) {
+    return Status::error(MOE_ERR_BUDGET,
+                         "the memory cap leaves %" PRIu64
+                         " bytes for chunks of %d tokens, which take %" PRIu64,
+                         room, shape.rows, bytes.total());
+  }
+  const PassShape old_shape = std::exchange(shape_, shape);
+  const uint64_t old_bytes = std::exchange(shape_bytes_, bytes.total());
+  const int32_t old_rows = automatic_rows_.exchange(rows);
+  refitting_ = true;
+  Status status;
+  for (;;) {
+    trim();
+    status = budget.reserve({{&memory_, needed_bytes()}, joining.session, joining.more});
+    const bool missing = status.code() == MOE_ERR_BUDGET && lent_ != nullptr;
+    if (!missing || !wait || holds_one()) break;
+    changed_.wait(mutex_);
+  }
+  refitting_ = false;
+  changed_.notify_all();
+  if (status.ok()) return {};
+  shape_ = old_shape;
+  shape_bytes_ = old_bytes;
+  automatic_rows_ = old_rows;
+  trim();
+  (void)budget.reserve({{&memory_, needed_bytes()}});  // at most what was reserved before
+  if (n_members_ > 0) (void)make_first();              // or the next pass does
+  return status;
+}
+
+// The best shape for the sessions that are there, when one has left or could not be made, and its
+// memory with it.
+void WorkspacePool::settle(const Joining& leaving) {
+  if (n_members_ > 0 && refit(demands(nullptr), leaving, false).ok()) {
+    (void)make_first();  // or the next pass does
+    return;
+  }
+  if (n_members_ == 0) {
+    shape_ = {};
+    shape_bytes_ = 0;
+    trim();
+  }
+  (void)model_.budget().reserve({{&memory_, needed_bytes()}, leaving.session, leaving.more});
+}
+
+// --- Passes --------------------------------------------------------------------------------------
+
+Status WorkspacePool::busy() {
+  return Status::error(
+      MOE_ERR_STATE,
+      "a callback of a pass cannot evaluate, create or change another session now: "
+      "the memory cap leaves no room for a second pass");
+}
+
+// Makes an idle one.
+Status WorkspacePool::add() {
+  Budget& budget = model_.budget();
+  MOE_TRY(budget.reserve({{&memory_, needed_bytes() + (has_one() ? shape_bytes_ : 0)}}));
+  Result<Box<Workspace>> made =
+      make_box<Workspace>(model_.allocator(), model_.device(), model_.allocator());
+  Status status = made.status();
+  if (status.ok()) status = made.value()->init(model_, shape_);
+  if (!status.ok()) {
+    (void)budget.reserve({{&memory_, needed_bytes()}});
+    return status;
+  }
+  Workspace* workspace = made.value().release();
+  workspace->bytes_ = shape_bytes_;
+  workspace->next_ = idle_;
+  idle_ = workspace;
+  return {};
+}
+
+Status WorkspacePool::make_first() { return has_one() ? Status() : add(); }
+
+bool WorkspacePool::may_grow(bool nested) const {
+  if (refitting_) return false;
+  const Budget& budget = model_.budget();
+  if (budget.unlimited() || !has_one()) return true;
+  if (budget.free_bytes() < shape_bytes_) return false;
+  const ExpertCacheShape& cache = model_.cache_shape();
+  const uint64_t most = cache.bytes(cache.most_slots);
+  const uint64_t now = budget.last_bytes();
+  return nested ||
+         std::min(most, now - shape_bytes_) >= std::min(most, now) / kShare * (kShare - 1);
+}
+
+Status WorkspacePool::wait_for_one(Waiter& me, const std::atomic<bool>& stop) {
+  const bool nested = holds_one();
+  for (;;) {
+    if (nested || first_waiter_ == &me) {
+      Status status;
+      if (idle_ == nullptr && may_grow(nested)) status = add();
+      if (idle_ != nullptr) return {};
+      if (!status.ok() && lent_ == nullptr) return status;
+    }
+    if (nested) return busy();
+    if (stop.load()) return Status::error(MOE_ERR_CANCELLED, "cancelled");
+    changed_.wait_unless(mutex_, &stop);
+  }
+}
+
+Result<Workspace*> WorkspacePool::lend(const std::atomic<bool>& stop) {
+  LockGuard guard(mutex_);
+  Waiter me;
+  Waiter** at = &first_waiter_;
+  while (*at != nullptr) at = &(*at)->next;
+  *at = &me;
+  const Status status = wait_for_one(me, stop);
+  for (at = &first_waiter_; *at != &me;) at = &(*at)->next;
+  *at = me.next;
+  changed_.notify_all();
+  MOE_TRY(status);
+  Workspace* workspace = idle_;
+  idle_ = workspace->next_;
+  workspace->next_ = lent_;
+  workspace->holder_ = this_thread();
+  lent_ = workspace;
+  return workspace;
+}
+
+void WorkspacePool::give_back(Workspace* workspace) {
+  LockGuard guard(mutex_);
+  Workspace** at = &lent_;
+  while (*at != workspace) at = &(*at)->next_;
+  *at = workspace->next_;
+  workspace->holder_ = nullptr;
+  if (workspace->shape == shape_) {
+    workspace->next_ = idle_;
+    idle_ = workspace;
+  } else {
+    destroy(workspace);
+    (void)model_.budget().reserve({{&memory_, needed_bytes()}});
+  }
+  changed_.notify_all();
+}
+
+}  // namespace moe
