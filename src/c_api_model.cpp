@@ -28,7 +28,7 @@ Status check_given_session(const Model& model, const moe_model_params& params) {
   MOE_TRY(session_options(params.session, &options));
   MemoryAccount account;
   MOE_TRY(account_memory(model, options, &account));
-  return check_fits(model, account);
+  return check_room(model, account);
 }
 
 Status load_text(moe_model* handle) {

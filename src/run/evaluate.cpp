@@ -43,7 +43,11 @@ class GroupCall {
                   .with_context("session %zu", n_begun_));
     }
     lead().group = sessions_;
-    for (Session* session : sessions_) SessionCall::state_of(*session).lead.store(&lead());
+    for (Session* session : sessions_) {
+      SessionState& state = SessionCall::state_of(*session);
+      state.lead.store(&lead());
+      if (state.call.load() == SessionState::kCancelled) lead().stop.store(true);  // before it was
+    }
     return {};
   }
   SessionState& lead() const { return SessionCall::state_of(*sessions_[0]); }

@@ -399,7 +399,7 @@ Status account_memory(const Model& model, const SessionOptions& options, MemoryA
   return account_memory(model, options, {}, out);
 }
 
-Status check_fits(const Model& model, const MemoryAccount& account) {
+Status check_room(const Model& model, const MemoryAccount& account) {
   const uint64_t cap = model.budget().cap();
   if (cap == 0 || account.total <= cap) return {};
   const uint64_t readers = account.reader_bytes;

@@ -159,6 +159,6 @@ Status account_memory(const Model& model, const SessionOptions& options, MemoryA
 
 /// MOE_ERR_BUDGET, with the smallest possible cap and the itemised sum, if `account` exceeds the
 /// model's cap.
-Status check_fits(const Model& model, const MemoryAccount& account);
+Status check_room(const Model& model, const MemoryAccount& account);
 
 }  // namespace moe

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/router/text.h"
 #include "src/run/logits.h"
@@ -68,10 +69,14 @@ void wait_for_cancels(const SessionState& state) {
 
 namespace {
 
+bool is_cancelled(const SessionState& state) {
+  return state.call.load() == SessionState::kCancelled;
+}
+
 bool cancel_asked(const SessionState& lead) {
-  bool asked = lead.cancel_asked();
+  bool asked = is_cancelled(lead);
   for (const Session* member : lead.group) {
-    asked = asked || SessionCall::state_of(*member).cancel_asked();
+    asked = asked || is_cancelled(SessionCall::state_of(*member));
   }
   return asked;
 }
@@ -170,7 +175,7 @@ Result<Box<Session>> Session::create(Model& model, const SessionOptions& options
   MOE_ASSIGN(WorkspacePool * pool, WorkspacePool::of(model));
   MemoryAccount account;
   MOE_TRY(account_memory(model, resolved, pool->sharers(), &account));
-  MOE_TRY(check_fits(model, account));
+  MOE_TRY(check_room(model, account));
   MOE_TRY(model.prepare(account.device_bytes));
   const bool latent = is_latent(resolved.kv);
   const uint64_t matrices =

@@ -171,7 +171,7 @@ TEST_F(Shared, ManyThreadsMeet) {
         const Box<Session> b = model.session(chunks_of(0));
         ASSERT_TRUE(a && b);
         expect_the_answer(*a);
-        ASSERT_TRUE(b->set_router(round % 2 == 0 ? "gamma=8" : "").ok());
+        ASSERT_TRUE(set_router(*b, round % 2 == 0 ? "gamma=8" : "").ok());
         Session* const both[] = {a.get(), b.get()};
         ASSERT_TRUE(a->reset().ok());
         const size_t n[] = {20, 20};

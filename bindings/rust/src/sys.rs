@@ -171,7 +171,8 @@ pub type moe_progress_fn =
 /// MOE_ERR_NON_FINITE. A capacity applies afterwards; tokens whose experts were changed are ranked
 /// by their new weights. Return false to end the call with MOE_ERR_CANCELLED. Runs on the caller's
 /// thread, also for passes that later fail or are cancelled. Must not call the session, except for
-/// moe_session_cancel.
+/// moe_session_cancel. Other sessions of the model can be evaluated if memory is left for a second
+/// pass; otherwise their calls return MOE_ERR_STATE.
 pub type moe_routing_fn =
     Option<unsafe extern "C" fn(*mut c_void, *mut moe_routing_choices) -> bool>;
 
