@@ -233,12 +233,12 @@ class Budget(Cli):
     def test_what_just_fits_is_not_refused_for_the_share_that_a_cap_leaves(self):
         session = ("--context", "40")
         j = json.loads(self.ok("inspect", MODEL, "--json", *session).stdout)
-        needed = sum(j["memory"].values()) + 15 * self.plan("--memory", "100T", *session, "--chunk", "40")["session_bytes"]
-        args = ("bench", MODEL, "-p", "2", "-n", "1", "-r", "1", *session, "--chunk", "40", "--sessions", "16", "--json")
+        needed = sum(j["memory"].values()) + 79 * self.plan("--memory", "100T", *session, "--chunk", "40")["session_bytes"]
+        args = ("bench", MODEL, "-p", "2", "-n", "1", "-r", "1", *session, "--chunk", "40", "--sessions", "80", "--json")
         r = self.ok(*args, env=self.machine(needed + 4096))
         self.assertEqual(json.loads(r.stdout)["memory_cap_bytes"], 0)
         self.assertEqual(r.stderr, "")
-        self.fails(1, *args, env=self.machine(needed - 4096), contains=["16 sessions (--sessions): the cap of", "bytes at least"])
+        self.fails(1, *args, env=self.machine(needed - 4096), contains=["80 sessions (--sessions): the cap of", "bytes at least"])
 
     def test_the_cap_that_a_refusal_names_is_accepted(self):
         for router in ((), ("--router", "gamma=1"), ("--router", "threshold:0.9,gamma=1.5")):
