@@ -36,7 +36,7 @@ class Reservation {
 /// during every call.
 class LastTenant {
  public:
-  /// What it takes at least.
+  /// The least that it takes.
   virtual uint64_t least_bytes() const = 0;
   /// Takes at most `bytes`, and at least least_bytes(). To shrink it waits until no operation uses
   /// the memory that it gives back. MOE_ERR_MEMORY if it has none afterwards.
@@ -74,10 +74,10 @@ class Budget {
   /// tenant shrinks or grows by the difference. MOE_ERR_BUDGET, with nothing changed, if all
   /// reservations and the least of the last tenant would exceed the cap.
   Status reserve(std::initializer_list<Change> changes);
-  /// What can be reserved: the cap without all reservations and the least of the last tenant.
-  /// UINT64_MAX without a cap.
+  /// The bytes that can still be reserved: the cap without all reservations and the least of the
+  /// last tenant. UINT64_MAX without a cap.
   uint64_t free_bytes() const;
-  /// What the reservations leave to the last tenant. UINT64_MAX without a cap.
+  /// The bytes that reservations leave to the last tenant. UINT64_MAX without a cap.
   uint64_t last_bytes() const;
   /// From now on `tenant` takes what is left.
   Status start(LastTenant& tenant);

@@ -30,7 +30,7 @@ void add_line(MemoryAccount* account, const char* what, uint64_t bytes) {
   account->lines[account->n_lines++] = {what, bytes};
 }
 
-// What calls allocate, of which there is one at a time. generate() copies the logits for a callback
+// A session's calls allocate this, one call at a time. generate() copies the logits for a callback
 // that changes them.
 uint64_t call_bytes(const Model& model, const SessionOptions& o) {
   const ModelConfig& config = model.config();
@@ -203,7 +203,7 @@ class Accountant {
   MemoryAccount account_;
 };
 
-// What the cap leaves for the workspace and the expert cache.
+// The bytes that the cap leaves for the workspace and the expert cache.
 uint64_t left_for_passes(const Model& model, const Sharers& sharers, uint64_t cap, bool latent,
                          const SessionBytes& each) {
   if (cap == 0) return UINT64_MAX;
@@ -229,6 +229,12 @@ Status account_resolved(const Model& model, const SessionOptions& o, const Share
       automatic_rows(model, all, left_for_passes(model, sharers, cap, latent, each));
   WorkspaceBytes pass;
   MOE_TRY(workspace_bytes(model, all.shape(rows), &pass));
+  uint64_t all_sessions = 0;
+  if (!checked_mul(each.total() + pass.total(), static_cast<uint64_t>(sharers.n_sessions),
+                   &all_sessions)) {
+    return Status::error(MOE_ERR_TOO_LONG, "session: the memory of %d sessions overflows",
+                         sharers.n_sessions);
+  }
   Accountant accountant(model, sharers, cap);
   accountant.add_model(latent);
   accountant.add_sessions(each, !lends_workspaces(model), pass);

@@ -52,7 +52,7 @@ struct PassShape {
   bool operator==(const PassShape&) const = default;
 };
 
-/// What a session asks of the workspace of its passes.
+/// A session's demands on the workspace of its passes.
 struct PassDemand {
   int32_t rows = 0;        // of its chunk; automatic: at most so many
   bool automatic = false;  // the chunk follows the memory that is left
@@ -65,7 +65,7 @@ struct PassDemand {
   }
 };
 
-/// What several sessions ask of one workspace that serves each of them.
+/// The demands of several sessions on one workspace that serves each of them.
 struct PassDemands {
   int32_t fixed_rows = 0;
   int32_t automatic_rows = 0;  // the most that an automatic chunk may have; 0: none is automatic

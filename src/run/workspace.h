@@ -68,7 +68,7 @@ class WorkspacePool {
   WorkspacePool& operator=(const WorkspacePool&) = delete;
   ~WorkspacePool();
 
-  /// What all sessions need. An account of a further session includes them.
+  /// The sessions that exist, for the account of a further one.
   Sharers sharers() const;
   /// Reserves `bytes` for a session, `more_bytes` in `more`, and the workspace of the session's
   /// passes, which then exists. Automatic chunks shrink if they must; waits for passes whose
