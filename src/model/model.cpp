@@ -398,7 +398,8 @@ bool Model::make_room(uint64_t bytes) {
 ExpertStats Model::expert_stats() const {
   return experts_stay() ? ExpertStats() : impl_->cache->stats();
 }
-Budget& Model::budget() const { return impl_->budget; }
+Budget& Model::budget() { return impl_->budget; }
+const Budget& Model::budget() const { return impl_->budget; }
 ExpertCacheUse Model::cache_use() const {
   if (!impl_->arena) return {};
   LockGuard guard(impl_->cache->mutex);

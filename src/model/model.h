@@ -140,8 +140,9 @@ class Model final {
   bool make_room(uint64_t bytes);
   /// All sessions since the model was opened. Any thread.
   ExpertStats expert_stats() const;
-  /// Everything in host memory that the model and its sessions take.
-  Budget& budget() const;
+  /// Counts everything that the model and its sessions take.
+  Budget& budget();
+  const Budget& budget() const;
   ExpertCacheUse cache_use() const;
   const ExpertCacheShape& cache_shape() const;
   uint64_t expert_weight_bytes() const;  // counted ones; 0 with an expert cache
