@@ -139,11 +139,14 @@ struct AttentionOp {
 
 /// A router's weights. Unused ones are empty.
 struct RouterWeightsView {
-  Matrix scores;                          // RouterScores::kLinear: (n_experts, d)
-  const float* bias = nullptr;            // (n_experts)
-  Matrix proj;                            // cosine: (d_e, d)
-  const float* proj_bias = nullptr;       // (d_e)
-  Matrix embedding;                       // cosine: (n_experts, d_e)
+  Matrix scores;                     // RouterScores::kLinear: (n_experts, d)
+  const float* bias = nullptr;       // (n_experts)
+  Matrix proj;                       // cosine: (d_e, d)
+  const float* proj_bias = nullptr;  // (d_e)
+  Matrix embedding;                  // cosine: (n_experts, d_e)
+  // cosine: (n_experts) host memory, row_length() of each row of `embedding`, or null: computed by
+  // every call.
+  const float* embedding_length = nullptr;
   const float* selection_bias = nullptr;  // (n_experts) or null
   const int32_t* table = nullptr;         // hash: (vocab)
 };

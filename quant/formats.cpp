@@ -115,6 +115,20 @@ float weight(const Matrix& m, int32_t row, int32_t col) {
   return element * m.scales[scale_index(m.scale_kind, m.group, m.cols, row, col)];
 }
 
+// Sixteen sums, each over every sixteenth column, added in pairs.
+float row_length(const Matrix& m, int32_t row) {
+  constexpr int kLanes = 16;
+  float sum[kLanes] = {};
+  for (int32_t c = 0; c < m.cols; ++c) {
+    const float v = weight(m, row, c);
+    sum[c % kLanes] = __builtin_fmaf(v, v, sum[c % kLanes]);
+  }
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) sum[i] += sum[i + width];
+  }
+  return __builtin_sqrtf(sum[0]);
+}
+
 void read_tile(const Matrix& m, int64_t tile, int32_t begin, int32_t n, float* out) {
   const auto element = format_info(m.format).element;
   const uint8_t* at = m.tiles + tile * m.tile_stride;

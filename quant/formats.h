@@ -65,6 +65,8 @@ Result<size_t> matrix_bytes(FormatId format, int64_t rows, int64_t cols);
 float weight(const Matrix& m, int32_t row, int32_t col);
 /// weight() for a whole row: out (cols).
 void read_row(const Matrix& m, int32_t row, float* out);
+/// The Euclidean length of a row, with the same bits as the CPU's kernels have for a token.
+float row_length(const Matrix& m, int32_t row);
 
 /// The same for a row of a tile whose format has no separate scales.
 void read_weights(const WeightFormat& format, const uint8_t* tile, int32_t cols, int row,

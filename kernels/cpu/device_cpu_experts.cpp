@@ -130,6 +130,27 @@ void project_down(MoeCall& call, const Segment* segments, int32_t n, bool combin
   });
 }
 
+// out = out - x and, with `combine`, y[token] = fma(weight, out, y[token]): each thread owns a
+// range of columns and processes the experts in order.
+void add_stacks(MoeCall& call, const Segment* segments, int32_t n, bool combine) {
+  CpuStream& s = call.s;
+  const int64_t d = call.d_in;
+  const int64_t work = int64_t{end_row(segments, n)} * kTileRows;
+  for_columns(call, work, [&](int64_t column, int32_t width, int64_t, int64_t) {
+    for (int32_t i = 0; i < n; ++i) {
+      const Segment& segment = segments[i];
+      for (int32_t r = 0; r < segment.n; ++r) {
+        float* v = s.out + (segment.out + r) * d + column;
+        const float* x = segment.x + segment.tokens[r] * segment.ld_x + column;
+        for (int32_t c = 0; c < width; ++c) v[c] -= x[c];
+        if (!combine) continue;
+        call.rt.kernels.add_scaled(segment.weights[r], v, width,
+                                   s.routed + segment.tokens[r] * d + column);
+      }
+    }
+  });
+}
+
 // X-MoE: v = x; v = v + FFN(norm(v)) for each sub-layer; y = fma(weight, v - x, y).
 void run_stack(MoeCall& call, const Segment* segments, int32_t n, bool combine) {
   CpuStream& s = call.s;
@@ -162,16 +183,7 @@ void run_stack(MoeCall& call, const Segment* segments, int32_t n, bool combine) 
     }
     call.rt.run_jobs(jobs, n);
   }
-  for (int32_t i = 0; i < n; ++i) {
-    for (int32_t r = 0; r < segments[i].n; ++r) {
-      float* v = s.out + row_of(i, r);
-      const float* x = input_of(i, r);
-      for (int32_t c = 0; c < d; ++c) v[c] -= x[c];
-      if (!combine) continue;
-      call.rt.kernels.add_scaled(segments[i].weights[r], v, d,
-                                 s.routed + segments[i].tokens[r] * int64_t{d});
-    }
-  }
+  if (s.live()) add_stacks(call, segments, n, combine);
 }
 
 }  // namespace

@@ -44,10 +44,12 @@ void run_dense(MoeCall& call) {
 // sum = sum + gate * out for n rows from `first` on.
 void add_gated(const MoeCall& call, int32_t first, int32_t n, const float* out, float* sum) {
   const int32_t d = call.op.d_model;
-  for (int32_t r = 0; r < n; ++r) {
-    call.rt.kernels.add_scaled(call.s.shared_gate[first + r], out + int64_t{r} * d, d,
-                               sum + int64_t{first + r} * d);
-  }
+  call.rt.for_range(n, d, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      call.rt.kernels.add_scaled(call.s.shared_gate[first + r], out + r * d, d,
+                                 sum + (first + r) * d);
+    }
+  });
 }
 
 // sum = sum + gate * shared(x), gate 1 or sigmoid(x . g).

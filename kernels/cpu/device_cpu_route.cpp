@@ -16,15 +16,6 @@ Matrix in_float(Matrix m) {
   return m;
 }
 
-// norm[i] = max(|row i of m|, eps).
-void row_norms(MoeCall& call, const Matrix& m, float eps, float* norm) {
-  for (int32_t r = 0; r < m.rows; ++r) {
-    read_row(m, r, call.s.embedding);
-    const float length = __builtin_sqrtf(call.rt.kernels.sum_squares(call.s.embedding, m.cols));
-    norm[r] = length < eps ? eps : length;
-  }
-}
-
 void cosine_scores(MoeCall& call) {
   CpuStream& s = call.s;
   const RouterWeightsView& w = call.op.router_weights;
@@ -42,10 +33,11 @@ void cosine_scores(MoeCall& call) {
     }
   }
   call.rt.linear(s, embedding, nullptr, s.cosine, d_e, call.n_tokens, s.scores, embedding.rows);
-  row_norms(call, embedding, config.cosine_eps, s.embedding_norm);
-  for (int32_t t = 0; t < call.n_tokens; ++t) {
-    float* score = s.scores + static_cast<int64_t>(t) * embedding.rows;
-    for (int32_t e = 0; e < embedding.rows; ++e) score[e] /= s.embedding_norm[e];
+  const float* lengths = w.embedding_length;
+  for (int32_t e = 0; e < embedding.rows; ++e) {
+    const float length = lengths != nullptr ? lengths[e] : row_length(embedding, e);
+    const float divisor = std::max(length, config.cosine_eps);
+    for (int64_t t = 0; t < call.n_tokens; ++t) s.scores[t * embedding.rows + e] /= divisor;
   }
 }
 

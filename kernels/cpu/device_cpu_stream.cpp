@@ -39,8 +39,6 @@ size_t carve(CpuStream& s, uint8_t* base) {
   c.take(&s.shared_gate, rows);
   c.take(&s.scores, tokens, experts);
   c.take(&s.cosine, tokens, shape.max_d_e);
-  c.take(&s.embedding, shape.max_d_e);
-  c.take(&s.embedding_norm, experts);
   c.take(&s.expert, slots);
   c.take(&s.weight, slots);
   c.take(&s.prob, slots);

@@ -27,11 +27,9 @@ struct CpuStream final : Stream {
   float* up = nullptr;      // (pair_chunk, max_d_ff)
   float* out = nullptr;     // (pair_chunk, d_model): one wave's expert outputs
   float* stack = nullptr;   // (pair_chunk, d_model): normed input of an X-MoE sub-layer
-  float* shared_gate = nullptr;     // (max_rows)
-  float* scores = nullptr;          // (tokens, max_experts)
-  float* cosine = nullptr;          // (tokens, max_d_e)
-  float* embedding = nullptr;       // (max_d_e): one expert's embedding
-  float* embedding_norm = nullptr;  // (max_experts)
+  float* shared_gate = nullptr;  // (max_rows)
+  float* scores = nullptr;       // (tokens, max_experts)
+  float* cosine = nullptr;       // (tokens, max_d_e)
 
   // Routing: tokens = max_rows * max_subheads, slots = tokens * max_routed.
   int32_t* expert = nullptr;       // (slots)

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cinttypes>
 
+#include "quant/formats.h"
 #include "src/base/mutex.h"
 #include "src/model/account.h"
 #include "src/model/bind.h"
@@ -76,7 +77,8 @@ struct Model::Impl {
         layers(a),
         tenant(shape, arena, cache),
         stores(a),
-        blobs(a) {}
+        blobs(a),
+        embedding_lengths(a) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl() {
@@ -93,6 +95,8 @@ struct Model::Impl {
   Status check_room(uint64_t session_bytes);
   Status load_weights();
   void bind_weights();
+  Status reserve_lengths();
+  void measure_embeddings();
   Status start_cache();
   Status make_latent(Reservation memory);
   uint64_t own_bytes() const;
@@ -122,6 +126,7 @@ struct Model::Impl {
 
   Mutex loading;      // guards what is loaded once: blobs, binding, readers, the attachment
   Array<Blob> blobs;  // by segment; the stores own the experts' blobs
+  Array<float> embedding_lengths;  // of the cosine routers, layer after layer
   Box<LatentMatrices> latent;
   std::atomic<bool> ready{false};
   std::atomic<const LatentMatrices*> latent_ready{nullptr};
@@ -155,6 +160,7 @@ Status Model::Impl::open() {
   budget.expect(shape.slot_bytes);
   budget.set_own_bytes(own_bytes());
   for (int32_t l = 0; l < config.n_layers(); ++l) MOE_TRY(open_layer(l));
+  MOE_TRY(reserve_lengths());
   logger.log(LogLevel::kDebug, "opened %s: %d layers, %zu segments", config.name.c_str(),
              config.n_layers(), file->segments().size());
   return {};
@@ -271,6 +277,25 @@ void Model::Impl::bind_weights() {
   common.transformed_head.down_bias = common.head_bias;
 }
 
+Status Model::Impl::reserve_lengths() {
+  size_t n = 0;
+  for (int32_t l = 0; l < config.n_layers(); ++l) {
+    if (layers[static_cast<size_t>(l)].d_e > 0) n += static_cast<size_t>(experts_of(l));
+  }
+  return device.uses_host_memory() ? embedding_lengths.resize(n) : Status();
+}
+
+// What a cosine router divides by is a property of its weights.
+void Model::Impl::measure_embeddings() {
+  float* to = embedding_lengths.data();
+  for (LayerWeights& layer : layers) {
+    if (layer.d_e == 0 || embedding_lengths.empty()) continue;
+    const Matrix& embedding = layer.router.embedding;
+    layer.router.embedding_length = to;
+    for (int32_t e = 0; e < embedding.rows; ++e) *to++ = row_length(embedding, e);
+  }
+}
+
 Status Model::Impl::start_cache() {
   if (!arena) return {};
   LockGuard guard(loading);
@@ -297,6 +322,7 @@ Status Model::Impl::prepare(uint64_t device_bytes) {
   MOE_TRY(check_room(device_bytes));
   MOE_TRY(load_weights());
   bind_weights();
+  measure_embeddings();
   ready.store(true, std::memory_order_release);
   return {};
 }

@@ -212,6 +212,18 @@ Status pack_all(Packer& p, const LayerSpec& spec, LayerParts* parts) {
   return pack_router(p, spec, d_in, &op.router_weights);
 }
 
+// What a cosine router divides by is a property of its weights.
+Status measure_embeddings(LayerParts* parts) {
+  RouterWeightsView& w = parts->op.router_weights;
+  if (w.embedding.empty() || !parts->device.uses_host_memory()) return {};
+  MOE_TRY(parts->embedding_lengths.resize(static_cast<size_t>(w.embedding.rows)));
+  for (int32_t e = 0; e < w.embedding.rows; ++e) {
+    parts->embedding_lengths[static_cast<size_t>(e)] = row_length(w.embedding, e);
+  }
+  w.embedding_length = parts->embedding_lengths.data();
+  return {};
+}
+
 }  // namespace
 
 Status pack_layer(const LayerSpec& spec, const Allocator& allocator, LayerParts* parts) {
@@ -221,6 +233,7 @@ Status pack_layer(const LayerSpec& spec, const Allocator& allocator, LayerParts*
   MOE_TRY(packer.start_packing());
   MOE_TRY(pack_all(packer, spec, parts));
   MoeOp& op = parts->op;
+  MOE_TRY(measure_embeddings(parts));
   op.d_model = spec.d_model;
   op.n_experts = spec.n_experts;
   op.n_subheads = spec.n_subheads;

@@ -22,7 +22,8 @@ class PackedExperts final : public ExpertSource {
 };
 
 struct LayerParts {
-  LayerParts(Device& d, const Allocator& a) : device(d), experts(a), rows(a) {}
+  LayerParts(Device& d, const Allocator& a)
+      : device(d), experts(a), embedding_lengths(a), rows(a) {}
   ~LayerParts() {
     if (stream != nullptr) device.close_stream(stream);
   }
@@ -34,7 +35,8 @@ struct LayerParts {
   DeviceBuffer work;
   PackedExperts experts;
   Ffn shared;
-  MoeOp op;  // everything except the rows
+  MoeOp op;                        // everything except the rows
+  Array<float> embedding_lengths;  // of a cosine router
   Stream* stream = nullptr;
   Array<BatchRow> rows;  // (max_rows)
   float* x = nullptr;    // (max_rows, d_model) device memory
