@@ -3,15 +3,32 @@
 if(MOE_STATIC)
   set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
 endif()
-find_package(Threads REQUIRED)
+if(NOT MOE_OS STREQUAL none)
+  find_package(Threads REQUIRED)
+endif()
 
-# moe_dependency(name header library...): the first library that is found
-function(moe_dependency name header)
+# moe_headers(name header): the target moe_dep_<name> with the folder of a header. A compiler that does not search the
+# host's /usr/include, as a cross compiler, must not be told to: the folder has the host's C library too. It gets a
+# folder with links to what it needs.
+function(moe_headers name header)
   find_path(MOE_${name}_INCLUDE ${header} REQUIRED)
-  find_library(MOE_${name}_LIBRARY NAMES ${ARGN} REQUIRED)
-  mark_as_advanced(MOE_${name}_INCLUDE MOE_${name}_LIBRARY)
+  mark_as_advanced(MOE_${name}_INCLUDE)
+  set(folder ${MOE_${name}_INCLUDE})
+  if(folder MATCHES "^/usr(/local)?/include$" AND NOT folder IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
+    string(REGEX REPLACE "/.*" "" first ${header})
+    file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/headers)
+    file(CREATE_LINK ${folder}/${first} ${PROJECT_BINARY_DIR}/headers/${first} SYMBOLIC)
+    set(folder ${PROJECT_BINARY_DIR}/headers)
+  endif()
   add_library(moe_dep_${name} INTERFACE)
-  target_include_directories(moe_dep_${name} SYSTEM INTERFACE ${MOE_${name}_INCLUDE})
+  target_include_directories(moe_dep_${name} SYSTEM INTERFACE ${folder})
+endfunction()
+
+# moe_dependency(name header library...): the same with the first library that is found
+function(moe_dependency name header)
+  moe_headers(${name} ${header})
+  find_library(MOE_${name}_LIBRARY NAMES ${ARGN} REQUIRED)
+  mark_as_advanced(MOE_${name}_LIBRARY)
   target_link_libraries(moe_dep_${name} INTERFACE ${MOE_${name}_LIBRARY})
 endfunction()
 
@@ -35,13 +52,35 @@ if(MOE_CLI AND MOE_LINE_EDITING AND NOT MOE_STATIC)
   endif()
 endif()
 find_program(MOE_FLATC flatc REQUIRED)
+moe_headers(flatbuffers flatbuffers/flatbuffers.h)
+moe_headers(xxhash xxhash.h)
+if(MOE_CONVERT OR MOE_CLI OR MOE_TESTS)
+  moe_headers(json nlohmann/json.hpp)
+endif()
+if(MOE_CLI)
+  moe_headers(cli11 CLI/CLI.hpp)
+endif()
+
+# The headers that the library's own code includes; who links the library needs none of them.
+add_library(moe_dep_headers INTERFACE)
+target_link_libraries(moe_dep_headers INTERFACE moe_dep_flatbuffers moe_dep_xxhash $<TARGET_NAME_IF_EXISTS:moe_dep_json>)
+foreach(name zstd pcre2 utf8proc)
+  if(TARGET moe_dep_${name})
+    target_include_directories(moe_dep_headers SYSTEM INTERFACE
+      $<TARGET_PROPERTY:moe_dep_${name},INTERFACE_SYSTEM_INCLUDE_DIRECTORIES>)
+  endif()
+endforeach()
 
 # What every binary that holds the core links.
 add_library(moe_dep_core INTERFACE)
-target_link_libraries(moe_dep_core INTERFACE moe_dep_zstd Threads::Threads m
+target_link_libraries(moe_dep_core INTERFACE moe_dep_zstd $<TARGET_NAME_IF_EXISTS:Threads::Threads>
+  $<$<NOT:$<BOOL:${WIN32}>>:m> ${CMAKE_DL_LIBS}
   $<$<BOOL:${MOE_TEXT}>:moe_dep_pcre2> $<$<BOOL:${MOE_TEXT}>:moe_dep_utf8proc>)
 # The same by name, for an installed static library.
-set(MOE_CORE_NEEDS zstd m pthread dl)
+set(MOE_CORE_NEEDS zstd m)
+if(MOE_OS STREQUAL posix)
+  list(APPEND MOE_CORE_NEEDS pthread ${CMAKE_DL_LIBS})
+endif()
 if(MOE_TEXT)
   list(PREPEND MOE_CORE_NEEDS pcre2-8 utf8proc)
 endif()

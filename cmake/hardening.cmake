@@ -2,6 +2,7 @@
 # What turns a fault in memory into an end rather than somebody else's program. Sanitizers watch
 # memory themselves, and bring functions that these flags know nothing of.
 include(CheckCXXCompilerFlag)
+include(CheckLinkerFlag)
 include(CheckPIESupported)
 check_pie_supported()  # programs are linked as their objects are compiled: position-independent, except with MOE_STATIC
 
@@ -25,4 +26,18 @@ if(NOT MOE_SANITIZE)
   list(APPEND flags $<${optimised}:-U_FORTIFY_SOURCE> $<${optimised}:-D_FORTIFY_SOURCE=2>)
   list(TRANSFORM flags REPLACE "(.+)" "$<$<COMPILE_LANGUAGE:C,CXX>:\\1>" OUTPUT_VARIABLE MOE_HARDENING)
 endif()
-add_link_options(-Wl,-z,relro,-z,now)
+
+# moe_known(result flags...): those flags that the linker knows
+function(moe_known result)
+  set(known)
+  foreach(flag IN LISTS ARGN)
+    string(MAKE_C_IDENTIFIER MOE_LINKS${flag} has)
+    check_linker_flag(CXX ${flag} ${has})
+    if(${has})
+      list(APPEND known ${flag})
+    endif()
+  endforeach()
+  set(${result} ${known} PARENT_SCOPE)
+endfunction()
+moe_known(flags -Wl,-z,relro,-z,now)
+add_link_options(${flags})

@@ -34,17 +34,21 @@ function(moe_library target)
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endfunction()
 
+# What a shared library is linked with, where the linker knows it. Everything visible is named moe_*; a linker without
+# version scripts exports that.
+moe_known(MOE_SHARED_FLAGS -Wl,--version-script=${MOE_EXPORTS} -Wl,--exclude-libs,ALL
+  -Wl,--gc-sections -Wl,--as-needed)
+if(NOT MOE_SANITIZE)  # a sanitizer's functions come with the program
+  moe_known(flags -Wl,--no-undefined)
+  list(APPEND MOE_SHARED_FLAGS ${flags})
+endif()
+
 # moe_shared(target): exports what is MOE_API and named moe_*, and nothing else
 function(moe_shared target)
   set_target_properties(${target} PROPERTIES
     VERSION ${PROJECT_VERSION} SOVERSION ${MOE_ABI_VERSION}
     LINK_DEPENDS ${MOE_EXPORTS})
-  target_link_options(${target} PRIVATE -Wl,--version-script=${MOE_EXPORTS}
-    -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,--as-needed)
-  target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/formats/moe/zstd_modern.cpp)
-  if(NOT MOE_SANITIZE)  # a sanitizer's functions come with the program
-    target_link_options(${target} PRIVATE -Wl,--no-undefined)
-  endif()
+  target_link_options(${target} PRIVATE ${MOE_SHARED_FLAGS})
 endfunction()
 
 moe_library(moe ${core})
@@ -57,7 +61,7 @@ endif()
 # The core with all its symbols, for the converter and the tests.
 add_library(moe_core STATIC EXCLUDE_FROM_ALL ${core})
 set_target_properties(moe_core PROPERTIES LINKER_LANGUAGE CXX)
-target_link_libraries(moe_core PUBLIC moe_dep_core)
+target_link_libraries(moe_core PUBLIC moe_dep_core moe_dep_headers)
 target_include_directories(moe_core PUBLIC ${PROJECT_SOURCE_DIR})
 target_include_directories(moe_core SYSTEM PUBLIC ${MOE_GENERATED_DIR})
 
@@ -72,6 +76,6 @@ endif()
 
 add_library(moe_internal STATIC EXCLUDE_FROM_ALL ${core} ${convert})
 set_target_properties(moe_internal PROPERTIES LINKER_LANGUAGE CXX)
-target_link_libraries(moe_internal PUBLIC moe_dep_core)
+target_link_libraries(moe_internal PUBLIC moe_dep_core moe_dep_headers)
 target_include_directories(moe_internal PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_include_directories(moe_internal SYSTEM PUBLIC ${MOE_GENERATED_DIR})

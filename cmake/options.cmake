@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: MIT
-# What can be chosen; CMakePresets.json holds the usual choices. As a part of another project
+# What can be chosen; CMakePresets.json holds the usual choices. What the presets embedded and bare leave out is what
+# brings other libraries, files or more than a tenth of the library. As a part of another project
 # (add_subdirectory) moe is its libraries, moe::moe and moe::moe_convert, and nothing else.
 option(MOE_TEXT "Tokenizers from Hugging Face files (PCRE2, utf8proc); OFF: token ids and bytes" ON)
 option(MOE_CHAT "Chat templates and conversations; OFF: moe_chat_create returns MOE_ERR_UNSUPPORTED" ON)
 option(MOE_LAYER "One MoE layer for other runtimes; OFF: moe_layer_create returns MOE_ERR_UNSUPPORTED" ON)
-option(MOE_TRANSLATE "Encoder-decoders; OFF: moe_session_translate and moe_session_read_source return MOE_ERR_UNSUPPORTED" ON)
-option(MOE_SAVE "Saved and forked sessions; OFF: moe_session_save, _load and _fork return MOE_ERR_UNSUPPORTED" ON)
-option(MOE_LATENT "Sessions that keep the latent of DeepSeek's keys and values; OFF: MOE_KV_LATENT is refused with MOE_ERR_UNSUPPORTED" ON)
 option(MOE_GPU "libmoe loads libmoe_cuda.so where there is a GPU; OFF: the CPU alone" ON)
 option(MOE_CONVERT "libmoe_convert: checkpoints to model files" ON)
 option(MOE_CLI "The command moe; with MOE_CONVERT=OFF it cannot convert and has no synthetic models" ${PROJECT_IS_TOP_LEVEL})
@@ -21,14 +19,27 @@ option(MOE_WERROR "Warnings are errors, as in every preset; OFF: another compile
 option(MOE_FUZZ "Build the fuzz targets with libFuzzer (clang); OFF: they replay their corpus" OFF)
 option(MOE_QUICK_BUILD "Do not optimise the code of the command and the tests: half the time to compile it" OFF)
 option(MOE_UNITY "Compile files with large headers together; OFF: missing includes show" ON)
+set(os posix)
+if(CMAKE_SYSTEM_NAME STREQUAL Windows)
+  set(os windows)
+elseif(CMAKE_SYSTEM_NAME STREQUAL Generic)
+  set(os none)
+endif()
+set(MOE_OS ${os} CACHE STRING "The folder of src/base/os with the calls to the system: posix, windows, or none for a machine without threads, files and clock")
+set_property(CACHE MOE_OS PROPERTY STRINGS posix windows none)
 set(MOE_ISAS "" CACHE STRING "CPU kernels to build, e.g. avx2 or scalar;avx2; those of other architectures are skipped; empty: all of this one")
 set(MOE_FAST_FORMATS "" CACHE STRING "Weight formats with fast CPU kernels, e.g. ternary2;int8; empty: all")
 set(MOE_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
-set(MOE_FUZZ_SECONDS 5 CACHE STRING "How long a libFuzzer target runs under ctest")
 
 if(MOE_TESTS AND MOE_CONVERT
-   AND NOT (MOE_TEXT AND MOE_CHAT AND MOE_LAYER AND MOE_SAVE AND MOE_TRANSLATE AND MOE_LATENT))
-  message(FATAL_ERROR "MOE_TESTS=ON with MOE_CONVERT=ON needs MOE_TEXT, MOE_CHAT, MOE_LAYER, MOE_SAVE, MOE_TRANSLATE and MOE_LATENT: the tests use them.")
+   AND NOT (MOE_TEXT AND MOE_CHAT AND MOE_LAYER))
+  message(FATAL_ERROR "MOE_TESTS=ON with MOE_CONVERT=ON needs MOE_TEXT, MOE_CHAT and MOE_LAYER: the tests use them.")
+endif()
+if(NOT MOE_OS MATCHES "^(posix|windows|none)$")
+  message(FATAL_ERROR "MOE_OS: expected posix, windows or none, found ${MOE_OS}")
+endif()
+if(MOE_OS STREQUAL none AND (MOE_CONVERT OR MOE_CLI OR MOE_GPU))
+  message(FATAL_ERROR "MOE_OS=none needs MOE_CONVERT=OFF, MOE_CLI=OFF and MOE_GPU=OFF, as in the preset bare: they use files.")
 endif()
 if(NOT DEFINED BUILD_SHARED_LIBS)  # no option: another project's own choice stays what it is
   set(BUILD_SHARED_LIBS ON)
@@ -76,15 +87,6 @@ if(MOE_WERROR)
 endif()
 add_compile_definitions(_FILE_OFFSET_BITS=64)  # on 32-bit systems
 add_compile_definitions(MOE_TEXT=$<BOOL:${MOE_TEXT}>)
-if(NOT MOE_SAVE)
-  add_compile_definitions(MOE_NO_SAVE)
-endif()
-if(NOT MOE_LATENT)
-  add_compile_definitions(MOE_NO_LATENT)
-endif()
-# Whether weights are made: converted, packed into single layers, of latents, or random in tests.
-set(pack $<OR:$<BOOL:${MOE_CONVERT}>,$<BOOL:${MOE_LAYER}>,$<BOOL:${MOE_LATENT}>,$<BOOL:${MOE_TESTS}>>)
-add_compile_definitions(MOE_PACK=${pack})
 
 if(MOE_SANITIZE)
   string(REPLACE "," ";" sanitizers ${MOE_SANITIZE})

@@ -9,6 +9,7 @@ function(moe_objects target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_include_directories(${target} SYSTEM PRIVATE ${MOE_GENERATED_DIR})
   target_compile_definitions(${target} PRIVATE $<$<PLATFORM_ID:Windows>:MOE_BUILDING>)
+  target_link_libraries(${target} PRIVATE moe_dep_headers)
   target_compile_options(${target} PRIVATE ${MOE_WARNINGS}
     -fvisibility=hidden -fvisibility-inlines-hidden -ffunction-sections -fdata-sections
     ${MOE_HARDENING})
@@ -33,13 +34,6 @@ endfunction()
 function(moe_vectorise)
   set_source_files_properties(${ARGN} PROPERTIES
     COMPILE_OPTIONS "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release,RelWithDebInfo>>:-O3;-fno-trapping-math>")
-endfunction()
-
-# moe_small(files...): files whose code runs once a model or a message, and may be slow and small. Of
-# an inline function that such a file and another one hold, the linker may keep the slow copy.
-function(moe_small)
-  set_property(SOURCE ${ARGN} APPEND PROPERTY
-    COMPILE_OPTIONS "$<$<CONFIG:Release,RelWithDebInfo>:-Os>")
 endfunction()
 
 # moe_together(name files...): sets the variable to these files of a library, which are compiled as

@@ -15,13 +15,7 @@ enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope };
 /// latent attention, as f16.
 enum class KvType : uint8_t { kF16, kInt8, kF32, kLatent };
 
-/// True if this build supports kLatent caches.
-#ifdef MOE_NO_LATENT
-inline constexpr bool kLatentCaches = false;
-#else
-inline constexpr bool kLatentCaches = true;
-#endif
-constexpr bool is_latent(KvType t) { return kLatentCaches && t == KvType::kLatent; }
+constexpr bool is_latent(KvType t) { return t == KvType::kLatent; }
 
 /// Attention sums over keys in blocks of this size, aligned to the absolute position: the same
 /// order on every device, and the unit of a KV cache's capacity.

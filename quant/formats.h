@@ -19,15 +19,6 @@ constexpr WeightFormat row(FormatId id) {
     format.scale = Format::scale;
     format.minimum = Format::minimum;
   }
-#if !MOE_PACK  // builds without quantisation omit the packers
-  format.pack_codes = nullptr;
-  format.pack_values = nullptr;
-  format.pack_scales = nullptr;
-  format.quantise_tile = nullptr;
-  format.quantise_row = nullptr;
-  format.random_code = nullptr;
-  format.random_tile = nullptr;
-#endif
   return format;
 }
 

@@ -201,9 +201,7 @@ void cpu_attend_latent(const CpuRuntime& rt, const AttentionOp& op) {
 }
 
 void cpu_attention(const CpuRuntime& rt, const AttentionOp& op) {
-  if constexpr (kLatentCaches) {
-    if (op.latent != nullptr) return cpu_latent_attention(rt, op);
-  }
+  if (op.latent != nullptr) return cpu_latent_attention(rt, op);
   const Tiling t = tiling_of(op, 2 * rt.pool.n_threads());
   // a new key's lines are not cached: with one row each head's thread would wait for them
   const bool at_once = op.n_rows == 1 && t.n == 1 && op.q != nullptr && !is_cross(op);

@@ -328,15 +328,13 @@ Status Model::Impl::prepare(uint64_t device_bytes) {
 }
 
 Status Model::Impl::make_latent(Reservation memory) {
-  if constexpr (kLatentCaches) {
-    LockGuard guard(loading);
-    if (latent) return {};
-    MOE_ASSIGN(Box<LatentMatrices> made, make_box<LatentMatrices>(allocator, allocator));
-    MOE_TRY(made->init(device, config, layers, allocator));
-    latent = std::move(made);
-    latent_memory.take(memory);
-    latent_ready.store(latent.get(), std::memory_order_release);
-  }
+  LockGuard guard(loading);
+  if (latent) return {};
+  MOE_ASSIGN(Box<LatentMatrices> made, make_box<LatentMatrices>(allocator, allocator));
+  MOE_TRY(made->init(device, config, layers, allocator));
+  latent = std::move(made);
+  latent_memory.take(memory);
+  latent_ready.store(latent.get(), std::memory_order_release);
   return {};
 }
 
@@ -411,9 +409,7 @@ const LatentMatrices* Model::latent_matrices() const {
   return impl_->latent_ready.load(std::memory_order_acquire);
 }
 uint64_t Model::latent_matrix_bytes(bool wanted) const {
-  if constexpr (kLatentCaches) {
-    if (wanted || latent_matrices() != nullptr) return LatentMatrices::bytes(impl_->config);
-  }
+  if (wanted || latent_matrices() != nullptr) return LatentMatrices::bytes(impl_->config);
   return 0;
 }
 bool Model::experts_stay() const { return !impl_->cache || !impl_->cache->scarce(); }

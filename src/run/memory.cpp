@@ -35,10 +35,9 @@ void add_line(MemoryAccount* account, const char* what, uint64_t bytes) {
 uint64_t call_bytes(const Model& model, const SessionOptions& o) {
   const ModelConfig& config = model.config();
   const uint64_t logits = static_cast<uint64_t>(config.n_outputs()) * sizeof(float);
-  uint64_t bytes =
+  const uint64_t bytes =
       std::max({logits, encode_bytes(model.device(), config), scoring_bytes(o.context)});
-  if constexpr (kSavesSessions) bytes = std::max(bytes, saving_bytes(config, o.kv));
-  return bytes;
+  return std::max(bytes, saving_bytes(config, o.kv));
 }
 
 uint64_t host_state_bytes(const ModelConfig& config, const SessionOptions& o) {
@@ -69,10 +68,6 @@ Status check_latent(const AttentionConfig& a) {
 }
 
 Status check_latent(const Model& model) {
-  if constexpr (!kLatentCaches) {
-    return Status::error(MOE_ERR_UNSUPPORTED,
-                         "session: kv latent: not in this build (MOE_LATENT=OFF)");
-  }
   const ModelConfig& config = model.config();
   if (!model.device().uses_host_memory()) {
     return Status::error(MOE_ERR_UNSUPPORTED, "session: kv latent: only on the CPU");

@@ -23,8 +23,8 @@ struct SessionOptions {
 
 /// True if the configuration of a decoder's layer allows caching the latent (KvType::kLatent).
 inline bool can_keep_latent(const AttentionConfig& a) {
-  return kLatentCaches && a.causal && a.latent > 0 && a.qk_norm == QkNorm::kNone &&
-         a.qkv_clip == 0 && a.rope.dims < a.head_dim;
+  return a.causal && a.latent > 0 && a.qk_norm == QkNorm::kNone && a.qkv_clip == 0 &&
+         a.rope.dims < a.head_dim;
 }
 
 inline constexpr int32_t kDefaultContext = 4096;

@@ -57,7 +57,7 @@ struct SessionState {
   WorkMemory& work() const { return workspace->work; }
   Stream& stream() const { return *workspace->stream; }
   int32_t position() const { return static_cast<int32_t>(tokens.size()); }
-  bool keeps_latent() const { return kLatentCaches && options.kv == KvType::kLatent; }
+  bool keeps_latent() const { return options.kv == KvType::kLatent; }
   bool own_routing() const { return overridden || counting || hook.call != nullptr; }
   /// True if the current call has been cancelled.
   bool cancel_asked() const { return call.load(std::memory_order_relaxed) == kCancelled; }
@@ -143,12 +143,6 @@ void end_call(SessionState& state);
 /// Calls of cancel() that may have seen the stream of the session, or of the one that leads its
 /// group. They take a few instructions.
 void wait_for_cancels(const SessionState& state);
-
-#ifdef MOE_NO_SAVE
-inline constexpr bool kSavesSessions = false;
-#else
-inline constexpr bool kSavesSessions = true;
-#endif
 
 // Memory that a call of a session allocates and frees, at most.
 uint64_t encode_bytes(const Device& device, const ModelConfig& config);

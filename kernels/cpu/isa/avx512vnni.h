@@ -44,7 +44,6 @@ struct Isa {
   static constexpr int kStreams = 4;
   static constexpr int kTernaryStreams = 4;
   static constexpr int kSums = 16;
-  static constexpr bool kOneQuery = false;
   static constexpr int kInPlace = 4;
   static constexpr bool kDigitsInPlace = true;
   static constexpr bool kMatrix = false;

@@ -36,7 +36,6 @@ struct Neon {
   static constexpr int kStreams = 4;
   static constexpr int kTernaryStreams = 2;
   static constexpr int kSums = 4;
-  static constexpr bool kOneQuery = false;
   static constexpr int kInPlace = 2;
   static constexpr bool kDigitsInPlace = false;
   static constexpr int kSmallBlocks = 0;

@@ -33,11 +33,6 @@ struct Isa {
   static constexpr int kStreams = 1;
   static constexpr int kTernaryStreams = 1;
   static constexpr int kSums = 4;
-#ifdef MOE_ONE_QUERY
-  static constexpr bool kOneQuery = true;
-#else
-  static constexpr bool kOneQuery = false;
-#endif
   static constexpr int kInPlace = 1;
   static constexpr bool kDigitsInPlace = false;
   static constexpr bool kMatrix = false;
