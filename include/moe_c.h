@@ -191,6 +191,10 @@ typedef enum moe_log_level {
 /* Receives each message without a newline, possibly from several threads at once. */
 typedef void (*moe_log_fn)(void* user, moe_log_level level, const char* text);
 
+/* Tells the nanoseconds since any moment, which stays the same; never runs backwards. Any thread,
+ * also several at once. */
+typedef uint64_t (*moe_clock_fn)(void* user);
+
 /* What an environment is made of. */
 typedef struct moe_env_params {
   uint32_t struct_size;
@@ -211,6 +215,11 @@ typedef struct moe_env_params {
   /* upper limit of GPU allocations; 0, or above it: 15/16 of the free memory. Experts that do not
    * fit are offloaded. Not used on the CPU. */
   uint64_t gpu_memory_bytes;
+  /* measures the times in results (seconds of generation and of waiting for experts) and decides
+   * whether drafting tokens pays; no other result depends on it. NULL: the system's monotonic
+   * clock; in a build without an operating system (MOE_OS=none) times are then 0. */
+  moe_clock_fn clock;
+  void* clock_user;
 } moe_env_params;
 
 /* Creates an environment: starts its threads and opens its device. Any thread. MOE_ERR_ARGUMENT for
@@ -779,8 +788,7 @@ typedef struct moe_translation {
  * MOE_ERR_RANGE for a beam outside 1..64 or above max_beam, n_best above the beam, min_tokens above
  * max_tokens, a length penalty outside -100..100, or if no text finished. MOE_ERR_TOO_LONG for more
  * source tokens than the model, the context or the chunk allows, or if max_tokens and the start
- * token exceed the context. In a library built with MOE_TRANSLATE=OFF this and the next two
- * functions return MOE_ERR_UNSUPPORTED. */
+ * token exceed the context. */
 MOE_API moe_status moe_session_translate(moe_session* session, const int32_t* source,
                                          size_t n_source, const moe_translate_params* params,
                                          size_t* n_texts, moe_error* error);

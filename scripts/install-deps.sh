@@ -31,6 +31,7 @@ ALL=(
   zsh fish groff                    # completion and the man page
   g++-aarch64-linux-gnu g++-arm-linux-gnueabihf g++-riscv64-linux-gnu  # for tests on other CPUs
   qemu-user                         # runs those
+  g++-mingw-w64-x86-64-posix        # compiles the core for Windows
   make xz-utils                     # zstd for riscv64, from its source
   googletest                        # its source, to cross-compile it
   cargo rustc golang-go             # the Rust and Go bindings

@@ -2,14 +2,14 @@
 #pragma once
 // The objects behind the handles of moe_c.h.
 
-#include <unistd.h>
-
 #include <cstring>
 
 #include "include/moe_c.h"
 #include "kernels/device.h"
 #include "src/base/log.h"
 #include "src/base/mutex.h"
+#include "src/base/os/clock.h"
+#include "src/base/os/machine.h"
 #include "src/base/thread_pool.h"
 #include "src/c_params.h"
 #include "src/model/model.h"
@@ -23,15 +23,16 @@ struct moe_env {
   explicit moe_env(const moe::Allocator& a) : allocator(a), pool(allocator) {}
 
   /// True in a forked child of the process that created the environment: no threads, no GPU.
-  bool forked() const { return getpid() != process; }
+  bool forked() const { return moe::process_id() != process; }
   /// forked(), and memory on a GPU cannot even be freed.
   bool out_of_reach() const { return forked() && !device.get()->uses_host_memory(); }
 
   moe::References references;
-  const pid_t process = getpid();
+  const int process = moe::process_id();
   moe::Allocator allocator;  // all objects of the environment refer to this copy
   moe::Logger logger;
   moe::ThreadPool pool;
+  moe::Clock clock = moe::system_clock();
   moe::OpenDevice device;
   const char* isa = "";      // the instruction set of the CPU device
   moe_log_fn log = nullptr;  // receives the messages of `logger`

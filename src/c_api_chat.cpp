@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Conversations.
 
-#include <time.h>
-
+#include "src/base/os/clock.h"
 #include "src/c_api.h"
 #include "src/c_generate.h"
 #include "src/run/chat.h"
@@ -74,9 +73,7 @@ Status read_variables(const moe_chat_params& p, Array<ChatVariable>* out) {
 // Today in UTC, "YYYY-MM-DD" (days to civil date: https://howardhinnant.github.io/date_algorithms).
 struct Today {
   Today() {
-    timespec now{};
-    clock_gettime(CLOCK_REALTIME, &now);
-    const int64_t z = static_cast<int64_t>(now.tv_sec) / 86400 + 719468;
+    const int64_t z = calendar_seconds() / 86400 + 719468;
     const int64_t era = z / 146097;
     const int64_t doe = z - era * 146097;
     const int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;

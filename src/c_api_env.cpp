@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/select.h"
 #include "quant/formats.h"
+#include "src/base/os/memory.h"
 #include "src/c_api.h"
 
 #define MOE_TEXT_OF_(x) #x
@@ -27,7 +28,7 @@ Status check_env(const moe_env* env) {
   if (!env->forked()) return {};
   return Status::error(MOE_ERR_STATE,
                        "made by process %d before fork(); process %d can only free it",
-                       env->process, getpid());
+                       env->process, process_id());
 }
 
 Status check_model(const moe_model* model) {
@@ -76,6 +77,11 @@ Status create_env(const moe_env_params* given, moe_env** out) {
   MOE_TRY(read_params(given, "params", &p));
   Allocator allocator;
   MOE_TRY(read_allocator(p.allocator, &allocator));
+  if (p.allocator == nullptr && !system_has_memory()) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "params.allocator: expected one, found NULL: this build has no memory of "
+                         "its own (MOE_OS=none)");
+  }
   void* memory = allocate(allocator, sizeof(moe_env), 64);
   if (memory == nullptr) return out_of_memory("environment", sizeof(moe_env));
   auto* env = new (memory) moe_env(allocator);
@@ -84,6 +90,7 @@ Status create_env(const moe_env_params* given, moe_env** out) {
     env->log_user = p.log_user;
     env->logger = {pass_log, env};
   }
+  if (p.clock != nullptr) env->clock = {p.clock, p.clock_user};
   Status status = env->pool.start(p.threads);
   Result<const CpuKernels*> kernels = select_kernels(p.isa);
   if (status.ok()) status = kernels.status();

@@ -5,7 +5,7 @@
 #include "kernels/router/table.h"
 #include "kernels/router/text.h"
 #include "quant/formats.h"
-#include "src/base/machine_memory.h"
+#include "src/base/os/machine.h"
 #include "src/c_api.h"
 #include "src/model/names.h"
 #include "src/run/load_tokenizer.h"
@@ -58,6 +58,7 @@ Status open_source(moe_env* env, FileSource source, const char* name,
   options.verify = params.skip_checksums == 0;
   options.memory_cap = params.memory_bytes;
   options.fill_cache = params.lazy_experts == 0;
+  options.clock = env->clock;
   MOE_ASSIGN(handle->model,
              Model::open(std::move(file), options, *env->device.get(), env->logger, memory));
   MOE_TRY(load_text(handle.get()));

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "src/open_device.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
-
-#include <cstdio>
 #include <cstring>
 
 #include "kernels/cpu/device_cpu.h"
 #include "kernels/cuda/module.h"
-#include "src/code_folder.h"
+#include "src/base/format.h"
+#include "src/base/os/file.h"
+#include "src/base/os/module.h"
 
 namespace moe {
 namespace {
@@ -19,12 +17,19 @@ constexpr char kCannot[] = "the CUDA module cannot be loaded";
 #if MOE_LOADS_CUDA
 constexpr char kInstalled[] = MOE_MODULE_FOLDER;  // or empty
 
+/// A module that is there, or why it cannot be loaded.
+struct Loaded {
+  void* module = nullptr;
+  char reason[512];
+};
+
 // Opens `folder`/libmoe_cuda.so by its absolute path. False where there is no such file.
-bool found_in(const char* folder, void** module) {
+bool found_in(const char* folder, Loaded* out) {
   char path[4096 + sizeof kModuleFile];
-  std::snprintf(path, sizeof path, "%s/%s", folder, kModuleFile);
-  if (access(path, F_OK) != 0) return false;
-  *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  format(path, sizeof path, "%s/%s", folder, kModuleFile);
+  FileInfo info;
+  if (path_info(path, &info) != 0) return false;
+  out->module = open_module(path, {}, out->reason, sizeof out->reason);
   return true;
 }
 
@@ -32,16 +37,15 @@ bool found_in(const char* folder, void** module) {
 // would search folders that others can write to. It stays loaded: CUDA cannot be unloaded safely.
 Result<void*> load_module() {
   char beside[4096];
-  void* module = nullptr;
-  if (!(code_folder(beside, sizeof beside) && found_in(beside, &module)) &&
-      !(kInstalled[0] != '\0' && found_in(kInstalled, &module))) {
+  Loaded found;
+  if (!(code_folder(beside, sizeof beside) && found_in(beside, &found)) &&
+      !(kInstalled[0] != '\0' && found_in(kInstalled, &found))) {
     const char* other = std::strcmp(beside, kInstalled) != 0 ? kInstalled : "";
     return Status::error(MOE_ERR_DEVICE, "%s: no %s in %s%s%s", kCannot, kModuleFile, beside,
                          beside[0] != '\0' && other[0] != '\0' ? " or " : "", other);
   }
-  if (module != nullptr) return module;
-  const char* reason = dlerror();
-  return Status::error(MOE_ERR_DEVICE, "%s: %s", kCannot, reason != nullptr ? reason : kModuleFile);
+  if (found.module != nullptr) return found.module;
+  return Status::error(MOE_ERR_DEVICE, "%s: %s", kCannot, found.reason);
 }
 #endif
 
@@ -70,7 +74,7 @@ Status OpenDevice::open_cuda(int32_t index, uint64_t limit, const Logger& logger
                              const Allocator& allocator) {
   MOE_ASSIGN(void* handle, load_module());
   using Entry = const CudaModule* (*)();
-  const auto entry = reinterpret_cast<Entry>(dlsym(handle, kModuleSymbol));
+  const auto entry = reinterpret_cast<Entry>(module_symbol(handle, kModuleSymbol));
   const CudaModule* module = entry != nullptr ? entry() : nullptr;
   if (module == nullptr || std::strcmp(module->build, kModuleBuild) != 0) {
     return Status::error(MOE_ERR_DEVICE, "%s: expected build %s, found %s", kModuleFile,

@@ -3,7 +3,7 @@
 # Builds and tests everything. Missing Debian packages are installed first.
 #   tests/run.sh         release with gcc, asan (address + undefined behaviour) with clang; not the CUDA emulator
 #   tests/run.sh --all   and the emulator under asan, kernels by clang, tsan, fuzzers, aarch64, armhf and riscv64 under
-#                        qemu, embedded, static, cuda, Rust, Go, Node, installation, packages, additions and formatting
+#                        qemu, embedded, bare, static, compiled for Windows, cuda, Rust, Go, Node, installation, packages, additions and formatting
 # Logs go to build/logs. Exits 1 if anything failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -146,6 +146,8 @@ if ((all)); then
   build embedded && for check in symbols size; do
     step "embedded: $check" bash tests/house/embedded_test.sh $check build/embedded
   done
+  build bare && check bare && step "bare: symbols" bash tests/house/embedded_test.sh bare build/bare
+  step "windows: compiled" bash tests/house/windows_test.sh .
   build static && step "static: command" bash tests/house/static_test.sh . build/static build/asan/bin/moe
   build fuzz
   built=$?

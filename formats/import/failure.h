@@ -22,7 +22,7 @@ class Failure final : public std::exception {
 
 /// Throws a Failure with a printf-style text.
 [[noreturn]] void fail(moe_status code, const char* format, ...)
-    __attribute__((format(printf, 2, 3)));
+    MOE_FORMAT(2, 3);
 
 /// Throws if `status` is an error.
 inline void check(const Status& status) {

@@ -1,44 +1,33 @@
 // SPDX-License-Identifier: MIT
 #include "formats/import/file.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
+#include <exception>
 #include <string_view>
 #include <utility>
 
 #include "formats/import/failure.h"
+#include "src/base/os/file.h"
 
 namespace moe {
 namespace {
 
-[[noreturn]] void fail_errno(const char* what, const std::string& path, int error) {
-  char buffer[128];
-  const moe_status code = error == ENOENT || error == ENOTDIR ? MOE_ERR_NOT_FOUND
-                          : error == ENOMEM                   ? MOE_ERR_MEMORY
-                                                              : MOE_ERR_IO;
-  // The GNU strerror_r may return a static text instead of filling the buffer.
-  fail(code, "cannot %s %s: %s", what, path.c_str(), strerror_r(error, buffer, sizeof buffer));
+[[noreturn]] void fail_error(const char* what, const std::string& path, int error) {
+  char text[kReasonBytes];
+  const moe_status code = is_missing(error) ? MOE_ERR_NOT_FOUND
+                          : error == ENOMEM ? MOE_ERR_MEMORY
+                                            : MOE_ERR_IO;
+  fail(code, "cannot %s %s: %s", what, path.c_str(), error_reason(error, text));
 }
-
-}  // namespace
-
-namespace {
 
 // Where a symbolic link leads that exists while its target does not; empty for any other path.
 std::string dangling_target(const std::string& path) {
-  struct stat info;
-  if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return "";
-  if (::stat(path.c_str(), &info) == 0 || (errno != ENOENT && errno != ENOTDIR)) return "";
   char target[512];
-  const ssize_t n = ::readlink(path.c_str(), target, sizeof target);
-  return n > 0 ? std::string(target, static_cast<size_t>(n)) : "?";
+  FileInfo info;
+  if (!link_target(path.c_str(), target, sizeof target)) return "";
+  return is_missing(path_info(path.c_str(), &info)) ? target : "";
 }
 
 // Such a link must not pass for an absent file: what it names was meant to be there.
@@ -54,28 +43,22 @@ void refuse_dangling(const std::string& path) {
 }  // namespace
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  // O_NONBLOCK: a named pipe in a model's folder must not block.
-  do {
-    fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  } while (fd_ < 0 && errno == EINTR);
-  if (fd_ < 0) {
-    const int error = errno;
+  int error = open_to_read(path_.c_str(), ReadMode::kBuffered, &fd_);
+  if (error != 0) {
     refuse_dangling(path_);
-    fail_errno("open", path_, error);
+    fail_error("open", path_, error);
   }
-  struct stat info;
-  const bool known = ::fstat(fd_, &info) == 0;
-  const int error = errno;
-  if (!known || !S_ISREG(info.st_mode)) {
-    ::close(std::exchange(fd_, -1));
-    if (!known) fail_errno("examine", path_, error);
-    fail(MOE_ERR_FORMAT, "%s is not a regular file", path_.c_str());
-  }
-  size_ = static_cast<uint64_t>(info.st_size);
-  try {
+  try {  // no destructor will run
+    FileInfo info;
+    error = file_info(fd_, &info);
+    if (error != 0) fail_error("examine", path_, error);
+    if (info.kind != FileKind::kRegular) {
+      fail(MOE_ERR_FORMAT, "%s is not a regular file", path_.c_str());
+    }
+    size_ = info.size;
     refuse_pointer();
-  } catch (...) {  // no destructor will run
-    ::close(std::exchange(fd_, -1));
+  } catch (...) {
+    close_file(std::exchange(fd_, -1));
     throw;
   }
 }
@@ -94,29 +77,30 @@ InputFile::InputFile(InputFile&& other) noexcept
     : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
 
 InputFile::~InputFile() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ >= 0) close_file(fd_);
 }
 
 void InputFile::read(uint64_t offset, void* buffer, size_t bytes) const {
-  constexpr size_t kMaxRead = size_t{1} << 30;
   auto* out = static_cast<unsigned char*>(buffer);
   while (bytes != 0) {
-    const ssize_t n = ::pread(fd_, out, std::min(bytes, kMaxRead), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail_errno("read", path_, errno);
+    size_t n = 0;
+    const int error = read_at(fd_, offset, out, bytes, &n);
+    if (error != 0) fail_error("read", path_, error);
     if (n == 0) {
       fail(MOE_ERR_IO, "%s ended at byte %llu while it was read", path_.c_str(),
            static_cast<unsigned long long>(offset));
     }
     out += n;
-    offset += static_cast<uint64_t>(n);
-    bytes -= static_cast<size_t>(n);
+    offset += n;
+    bytes -= n;
   }
 }
 
 bool path_exists(const std::string& path) {
-  if (::access(path.c_str(), F_OK) == 0) return true;
-  if (errno == ELOOP) fail_errno("open", path, ELOOP);
+  FileInfo info;
+  const int error = path_info(path.c_str(), &info);
+  if (error == 0) return true;
+  if (error == ELOOP) fail_error("open", path, error);
   refuse_dangling(path);
   return false;
 }
@@ -155,22 +139,27 @@ std::string foreign_start(std::string_view text) {
          "\": a web page or an error message was saved in place of the file; download it again";
 }
 
-// Not std::filesystem: its iterators terminate the process if memory runs out.
+// Not std::filesystem: its iterators terminate the process if memory runs out. Nothing is thrown
+// through list_folder(), which knows no exceptions.
 std::vector<std::string> names_in_folder(const std::string& path) {
-  std::vector<std::string> names;
-  errno = 0;
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
-  if (folder == nullptr && errno != ENOENT && errno != ENOTDIR) fail_errno("list", path, errno);
-  while (folder != nullptr) {
-    errno = 0;
-    const dirent* entry = ::readdir(folder.get());
-    if (entry == nullptr && errno != 0) fail_errno("list", path, errno);
-    if (entry == nullptr) break;
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
+  struct Found {
+    std::vector<std::string> names;
+    std::exception_ptr failure;
+  } found;
+  const auto add = [](void* user, const char* name) {
+    auto* to = static_cast<Found*>(user);
+    try {
+      to->names.emplace_back(name);
+    } catch (...) {
+      to->failure = std::current_exception();
+    }
+    return to->failure == nullptr;
+  };
+  const int error = list_folder(path.c_str(), add, &found);
+  if (found.failure != nullptr) std::rethrow_exception(found.failure);
+  if (error != 0 && !is_missing(error)) fail_error("list", path, error);
+  std::sort(found.names.begin(), found.names.end());
+  return found.names;
 }
 
 std::string read_text_file(const std::string& path, uint64_t max_bytes) {

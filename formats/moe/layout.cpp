@@ -2,10 +2,10 @@
 #include "formats/moe/layout.h"
 
 #include <cinttypes>
-#include <cstdio>
 
 #include "quant/formats.h"
 #include "src/base/checked.h"
+#include "src/base/format.h"
 
 namespace moe {
 namespace {
@@ -120,11 +120,11 @@ Matrix view(const BlobMatrix& m, const uint8_t* base) {
 const char* segment_name(Part part, int32_t layer, int32_t expert, char (&text)[kTensorNameBytes]) {
   const char* name = name_in(kParts, part);
   if (layer < 0) {
-    std::snprintf(text, sizeof text, "%s", name);
+    format(text, sizeof text, "%s", name);
   } else if (expert < 0) {
-    std::snprintf(text, sizeof text, "layers.%d.%s", layer, name);
+    format(text, sizeof text, "layers.%d.%s", layer, name);
   } else {
-    std::snprintf(text, sizeof text, "layers.%d.%s.%d", layer, name, expert);
+    format(text, sizeof text, "layers.%d.%s.%d", layer, name, expert);
   }
   return text;
 }
@@ -134,8 +134,8 @@ const char* tensor_name(Part part, int32_t layer, int32_t expert, const BlobMatr
   char segment[kTensorNameBytes];
   segment_name(part, layer, expert, segment);
   char block[16] = "";
-  if (m.sublayer >= 0) std::snprintf(block, sizeof block, ".%d", m.sublayer);
-  std::snprintf(text, sizeof text, "%.*s%s.%s", 60, segment, block, name_in(kRoles, m.role));
+  if (m.sublayer >= 0) format(block, sizeof block, ".%d", m.sublayer);
+  format(text, sizeof text, "%.*s%s.%s", 60, segment, block, name_in(kRoles, m.role));
   return text;
 }
 

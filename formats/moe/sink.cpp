@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cinttypes>
 #include <cstdlib>
 #include <cstring>
 
 #include "formats/moe/writer.h"
 #include "src/base/allocator.h"
+#include "src/base/os/file.h"
+#include "src/base/os/memory.h"
 #include "src/base/replacement.h"
 #include "src/base/system_error.h"
 
@@ -21,13 +20,12 @@ class DescriptorSink : public ModelSink {
   Status write(uint64_t offset, const void* bytes, size_t n) override {
     const auto* p = static_cast<const uint8_t*>(bytes);
     while (n > 0) {
-      const ssize_t done = pwrite(fd_, p, n, static_cast<off_t>(offset));
-      if (done < 0 && errno == EINTR) continue;
-      if (done < 0) return io_error("write");
+      size_t done = 0;
+      MOE_TRY(check("write", write_at(fd_, offset, p, n, &done)));
       if (done == 0) return Status::error(MOE_ERR_IO, "%s: takes no more bytes", path_.c_str());
       p += done;
-      offset += static_cast<uint64_t>(done);
-      n -= static_cast<size_t>(done);
+      offset += done;
+      n -= done;
     }
     return {};
   }
@@ -35,26 +33,23 @@ class DescriptorSink : public ModelSink {
   Status read(uint64_t offset, void* bytes, size_t n) override {
     auto* p = static_cast<uint8_t*>(bytes);
     while (n > 0) {
-      const ssize_t done = pread(fd_, p, n, static_cast<off_t>(offset));
-      if (done < 0 && errno == EINTR) continue;
-      if (done < 0) return io_error("read back");
+      size_t done = 0;
+      MOE_TRY(check("read back", read_at(fd_, offset, p, n, &done)));
       if (done == 0) return Status::error(MOE_ERR_IO, "%s: was cut off", path_.c_str());
       p += done;
-      offset += static_cast<uint64_t>(done);
-      n -= static_cast<size_t>(done);
+      offset += done;
+      n -= done;
     }
     return {};
   }
 
-  Status truncate(uint64_t size) override {
-    return ftruncate(fd_, static_cast<off_t>(size)) == 0 ? Status() : io_error("cut");
-  }
+  Status truncate(uint64_t size) override { return check("cut", resize_file(fd_, size)); }
 
   std::string written() const override { return path_; }
 
  protected:
-  Status io_error(const char* what) const {
-    return system_error(MOE_ERR_IO, what, path_.c_str(), errno);
+  Status check(const char* what, int error) const {
+    return error == 0 ? Status() : system_error(MOE_ERR_IO, what, path_.c_str(), error);
   }
 
   std::string path_;
@@ -85,12 +80,12 @@ class UnnamedSink final : public DescriptorSink {
   UnnamedSink(const UnnamedSink&) = delete;
   UnnamedSink& operator=(const UnnamedSink&) = delete;
   ~UnnamedSink() override {
-    if (fd_ >= 0) ::close(fd_);
+    if (fd_ >= 0) close_file(fd_);
   }
   Status open(const std::string& folder) {
     String name;
-    MOE_ASSIGN(fd_, create_beside(folder.c_str(), ".moe-", 0600, &name));
-    ::unlink(name.c_str());
+    MOE_ASSIGN(fd_, create_beside(folder.c_str(), ".moe-", Readers::kOwner, &name));
+    (void)remove_file(name.c_str());
     path_ = folder + "(temporary file)";
     return {};
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/cpu/device_cpu.h"
 
-#include <cstdio>
 #include <cstring>
 
 #include "kernels/cpu/device_cpu_impl.h"
 #include "kernels/cpu/select.h"
+#include "src/base/format.h"
 
 namespace moe {
 namespace {
@@ -17,7 +17,7 @@ class CpuDevice final : public Device {
   CpuDevice(const CpuKernels& kernels, ThreadPool& pool, const Allocator& allocator,
             int64_t parallel_work, InputWatcher* watcher)
       : runtime_{kernels, pool, parallel_work, watcher}, allocator_(allocator) {
-    std::snprintf(name_, sizeof name_, "cpu (%s)", kernels.name);
+    format(name_, sizeof name_, "cpu (%s)", kernels.name);
   }
 
   const char* name() const override { return name_; }

@@ -5,11 +5,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#elif defined(__aarch64__)
-#include <sys/auxv.h>
 #endif
+
+#include "src/base/os/machine.h"
 
 namespace moe {
 
@@ -64,11 +62,7 @@ bool cpu_has_amx() {
          has(cpuid(7).d, tile_int8);
 }
 
-bool allow_amx() {
-  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr long kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
+bool allow_amx() { return request_tile_registers(); }
 #else
 bool cpu_has_amx() { return false; }
 bool allow_amx() { return false; }
@@ -77,20 +71,7 @@ bool cpu_has_avxvnni() { return false; }
 bool cpu_has_avx512vnni() { return false; }
 #endif
 
-bool cpu_has_neon_i8mm() {
-#if defined(__aarch64__)
-  return cpu_has_neon_dotprod() && (getauxval(AT_HWCAP2) & (1ul << 13)) != 0;  // HWCAP2_I8MM
-#else
-  return false;
-#endif
-}
-
-bool cpu_has_neon_dotprod() {
-#if defined(__aarch64__)
-  return (getauxval(AT_HWCAP) & (1ul << 20)) != 0;  // HWCAP_ASIMDDP
-#else
-  return false;
-#endif
-}
+bool cpu_has_neon_i8mm() { return arm_features().dotprod && arm_features().i8mm; }
+bool cpu_has_neon_dotprod() { return arm_features().dotprod; }
 
 }  // namespace moe

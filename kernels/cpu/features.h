@@ -12,7 +12,7 @@ bool cpu_has_avx512vnni();    // AVX-512 F, BW, VL, VNNI, VBMI and the features 
 bool cpu_has_neon_dotprod();  // Armv8.2 dot product
 bool cpu_has_neon_i8mm();     // Armv8.6 int8 matrix products, and the dot product
 
-/// Requests the tile registers from Linux, permanently for the whole process: alternate signal
+/// Requests the tile registers from the system, permanently for the whole process: alternate signal
 /// stacks must then have room for them. False if an existing one does not.
 bool allow_amx();
 

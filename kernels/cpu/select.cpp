@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/cpu/select.h"
 
-#include <cstdio>
 #include <cstring>
 
 #include "kernels/cpu/isa_list.h"
+#include "src/base/format.h"
 
 namespace moe {
 namespace {
@@ -16,11 +16,11 @@ void list_names(bool all, char* text, size_t bytes) {
   for (const IsaRow& row : kIsaList) {
     if (!all && !row.runs_here()) continue;
     const int n =
-        std::snprintf(text + used, bytes - used, "%s%s", used == 0 ? "" : ", ", row.kernels->name);
+        format(text + used, bytes - used, "%s%s", used == 0 ? "" : ", ", row.kernels->name);
     if (n < 0 || static_cast<size_t>(n) >= bytes - used) return;
     used += static_cast<size_t>(n);
   }
-  if (used == 0) std::snprintf(text, bytes, "none");
+  if (used == 0) format(text, bytes, "none");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ struct Allocator {
   void* user;
 };
 
-/// malloc and free of the C library.
+/// The system's memory (src/base/os/memory.h).
 const Allocator& system_allocator();
 
 inline void* allocate(const Allocator& a, size_t bytes, size_t align) {
@@ -43,9 +43,5 @@ class CountingAllocator {
   Allocator counted_ = {allocate_counted, free_counted, this};
   std::atomic<uint64_t> bytes_{0};
 };
-
-/// Hint for memory that is written once and read often: large pages make reads several per cent
-/// faster. No effect on small memory or where the system has no such hint.
-void prefer_large_pages(void* memory, size_t bytes);
 
 }  // namespace moe

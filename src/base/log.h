@@ -4,6 +4,8 @@
 
 #include <cstdarg>
 
+#include "src/base/format.h"
+
 namespace moe {
 
 enum class LogLevel { kError = 1, kWarning = 2, kInfo = 3, kDebug = 4 };
@@ -13,7 +15,7 @@ struct Logger {
   void (*sink)(void* user, int level, const char* text) = nullptr;
   void* user = nullptr;
 
-  void log(LogLevel level, const char* format, ...) const __attribute__((format(printf, 3, 4)));
+  void log(LogLevel level, const char* format, ...) const MOE_FORMAT(3, 4);
 };
 
 }  // namespace moe

@@ -3,16 +3,17 @@
 // Replaces a file once its new content is complete, for whoever writes one under a name that may
 // be in use.
 
-#include <sys/types.h>
-
 #include "src/base/status.h"
 #include "src/base/string.h"
 
 namespace moe {
 
+/// Who may read a new file: its owner alone, or whoever the process lets read its files.
+enum class Readers { kOwner, kAsUsual };
+
 /// A file descriptor of a new, empty file in `folder` (which ends with a slash), and its name: the
 /// prefix and six random characters. It follows no link and opens no existing file.
-Result<int> create_beside(const char* folder, const char* prefix, mode_t mode, String* name);
+Result<int> create_beside(const char* folder, const char* prefix, Readers readers, String* name);
 
 /// The new content is written to a file of its own next to the one that it replaces, which is
 /// complete at any time: the old one until commit(), the new one afterwards. Of a symbolic link the
@@ -59,7 +60,7 @@ class Replacement {
   String new_;
   int lock_ = -1;
   int file_ = -1;
-  pid_t process_ = 0;  // a forked child removes nothing
+  int process_ = 0;  // a forked child removes nothing
 };
 
 }  // namespace moe

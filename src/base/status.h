@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "include/moe_c.h"
+#include "src/base/format.h"
 
 namespace moe {
 
@@ -26,13 +27,11 @@ class [[nodiscard]] Status {
 
   /// printf-style constructor of an error. Truncated at a UTF-8 boundary; unprintable bytes become
   /// '?'.
-  static Status error(moe_status code, const char* format, ...)
-      __attribute__((format(printf, 2, 3)));
-  static Status verror(moe_status code, const char* format, va_list args)
-      __attribute__((format(printf, 2, 0)));
+  static Status error(moe_status code, const char* format, ...) MOE_FORMAT(2, 3);
+  static Status verror(moe_status code, const char* format, va_list args) MOE_FORMAT(2, 0);
 
   /// The same error prefixed with "prefix: " to say where it happened; OK stays OK.
-  Status with_context(const char* format, ...) const __attribute__((format(printf, 2, 3)));
+  Status with_context(const char* format, ...) const MOE_FORMAT(2, 3);
 
  private:
   void copy(const Status& other);

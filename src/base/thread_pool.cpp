@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "src/base/thread_pool.h"
 
-#include <sched.h>
-
-#include "src/base/usable_cpus.h"
+#include "src/base/os/machine.h"
 
 namespace moe {
 namespace {
@@ -28,14 +26,21 @@ Status ThreadPool::start(int n_threads) {
   }
   if (!workers_.empty()) return Status::error(MOE_ERR_STATE, "thread pool: already started");
   if (n_threads == 0) n_threads = usable_cpus();
+  if (n_threads > 1 && !system_has_threads()) {
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "threads: expected 0 or 1, found %d: this build has none (MOE_OS=none)",
+                         n_threads);
+  }
   MOE_TRY(workers_.reserve(static_cast<size_t>(n_threads)));
+  const auto main = [](void* pool) { static_cast<ThreadPool*>(pool)->work(); };
   for (int i = 1; i < n_threads; ++i) {
-    MOE_TRY(workers_.push(Worker{this, {}}));
-    if (pthread_create(&workers_.back().thread, nullptr, worker_main, &workers_.back()) != 0) {
-      workers_.pop();
+    Result<Box<Thread>> thread = make_box<Thread>(workers_.allocator());
+    if (!thread.ok() || !thread.value()->start(main, this)) {
       stop();
+      MOE_TRY(thread.status());
       return Status::error(MOE_ERR_MEMORY, "cannot start thread %d of %d", i + 1, n_threads);
     }
+    MOE_TRY(workers_.push(std::move(thread.value())));  // there is room
   }
   n_threads_ = n_threads;
   return {};
@@ -48,16 +53,10 @@ void ThreadPool::stop() {
     stopping_.store(true, std::memory_order_release);
     wake_.notify_all();
   }
-  for (Worker& w : workers_) pthread_join(w.thread, nullptr);
+  for (Box<Thread>& worker : workers_) worker->join();
   workers_.clear();
   stopping_.store(false);
   n_threads_ = 1;
-}
-
-void* ThreadPool::worker_main(void* worker) {
-  auto* w = static_cast<Worker*>(worker);
-  w->pool->work();
-  return nullptr;
 }
 
 // Runs the next part of region `generation`; false if none is left or the region is over.
@@ -121,7 +120,7 @@ void ThreadPool::run(void (*body)(void*, int, int), void* context) {
     if (spins < kSpins) {
       cpu_relax();
     } else {
-      sched_yield();
+      yield_thread();
     }
   }
   region_.unlock();

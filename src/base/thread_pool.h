@@ -38,17 +38,12 @@ class ThreadPool final {
   }
 
  private:
-  struct Worker {
-    ThreadPool* pool = nullptr;
-    pthread_t thread{};
-  };
-  static void* worker_main(void* worker);
   void work();
   bool take_part(uint32_t generation);
   void sleep_while(uint32_t generation);
   void stop();
 
-  Array<Worker> workers_;
+  Array<Box<Thread>> workers_;
   int n_threads_ = 1;
   Mutex region_;  // held by the session whose region runs
   Mutex mutex_;   // guards sleeping and waking

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "src/convert/destination.h"
 
-#include <sys/stat.h>
-
 #include <cstring>
 #include <filesystem>
 #include <vector>
@@ -11,6 +9,7 @@
 #include "formats/import/file.h"
 #include "formats/import/gguf_parts.h"
 #include "formats/moe/header.h"
+#include "src/base/os/file.h"
 #include "src/convert/calibration/saved_statistics.h"
 
 namespace moe {
@@ -24,9 +23,9 @@ bool is_model(const InputFile& file) {
 }
 
 // Files of an earlier conversion in the folder are not part of the checkpoint.
-bool is_output_or_empty(const std::string& path, const struct stat& info) {
-  if (info.st_size == 0) return true;
-  if (!S_ISREG(info.st_mode)) return false;
+bool is_output_or_empty(const std::string& path, const FileInfo& info) {
+  if (info.size == 0) return true;
+  if (info.kind != FileKind::kRegular) return false;
   const InputFile file(path);
   return is_model(file) || is_saved_statistics(file);
 }
@@ -54,12 +53,12 @@ bool is_one_file(const std::string& a, const std::string& b) {
 }  // namespace
 
 void check_destination(const std::string& source, const std::string& destination) {
-  struct stat written;
-  if (stat(destination.c_str(), &written) != 0) return;
+  FileInfo written;
+  if (path_info(destination.c_str(), &written) != 0) return;
   for (const std::string& file : files_of(source)) {
-    struct stat read;
-    if (stat(file.c_str(), &read) != 0 || S_ISDIR(read.st_mode)) continue;
-    if (read.st_dev != written.st_dev || read.st_ino != written.st_ino) continue;
+    FileInfo read;
+    if (path_info(file.c_str(), &read) != 0 || read.kind == FileKind::kFolder) continue;
+    if (!read.is_same_file(written)) continue;
     if (is_output_or_empty(destination, written)) break;
     fail(MOE_ERR_ARGUMENT,
          "%.250s: this would overwrite %.250s of the checkpoint; expected another destination",
@@ -74,9 +73,9 @@ void check_separate(const std::string& statistics, const std::string& destinatio
 }
 
 void check_replaces(const std::string& destination, Output kind) {
-  struct stat written;
-  if (stat(destination.c_str(), &written) != 0) return;
-  if (!S_ISREG(written.st_mode) || written.st_size == 0) return;
+  FileInfo written;
+  if (path_info(destination.c_str(), &written) != 0) return;
+  if (written.kind != FileKind::kRegular || written.size == 0) return;
   const InputFile file(destination);
   const bool model = kind == Output::kModel;
   if (model ? is_model(file) : is_saved_statistics(file)) return;

@@ -2,6 +2,7 @@
 #include "src/model/blob.h"
 
 #include "quant/formats.h"
+#include "src/base/os/memory.h"
 
 namespace moe {
 namespace {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "src/model/budget.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cinttypes>
 
 #include "src/base/checked.h"
+#include "src/base/os/machine.h"
 
 namespace moe {
 
@@ -15,9 +14,9 @@ void Reservation::release() {
   bytes_ = 0;
 }
 
-Budget::Budget(uint64_t cap) : cap_(cap), process_(getpid()) {}
+Budget::Budget(uint64_t cap) : cap_(cap), process_(process_id()) {}
 
-bool Budget::forked() const { return getpid() != process_; }
+bool Budget::forked() const { return process_id() != process_; }
 
 void Budget::set_own_bytes(uint64_t bytes) {
   LockGuard guard(mutex_);

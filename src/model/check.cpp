@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "src/model/check.h"
 
-#include <cstdio>
-
 #include "quant/formats.h"
+#include "src/base/format.h"
 #include "src/model/tensors.h"
 
 namespace moe {
@@ -97,24 +96,23 @@ Status PartCheck::check_tensor(const BlobMatrix& m, const TensorSpec& spec) {
   }
   char text[160];
   if (d_e_ > kMaxDe) {
-    std::snprintf(text, sizeof text, "expected a width of at most %d, file has %d", kMaxDe, d_e_);
+    format(text, sizeof text, "expected a width of at most %d, file has %d", kMaxDe, d_e_);
     return error(MOE_ERR_RANGE, m, text);
   }
   if (m.rows != rows || m.cols != cols) {
-    std::snprintf(text, sizeof text, "expected (%d, %d), file has (%d, %d)", rows, cols, m.rows,
-                  m.cols);
+    format(text, sizeof text, "expected (%d, %d), file has (%d, %d)", rows, cols, m.rows, m.cols);
     return error(MOE_ERR_SHAPE, m, text);
   }
   const FormatId plain = spec.kind == TensorKind::kIds ? FormatId::kI32 : FormatId::kF32;
   const bool vector = !is_matrix(spec.kind);
   if (vector ? m.format != plain : m.format == FormatId::kI32) {
-    std::snprintf(text, sizeof text, "expected weight format %s, file has %s",
-                  vector ? format_info(plain).name : "of a matrix", format_info(m.format).name);
+    format(text, sizeof text, "expected weight format %s, file has %s",
+           vector ? format_info(plain).name : "of a matrix", format_info(m.format).name);
     return error(MOE_ERR_UNSUPPORTED, m, text);
   }
   if (spec.kind == TensorKind::kF32Input && m.act != ActPrecision::kF32) {
-    std::snprintf(text, sizeof text, "expected f32 activations, file has %s",
-                  name_in(kActPrecisions, m.act));
+    format(text, sizeof text, "expected f32 activations, file has %s",
+           name_in(kActPrecisions, m.act));
     return error(MOE_ERR_UNSUPPORTED, m, text);
   }
   return {};

@@ -2,6 +2,7 @@
 #include "src/model/expert_arena.h"
 
 #include "src/base/checked.h"
+#include "src/base/os/memory.h"
 
 namespace moe {
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "src/model/expert_cache.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -21,12 +19,6 @@ bool is_set(const std::atomic<bool>* cancelled) {
 
 bool is_unwanted_read(const CachedExpert& expert) {
   return expert.state == CachedExpert::kComing && expert.n_wants == 0 && expert.n_waits == 0;
-}
-
-uint64_t nanoseconds() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 }  // namespace
@@ -214,10 +206,10 @@ Status ExpertCache::make_ready(CachedExpert& expert, const ExpertWait& wait) {
   if (wait.patience == ExpertWait::kReady) {
     return Status::error(MOE_ERR_BUDGET, "the expert is not in memory");
   }
-  const uint64_t begin = nanoseconds();
+  const uint64_t begin = clock_.nanoseconds();
   const Status status =
       readers_.count() > 0 ? wait_for_reader(expert, wait.cancelled) : read_here(expert, wait);
-  const uint64_t waited = nanoseconds() - begin;
+  const uint64_t waited = clock_.nanoseconds() - begin;
   stats_.wait_ns += waited;
   if (wait.stats != nullptr) wait.stats->wait_ns += waited;
   return status;

@@ -6,6 +6,7 @@
 #include "kernels/expert_memory.h"
 #include "kernels/expert_source.h"
 #include "src/base/mutex.h"
+#include "src/base/os/clock.h"
 #include "src/model/expert_readers.h"
 
 namespace moe {
@@ -59,6 +60,8 @@ class ExpertCache {
   ExpertCache& operator=(const ExpertCache&) = delete;
 
   ExpertMemory& memory() const { return memory_; }
+  /// Call before any acquire. Measures how long threads wait.
+  void set_clock(const Clock& clock) { clock_ = clock; }
   /// Call before any acquire. True: not all experts fit, so none is pinned.
   void set_scarce(bool scarce) { scarce_ = scarce; }
   bool scarce() const { return scarce_; }
@@ -190,6 +193,7 @@ class ExpertCache {
   void leave_line(Waiter* waiter);
 
   ExpertMemory& memory_;
+  Clock clock_ = system_clock();
   Condition changed_;  // an expert was released or loaded, a load failed, or the line moved
   bool scarce_ = false;
   bool fills_ = false;

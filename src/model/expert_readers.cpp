@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "src/model/expert_readers.h"
 
-#include <unistd.h>
-
 #include "formats/moe/layout.h"
+#include "src/base/os/machine.h"
 #include "src/model/expert_cache.h"
 
 namespace moe {
@@ -22,7 +21,7 @@ Status ReadScratch::open(const Allocator& allocator, size_t bytes) {
 }
 
 Status ExpertReaders::start(int32_t n, size_t scratch_bytes) {
-  process_ = getpid();
+  process_ = process_id();
   MOE_TRY(readers_.reserve(static_cast<size_t>(n)));
   for (int32_t i = 0; i < n; ++i) {
     MOE_ASSIGN(Box<Reader> reader, make_box<Reader>(allocator_));
@@ -40,7 +39,7 @@ Status ExpertReaders::start(int32_t n, size_t scratch_bytes) {
 }
 
 void ExpertReaders::stop() {
-  if (getpid() != process_) {
+  if (process_id() != process_) {
     n_ = 0;
     return;
   }

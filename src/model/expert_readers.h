@@ -2,11 +2,8 @@
 #pragma once
 // Threads that read experts during computation.
 
-#include <sys/types.h>
-
 #include "src/base/array.h"
 #include "src/base/mutex.h"
-#include "src/base/thread.h"
 
 namespace moe {
 
@@ -60,7 +57,7 @@ class ExpertReaders {
   const Allocator& allocator_;
   Array<Box<Reader>> readers_;
   int32_t n_ = 0;
-  pid_t process_ = 0;
+  int process_ = 0;
   bool stopping_ = false;
   Condition work_;
 };

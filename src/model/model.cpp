@@ -186,6 +186,7 @@ Status Model::Impl::open_cache() {
     memory = arena.get();
   }
   MOE_ASSIGN(cache, make_box<ExpertCache>(allocator, *memory, allocator));
+  cache->set_clock(options.clock);
   cache->set_scarce(arena.get() != nullptr);
   cache->set_filling(arena.get() != nullptr && options.fill_cache);
   return {};
@@ -450,6 +451,7 @@ Status Model::verify() { return impl_->verify(); }
 const ModelConfig& Model::config() const { return impl_->config; }
 Device& Model::device() const { return impl_->device; }
 const Allocator& Model::allocator() const { return impl_->allocator; }
+const Clock& Model::clock() const { return impl_->options.clock; }
 const ModelWeights& Model::weights() const { return impl_->common; }
 const LayerWeights& Model::layer(int32_t index) const {
   return impl_->layers[static_cast<size_t>(index)];

@@ -6,6 +6,7 @@
 #include "kernels/device.h"
 #include "kernels/expert_source.h"
 #include "src/base/log.h"
+#include "src/base/os/clock.h"
 #include "src/base/thread_pool.h"
 #include "src/model/budget.h"
 #include "src/model/config.h"
@@ -83,6 +84,7 @@ struct ModelOptions {
   uint64_t memory_cap = 0;             // bytes for the model and its sessions; 0: no cap
   int32_t n_readers = kExpertReaders;  // threads that read offloaded experts
   bool fill_cache = false;             // they also read ahead what no token has chosen yet
+  Clock clock = system_clock();        // measures the time of waits and of generation
 };
 
 /// Under a memory cap experts are cached in host memory, in slots of equal size.
@@ -158,6 +160,7 @@ class Model final {
   const ModelConfig& config() const;
   Device& device() const;
   const Allocator& allocator() const;
+  const Clock& clock() const;
 
   // Weights: empty until prepare().
   const ModelWeights& weights() const;

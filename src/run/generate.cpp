@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "src/run/generate.h"
 
-#include <time.h>
-
 #include <algorithm>
 
 #include "src/base/inline.h"
@@ -13,12 +11,6 @@
 
 namespace moe {
 namespace {
-
-double now_seconds() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 bool contains(std::span<const int32_t> ids, int32_t id) {
   for (const int32_t i : ids) {
@@ -278,9 +270,9 @@ Status Generation::check_draft(size_t n_drafted, StreamDecoder* decoder, bool* c
       return {};
     }
   } pass{*this, static_cast<size_t>(state_.position()), n_drafted, {}};
-  const double start = now_seconds();
+  const double start = state_.model.clock().seconds();
   Status status = eval_tokens(state_, {pass_, n_drafted + 1}, {Pass::take, &pass});
-  const double seconds = now_seconds() - start;
+  const double seconds = state_.model.clock().seconds() - start;
   if (status.code() == MOE_ERR_CANCELLED || status.code() == MOE_ERR_DEVICE) return status;
   *checked = status.ok();
   if (!*checked) return {};
@@ -322,9 +314,9 @@ Status Generation::loop(StreamDecoder* decoder) {
     bool checked = false;
     if (n_drafted > 0) MOE_TRY(check_draft(n_drafted, decoder, &checked));
     if (checked) continue;
-    const double start = now_seconds();
+    const double start = state_.model.clock().seconds();
     MOE_TRY(eval_tokens(state_, {&next_.token, 1}, {}));
-    drafter_.learn_single(now_seconds() - start);
+    drafter_.learn_single(state_.model.clock().seconds() - start);
     if (!ended_) MOE_TRY(choose());
   }
   return {};
@@ -379,12 +371,13 @@ Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const
   if (options.change_logits == nullptr) {
     ask_for(state, options.sampling, static_cast<size_t>(options.n_top));
   }
-  const double start = now_seconds();
+  const Clock& clock = state.model.clock();
+  const double start = clock.seconds();
   MOE_TRY(eval_tokens(state, prompt, {}));
-  const double prompt_end = now_seconds();
+  const double prompt_end = clock.seconds();
   MOE_TRY(generation.run());
   result.prompt_seconds = prompt_end - start;
-  result.generate_seconds = now_seconds() - prompt_end;
+  result.generate_seconds = clock.seconds() - prompt_end;
   *out = result;
   return {};
 }

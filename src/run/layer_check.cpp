@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <cstdio>
 
 #include "kernels/router/table.h"
 #include "quant/formats.h"
+#include "src/base/format.h"
 #include "src/base/inline.h"
 #include "src/model/names.h"
 #include "src/run/layer_parts.h"
@@ -59,7 +59,7 @@ Status check_experts(const LayerSpec& spec) {
   const bool gated = spec.experts[0].gate != nullptr;
   for (size_t e = 0; e < spec.experts.size(); ++e) {
     char name[32];
-    std::snprintf(name, sizeof name, "expert %zu", e);
+    format(name, sizeof name, "expert %zu", e);
     MOE_TRY(check_expert(name, spec.experts[e], gated));
   }
   if (spec.shared_d_ff == 0) return check_given("shared_gate", spec.shared_gate != nullptr, false);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
-#include <cstdio>
 
 #include "kernels/router/table.h"
 #include "quant/formats.h"
 #include "quant/quantise.h"
+#include "src/base/format.h"
 #include "src/base/inline.h"
 #include "src/run/layer_parts.h"
 
@@ -157,7 +157,7 @@ Status pack_ffn(Packer& p, const LayerSpec& spec, const char* name, const Expert
                 int32_t d_in, int32_t d_ff, Ffn* out) {
   char text[48];
   const auto part = [&](const char* what) {
-    std::snprintf(text, sizeof text, "%s.%s", name, what);
+    format(text, sizeof text, "%s.%s", name, what);
     return static_cast<const char*>(text);
   };
   const FormatId f = spec.format;
@@ -196,7 +196,7 @@ Status pack_all(Packer& p, const LayerSpec& spec, LayerParts* parts) {
   const int32_t d_in = d / spec.n_subheads;
   for (size_t e = 0; e < spec.experts.size(); ++e) {
     char name[32];
-    std::snprintf(name, sizeof name, "experts[%zu]", e);
+    format(name, sizeof name, "experts[%zu]", e);
     MOE_TRY(pack_ffn(p, spec, name, spec.experts[e], d_in, spec.d_ff, &parts->experts.ffns[e]));
   }
   if (spec.shared_d_ff > 0) {

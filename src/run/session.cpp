@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "src/run/session.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -61,9 +59,9 @@ Status SessionState::init(const Allocator& allocator) {
 }
 
 void wait_for_cancels(const SessionState& state) {
-  while (state.cancels.load() != 0) sched_yield();
+  while (state.cancels.load() != 0) yield_thread();
   for (const Session* member : state.group) {
-    while (SessionCall::state_of(*member).cancels.load() != 0) sched_yield();
+    while (SessionCall::state_of(*member).cancels.load() != 0) yield_thread();
   }
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Memory sizes read from /proc and cgroups, in trees of files that the test writes.
 
-#include "src/base/machine_memory.h"
-
 #include <gtest/gtest.h>
 
+#include "src/base/os/machine.h"
 #include "tests/support/system_tree.h"
 
 namespace moe {

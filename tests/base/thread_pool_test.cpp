@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/base/usable_cpus.h"
+#include "src/base/os/machine.h"
 #include "tests/support/failing_allocator.h"
 
 namespace moe {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The number of CPUs, from control groups in trees of files that the test writes.
 
-#include "src/base/usable_cpus.h"
-
 #include <gtest/gtest.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <string>
 
+#include "src/base/os/machine.h"
 #include "tests/support/system_tree.h"
 
 namespace moe {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Misuse: numbers outside an enum, a token count larger than the array, objects of the parent in a
- * forked child; files that replace others. */
+ * forked child; files that replace others; a clock of the caller. */
 #define _DEFAULT_SOURCE
 #include <moe_c.h>
 #include <stdio.h>
@@ -196,8 +196,47 @@ static void test_replacement(void) {
   CHECK(unlink(path) == 0 && rmdir(folder) == 0);
 }
 
+/* A clock that goes on by a second whenever it is read. */
+static uint64_t tick(void* seconds) {
+  uint64_t* n = seconds;
+  return ++*n * 1000000000u;
+}
+
+/* Times in results are the caller's clock's, whole seconds here. */
+static void test_clock(void) {
+  uint64_t seconds = 0;
+  void* image = NULL;
+  size_t size = 0;
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  moe_session* session = NULL;
+  const moe_env_params ep = {.struct_size = sizeof ep,
+                             .threads = 1,
+                             .device = "cpu",
+                             .clock = tick,
+                             .clock_user = &seconds};
+  const moe_session_params sp = {.struct_size = sizeof sp, .context = 16};
+  const moe_generate_params gp = {.struct_size = sizeof gp, .max_tokens = 2};
+  moe_generate_result result = {.struct_size = sizeof result};
+  const int32_t prompt[] = {1, 2};
+  CHECK_OK(moe_env_create(&ep, &env, &error));
+  CHECK_OK(moe_synthetic_create("tiny", NULL, &image, &size, &error));
+  CHECK_OK(moe_model_open_memory(env, image, size, NULL, &model, &error));
+  CHECK_OK(moe_session_create(model, &sp, &session, &error));
+  CHECK_OK(moe_session_generate(session, prompt, 2, &gp, &result, &error));
+  CHECK(seconds >= 3); /* before the prompt, after it, and at the end */
+  CHECK(result.prompt_seconds == 1.0);
+  CHECK(result.generate_seconds >= 1.0 && result.generate_seconds <= (double)seconds);
+  CHECK(result.generate_seconds == (double)(int)result.generate_seconds);
+  moe_session_free(session);
+  moe_model_free(model);
+  moe_env_free(env);
+  moe_synthetic_free(image);
+}
+
 int main(void) {
   test_replacement();
+  test_clock();
   test_enums();
   test_number_before_ids();
   test_fork();

@@ -26,6 +26,8 @@ BOTH = {
                      "moe_synthetic_create", "moe_synthetic_free", "moe_synthetic_params"), CONVERTER),
     "moe_allocator": MEMORY,
     "moe_env_params.allocator": MEMORY,
+    **dict.fromkeys(("moe_env_params.clock", "moe_env_params.clock_user"),
+                    "where the language runs there is an operating system, which has a clock"),
 }
 NOT_YET = "the Node package opens, tokenizes, generates, chats, scores, embeds and runs layers"
 NODE_LACKS = {

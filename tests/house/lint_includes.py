@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A file includes only from its own folder and from those that ROWS allows. Usage: lint_includes.py ROOT"""
+"""A file includes only from its own folder and from those that ROWS allows, and only src/base/os the headers of
+the operating system. Usage: lint_includes.py ROOT"""
 
 import os
 import re
@@ -44,6 +45,28 @@ ROWS = {
 # an inline std:: function for the whole library.
 ISA_FILES = re.compile(r"kernels/cpu/(isa/.*\.cpp|generic/.*\.inc)$")
 
+# What calls the operating system: in the library, src/base/os alone. The core also has no use for the C++ library's
+# own ways there, or for printf: the folder `none` has neither.
+LIBRARY = ("src/", "quant/", "kernels/", "formats/")
+CONVERTER = ("src/convert/", "formats/import/", "src/c_api_convert.cpp", "kernels/cuda/")
+OS = "src/base/os/"
+SYSTEM = re.compile(r"(sys|linux|asm|mach|machine|netinet)/|(unistd|fcntl|pthread|dlfcn|link|sched|time|poll|signal|dirent|"
+                    r"windows|io|process|semaphore|spawn|locale|xlocale|setjmp|termios|elf|pwd)\.h$|c(time|signal|locale|setjmp)$")
+SYSTEM_OF_CXX = re.compile(r"(thread|mutex|shared_mutex|condition_variable|future|semaphore|chrono|fstream|iostream|"
+                           r"filesystem|cstdio|random|locale)$|stdio\.h$")
+
+
+def calls_system(path, target):
+    if not path.startswith(LIBRARY) or path.startswith(OS):
+        return False
+    return bool(SYSTEM.match(target) or (not path.startswith(CONVERTER) and SYSTEM_OF_CXX.match(target)))
+
+
+def of_another_system(path, target):
+    """Files of one system are included by its own alone."""
+    found = re.match(OS + r"(\w+)/", target)
+    return bool(found) and path.startswith(LIBRARY) and not path.startswith(found[0])
+
 
 def row(path):
     fits = [f for f in ROWS if path.startswith(f + "/")]
@@ -71,6 +94,10 @@ def main():
                 quoted, target = found[1] == '"', found[2]
                 if quoted and not allowed(path, target):
                     faults.append(f"{path}:{number}: {row(path)} must not include {target}")
+                if not quoted and calls_system(path, target):
+                    faults.append(f"{path}:{number}: <{target}> is of the operating system: src/base/os calls it")
+                if quoted and of_another_system(path, target):
+                    faults.append(f"{path}:{number}: {target} is of one operating system")
                 if not quoted and ISA_FILES.search(path) and not target.endswith(".h"):
                     faults.append(f"{path}:{number}: C++ header <{target}> in code for one ISA")
     lint.report("includes", faults, len(paths))

@@ -161,6 +161,10 @@ pub const MOE_THINKING_OFF: moe_thinking = 2;
 /// Receives each message without a newline, possibly from several threads at once.
 pub type moe_log_fn = Option<unsafe extern "C" fn(*mut c_void, moe_log_level, *const c_char)>;
 
+/// Tells the nanoseconds since any moment, which stays the same; never runs backwards. Any thread,
+/// also several at once.
+pub type moe_clock_fn = Option<unsafe extern "C" fn(*mut c_void) -> u64>;
+
 /// Called from time to time; the caller's parameter says what is counted. Return false to end the
 /// call with MOE_ERR_CANCELLED.
 pub type moe_progress_fn =
@@ -248,6 +252,11 @@ pub struct moe_env_params {
     /// upper limit of GPU allocations; 0, or above it: 15/16 of the free memory. Experts that do not
     /// fit are offloaded. Not used on the CPU.
     pub gpu_memory_bytes: u64,
+    /// measures the times in results (seconds of generation and of waiting for experts) and decides
+    /// whether drafting tokens pays; no other result depends on it. NULL: the system's monotonic
+    /// clock; in a build without an operating system (MOE_OS=none) times are then 0.
+    pub clock: moe_clock_fn,
+    pub clock_user: *mut c_void,
 }
 
 /// What an environment runs on.
@@ -1449,8 +1458,7 @@ extern "C" {
     /// MOE_ERR_RANGE for a beam outside 1..64 or above max_beam, n_best above the beam, min_tokens above
     /// max_tokens, a length penalty outside -100..100, or if no text finished. MOE_ERR_TOO_LONG for more
     /// source tokens than the model, the context or the chunk allows, or if max_tokens and the start
-    /// token exceed the context. In a library built with MOE_TRANSLATE=OFF this and the next two
-    /// functions return MOE_ERR_UNSUPPORTED.
+    /// token exceed the context.
     pub fn moe_session_translate(
         session: *mut moe_session,
         source: *const i32,
@@ -1830,7 +1838,7 @@ fn structs_are_those_of_c() {
         deallocate: 16,
         user: 24,
     });
-    layout!(moe_env_params, 56, {
+    layout!(moe_env_params, 72, {
         struct_size: 0,
         threads: 4,
         isa: 8,
@@ -1839,6 +1847,8 @@ fn structs_are_those_of_c() {
         log: 32,
         log_user: 40,
         gpu_memory_bytes: 48,
+        clock: 56,
+        clock_user: 64,
     });
     layout!(moe_env_info, 24, {
         struct_size: 0,

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/cuda/experts/expert_rates.h"
 
-#include <time.h>
+#include "src/base/os/clock.h"
 
 namespace moe::cuda {
 
-double clock_seconds() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
+double clock_seconds() { return system_clock().seconds(); }
 
 void ExpertRates::add(Mean* mean, uint64_t bytes, double seconds) {
   if (bytes == 0) return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/cuda/matmul/cublas_lt_api.h"
 
-#include <dlfcn.h>
-
 #include <cstring>
+
+#include "src/base/os/module.h"
 
 namespace moe::cuda::lt {
 namespace {
@@ -17,10 +17,10 @@ Library::~Library() { close(); }
 
 // Never unloaded, like libmoe_cuda: CUDA libraries cannot be unloaded safely.
 bool Library::open_one(const char* name) {
-  file_ = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  file_ = open_module(name, {.stays = true}, nullptr, 0);
   if (file_ == nullptr) return false;
   for (size_t i = 0; i < kFunctions; ++i) {
-    void* function = dlsym(file_, kFunctionNames[i]);
+    void* function = module_symbol(file_, kFunctionNames[i]);
     if (function == nullptr) return false;
     std::memcpy(reinterpret_cast<unsigned char*>(&functions_) + i * sizeof function, &function,
                 sizeof function);
@@ -49,7 +49,7 @@ bool Library::start() {
 void Library::close() {
   if (desc_ != nullptr) functions_.desc_destroy(desc_);
   if (context_ != nullptr) functions_.destroy(context_);
-  if (file_ != nullptr) dlclose(file_);
+  if (file_ != nullptr) close_module(file_);
   desc_ = nullptr;
   context_ = nullptr;
   file_ = nullptr;

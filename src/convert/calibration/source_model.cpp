@@ -5,7 +5,7 @@
 
 #include "formats/import/failure.h"
 #include "formats/moe/reader.h"
-#include "src/base/machine_memory.h"
+#include "src/base/os/machine.h"
 #include "src/run/perplexity.h"
 
 namespace moe {

@@ -45,6 +45,9 @@ class Allocator(Sized):
 LogFn = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_char_p)
 
 
+ClockFn = c.CFUNCTYPE(c.c_uint64, c.c_void_p)
+
+
 class EnvParams(Sized):
     """moe_env_params. What an environment is made of."""
 
@@ -57,6 +60,8 @@ class EnvParams(Sized):
         ("log", LogFn),
         ("log_user", c.c_void_p),
         ("gpu_memory_bytes", c.c_uint64),
+        ("clock", ClockFn),
+        ("clock_user", c.c_void_p),
     ]
 
 

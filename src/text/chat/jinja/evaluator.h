@@ -173,7 +173,7 @@ class Evaluator {
 
   // shared (evaluator.cpp)
   bool ok() const { return status_.ok(); }
-  Value fail(moe_status code, const char* format, ...) __attribute__((format(printf, 3, 4)));
+  Value fail(moe_status code, const char* format, ...) MOE_FORMAT(3, 4);
   Value fail_kind(const char* what, Value found);
   Value fail_unknown(const char* what, std::string_view name);
   Value fail_unsupported(const Node& node);

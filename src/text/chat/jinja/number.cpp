@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
+
+#include "src/base/format.h"
 
 namespace moe::jinja {
 namespace {
@@ -233,7 +234,7 @@ size_t write_float(double value, char out[kMaxFloatText]) {
   char text[kMaxFloatText];  // d.ddde+xx
   int exponent = 0;
   for (int n_digits = 1; n_digits <= 17; ++n_digits) {
-    (void)std::snprintf(text, sizeof text, "%.*e", n_digits - 1, value);
+    format(text, sizeof text, "%.*e", n_digits - 1, value);
     const char* p = std::strchr(text, 'e') + 1;
     const bool minus = *p++ == '-';
     for (exponent = 0; is_digit(*p); ++p) exponent = exponent * 10 + (*p - '0');
@@ -249,9 +250,9 @@ size_t write_float(double value, char out[kMaxFloatText]) {
     out[at++] = digits[0];
     if (n > 1) out[at++] = '.';
     for (int i = 1; i < n; ++i) out[at++] = digits[i];
-    return at + static_cast<size_t>(std::snprintf(out + at, kMaxFloatText - at, "e%c%02d",
-                                                  exponent < 0 ? '-' : '+',
-                                                  exponent < 0 ? -exponent : exponent));
+    return at + static_cast<size_t>(format(out + at, kMaxFloatText - at, "e%c%02d",
+                                           exponent < 0 ? '-' : '+',
+                                           exponent < 0 ? -exponent : exponent));
   }
   const int before = exponent < 0 ? 0 : exponent + 1;  // digits before the point
   if (before == 0) out[at++] = '0';
@@ -319,7 +320,7 @@ double round_to(double value, int digits) {
   if (magnitude(value) >= kTwo63) return value;
   char text[64];
   const double scaled = digits >= 0 ? magnitude(value) : magnitude(value) / power_of_ten(-digits);
-  (void)std::snprintf(text, sizeof text, "%.*f", std::max(digits, 0), scaled);
+  format(text, sizeof text, "%.*f", std::max(digits, 0), scaled);
   const double rounded = nearest_double(written_digits(text), -digits);
   return std::signbit(value) ? -rounded : rounded;
 }

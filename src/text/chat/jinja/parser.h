@@ -85,7 +85,7 @@ class Parser {
   void advance() {
     if (token().kind != TokenKind::kEnd) ++at_;
   }
-  uint32_t fail(moe_status code, const char* format, ...) __attribute__((format(printf, 3, 4)));
+  uint32_t fail(moe_status code, const char* format, ...) MOE_FORMAT(3, 4);
   uint32_t unexpected(const char* expected);
   uint32_t unsupported(uint32_t line, std::string_view what);
   Text new_text(std::string_view text);

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: MIT
-#include "src/base/machine_memory.h"
-
+// The memory of the machine: from /proc and control groups on Linux, from sysctl elsewhere.
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 
-#include "src/base/cgroups.h"
 #include "src/base/format.h"
+#include "src/base/os/machine.h"
+#include "src/base/os/posix/cgroups.h"
+
+#if !defined(__linux__)
+#include <sys/sysctl.h>
+#include <sys/types.h>
+#include <unistd.h>
+#endif
 
 namespace moe {
+#if defined(__linux__)
 namespace {
 
 constexpr size_t kPathBytes = 4096;
@@ -105,5 +112,36 @@ bool machine_memory(MachineMemory* out, const char* root) {
   *out = memory;
   return true;
 }
+
+#else
+
+namespace {
+
+uint64_t pages_of(const char* name) {
+  unsigned int pages = 0;
+  size_t bytes = sizeof pages;
+  return sysctlbyname(name, &pages, &bytes, nullptr, 0) == 0 ? pages : 0;
+}
+
+}  // namespace
+
+// Pages that are free, and those that are kept in case they are needed again.
+bool machine_memory(MachineMemory* out, const char*) {
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+#if defined(__APPLE__)
+  uint64_t total = 0;
+  size_t bytes = sizeof total;
+  if (sysctlbyname("hw.memsize", &total, &bytes, nullptr, 0) != 0) return false;
+  const uint64_t available = pages_of("vm.page_free_count") + pages_of("vm.page_purgeable_count");
+#else
+  const uint64_t total = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page;
+  const uint64_t available =
+      pages_of("vm.stats.vm.v_free_count") + pages_of("vm.stats.vm.v_inactive_count");
+#endif
+  *out = MachineMemory{total, std::min(total, available * page)};
+  return true;
+}
+
+#endif
 
 }  // namespace moe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "src/base/cgroups.h"
+#include "src/base/os/posix/cgroups.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,23 +1,37 @@
 // SPDX-License-Identifier: MIT
-#include "src/base/usable_cpus.h"
+// How many CPUs this process may use: by its affinity and, on Linux, its control groups.
+#include "src/base/os/machine.h"
 
+#if defined(__FreeBSD__)
+#include <sys/param.h>
+// after it
+#include <sys/cpuset.h>
+#endif
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "src/base/cgroups.h"
 #include "src/base/format.h"
+#include "src/base/os/posix/cgroups.h"
 
 namespace moe {
 namespace {
 
-// Machines with more CPUs than cpu_set_t holds refuse it.
+// Machines with more CPUs than the set holds refuse it.
 int allowed_cpus() {
+#if defined(__linux__)
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#elif defined(__FreeBSD__)
+  cpuset_t set;
+  CPU_ZERO(&set);
+  if (cpuset_getaffinity(CPU_LEVEL_WHICH, CPU_WHICH_PID, -1, sizeof set, &set) == 0) {
+    return CPU_COUNT(&set);
+  }
+#endif
   return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
 }
 

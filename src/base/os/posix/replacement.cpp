@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
+// Replacement on POSIX: flock() on a file beside it, and rename().
 #include "src/base/replacement.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -11,8 +11,11 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
+#include <string_view>
 
+#include "src/base/format.h"
+#include "src/base/os/file.h"
+#include "src/base/os/machine.h"
 #include "src/base/system_error.h"
 
 namespace moe {
@@ -35,21 +38,6 @@ int open_again(const char* path, int flags, mode_t mode = 0) {
     fd = ::open(path, flags | O_CLOEXEC | O_NOFOLLOW, mode);
   } while (fd < 0 && errno == EINTR);
   return fd;
-}
-
-// Names need not be secret: O_EXCL alone makes them safe. They must differ between processes and
-// be hard to take in advance.
-uint64_t random_bits() {
-  uint64_t bits = 0;
-  const int fd = open_again("/dev/urandom", O_RDONLY);
-  const bool random = fd >= 0 && read(fd, &bits, sizeof bits) == sizeof bits;
-  if (fd >= 0) ::close(fd);
-  if (random) return bits;
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return (static_cast<uint64_t>(now.tv_nsec) << 32 ^ static_cast<uint64_t>(now.tv_sec)) *
-             0x9E3779B97F4A7C15u +
-         static_cast<uint64_t>(getpid());
 }
 
 void put_letters(uint64_t bits, char (&text)[kRandom + 1]) {
@@ -83,7 +71,7 @@ std::string_view short_name(std::string_view name) {
 void put_hash(std::string_view name, char (&text)[18]) {
   uint64_t hash = 0xCBF29CE484222325u;
   for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
-  std::snprintf(text, sizeof text, "-%016llx", static_cast<unsigned long long>(hash));
+  format(text, sizeof text, "-%016llx", static_cast<unsigned long long>(hash));
 }
 
 // Whether a file system says that it has no locks. There other writers cannot be found.
@@ -113,7 +101,9 @@ Status no_lock(const char* name) {
 
 }  // namespace
 
-Result<int> create_beside(const char* folder, const char* prefix, mode_t mode, String* name) {
+// O_EXCL alone makes the names safe; random ones are hard to take in advance.
+Result<int> create_beside(const char* folder, const char* prefix, Readers readers, String* name) {
+  const mode_t mode = readers == Readers::kOwner ? 0600 : 0666;
   for (int i = 0; i < 100; ++i) {
     char random[kRandom + 1];
     put_letters(random_bits(), random);
@@ -178,7 +168,7 @@ Status Replacement::open(const char* path) {
   MOE_TRY(lock_name_.assign(folder_.view()));
   MOE_TRY(lock_name_.append(prefix_.view()));
   MOE_TRY(lock_name_.append("lock"));
-  process_ = getpid();
+  process_ = process_id();
   const Status locked = lock();
   if (!locked.ok()) {
     close();
@@ -234,18 +224,19 @@ Status Replacement::lock_once(bool* again) {
 
 // Removes the files of a killed process. Nobody else writes here while the lock is held.
 void Replacement::remove_leftovers() const {
-  DIR* folder = opendir(folder_.c_str());
-  if (folder == nullptr) return;
-  while (const dirent* entry = readdir(folder)) {
-    const std::string_view name = entry->d_name;
-    if (name.size() != prefix_.size() + kRandom || !name.starts_with(prefix_.view())) continue;
-    if (slice(name, prefix_.size()).find_first_not_of(kLetters) != name.npos) continue;
+  const auto remove = [](void* self, const char* found) {
+    const auto& file = *static_cast<const Replacement*>(self);
+    const std::string_view name = found;
+    if (name.size() != file.prefix_.size() + kRandom) return true;
+    if (!name.starts_with(file.prefix_.view())) return true;
+    if (slice(name, file.prefix_.size()).find_first_not_of(kLetters) != name.npos) return true;
+    String path;
+    if (!path.append(file.folder_.view()).ok() || !path.append(name).ok()) return false;
     struct stat info;
-    const int at = dirfd(folder);
-    if (fstatat(at, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    if (S_ISREG(info.st_mode)) (void)unlinkat(at, entry->d_name, 0);
-  }
-  closedir(folder);
+    if (lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) ::unlink(path.c_str());
+    return true;
+  };
+  (void)list_folder(folder_.c_str(), remove, const_cast<Replacement*>(this));
 }
 
 Status Replacement::begin(int* file) {
@@ -254,7 +245,8 @@ Status Replacement::begin(int* file) {
     // Nobody may read a new file whose old one was private.
     struct stat old;
     const bool exists = stat(target_.c_str(), &old) == 0;
-    MOE_ASSIGN(file_, create_beside(folder_.c_str(), prefix_.c_str(), exists ? 0600 : 0666, &new_));
+    MOE_ASSIGN(file_, create_beside(folder_.c_str(), prefix_.c_str(),
+                                    exists ? Readers::kOwner : Readers::kAsUsual, &new_));
   } else if (ftruncate(file_, 0) != 0 || lseek(file_, 0, SEEK_SET) != 0) {
     return io_error("empty", new_.c_str());
   }
@@ -301,7 +293,7 @@ void Replacement::sync_folder() const {
 }
 
 void Replacement::close() {
-  const bool ours = process_ == getpid();
+  const bool ours = process_ == process_id();
   if (file_ >= 0) {
     if (ours) ::unlink(new_.c_str());
     ::close(file_);
