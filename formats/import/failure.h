@@ -21,8 +21,7 @@ class Failure final : public std::exception {
 };
 
 /// Throws a Failure with a printf-style text.
-[[noreturn]] void fail(moe_status code, const char* format, ...)
-    MOE_FORMAT(2, 3);
+[[noreturn]] void fail(moe_status code, const char* format, ...) MOE_FORMAT(2, 3);
 
 /// Throws if `status` is an error.
 inline void check(const Status& status) {

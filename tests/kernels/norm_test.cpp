@@ -5,6 +5,7 @@
 
 #include "tests/kernels/random_floats.h"
 #include "tests/support/every_isa.h"
+#include "tests/support/packed_matrix.h"
 
 namespace moe {
 namespace {
@@ -64,6 +65,26 @@ TEST(NormKernel, NoneCopiesAndInPlaceWorks) {
     const std::vector<float> y = run(*k, norm, x);
     k->norm_row(norm, x.data(), 37, x.data());
     EXPECT_EQ(x, y);
+  }
+}
+
+// What a model measures once, at load, was computed by the kernels in every call.
+TEST(RowLength, HasTheBitsOfEveryIsa) {
+  constexpr int32_t kRows = 17;
+  for (int n : kLengths) {
+    const std::vector<float> values = random_floats(static_cast<size_t>(kRows * n), 5, 3);
+    for (const FormatId format : {FormatId::kF32, FormatId::kBf16}) {
+      const PackedMatrix matrix(format, values, kRows, n);
+      std::vector<float> row(static_cast<size_t>(n));
+      for (int32_t r = 0; r < kRows; ++r) {
+        read_row(matrix.get(), r, row.data());
+        const float length = row_length(matrix.get(), r);
+        for (const CpuKernels* k : every_isa()) {
+          EXPECT_EQ(length, __builtin_sqrtf(k->sum_squares(row.data(), n)))
+              << k->name << " n " << n;
+        }
+      }
+    }
   }
 }
 
