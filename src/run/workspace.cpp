@@ -5,18 +5,14 @@
 #include <cinttypes>
 #include <utility>
 
+#include "src/base/os/threads.h"
+
 namespace moe {
 namespace {
 
 // A further workspace may take at most 1/kShare of the expert cache: a larger cache helps a pass
 // more than a second pass beside it.
 constexpr uint64_t kShare = 6;
-
-// An address that differs between threads.
-const void* this_thread() {
-  static thread_local char here;
-  return &here;
-}
 
 }  // namespace
 
@@ -332,7 +328,6 @@ void WorkspacePool::give_back(Workspace* workspace) {
   Workspace** at = &lent_;
   while (*at != workspace) at = &(*at)->next_;
   *at = workspace->next_;
-  workspace->holder_ = nullptr;
   if (workspace->shape == shape_) {
     workspace->next_ = idle_;
     idle_ = workspace;

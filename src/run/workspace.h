@@ -35,7 +35,7 @@ class Workspace {
   friend class WorkspacePool;
   Device& device_;
   uint64_t bytes_ = 0;
-  const void* holder_ = nullptr;  // the thread that borrowed it; null: idle
+  uintptr_t holder_ = 0;  // the thread that borrowed it
   Workspace* next_ = nullptr;
 };
 

@@ -77,4 +77,7 @@ bool system_has_threads();
 /// Lets other threads run first.
 void yield_thread();
 
+/// Identifies the calling thread among those that are running.
+uintptr_t this_thread();
+
 }  // namespace moe

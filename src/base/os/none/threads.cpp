@@ -20,5 +20,6 @@ void Thread::join() { (void)thread_; }
 
 bool system_has_threads() { return false; }
 void yield_thread() {}
+uintptr_t this_thread() { return 1; }
 
 }  // namespace moe

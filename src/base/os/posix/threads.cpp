@@ -91,5 +91,6 @@ void Thread::join() { pthread_join(*as<pthread_t>(thread_), nullptr); }
 bool system_has_threads() { return true; }
 
 void yield_thread() { sched_yield(); }
+uintptr_t this_thread() { return (uintptr_t)pthread_self(); }  // an integer or a pointer
 
 }  // namespace moe

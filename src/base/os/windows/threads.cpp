@@ -67,5 +67,6 @@ void Thread::join() {
 bool system_has_threads() { return true; }
 
 void yield_thread() { SwitchToThread(); }
+uintptr_t this_thread() { return GetCurrentThreadId(); }
 
 }  // namespace moe
