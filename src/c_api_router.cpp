@@ -16,7 +16,7 @@ Status parse(const char* text, moe_router* out) {
   return {};
 }
 
-Status format(const moe_router* given, char* text, size_t capacity, size_t* n_bytes) {
+Status format_text(const moe_router* given, char* text, size_t capacity, size_t* n_bytes) {
   if (n_bytes == nullptr) return null_argument("n_bytes");
   moe_router router{};
   MOE_TRY(read_params(given, "router", &router));
@@ -34,7 +34,7 @@ moe_status moe_router_parse(const char* text, moe_router* out, moe_error* error)
 
 moe_status moe_router_format(const moe_router* router, char* text, size_t capacity, size_t* n_bytes,
                              moe_error* error) {
-  return moe::deliver(moe::format(router, text, capacity, n_bytes), error);
+  return moe::deliver(moe::format_text(router, text, capacity, n_bytes), error);
 }
 
 const char* moe_router_kind(size_t index) { return moe::router_kind(index); }

@@ -590,7 +590,7 @@ static void run_plan(moe_model* model, const moe_session_params* sp, int n, uint
     CHECK_OK(moe_session_create(model, sp, &sessions[i], &error));
     moe_session* some = sessions[(int)(next_random(random) >> 16) % (i + 1)];
     CHECK_OK(moe_session_rewind(some, 0, &error));
-    CHECK_OK(moe_session_eval(some, tokens, 3, NULL, 0, &error));
+    CHECK_OK(moe_session_eval(some, tokens, 3, MOE_ROWS_NONE, NULL, &error));
   }
   moe_memory_stats stats = {.struct_size = sizeof stats};
   CHECK_OK(moe_session_get_memory_stats(sessions[0], &stats, &error));

@@ -5,6 +5,7 @@
 
 #include "src/run/saved.h"
 #include "tests/run/capped_model.h"
+#include "tests/support/router_text.h"
 
 namespace moe {
 namespace {
