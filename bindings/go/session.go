@@ -275,9 +275,9 @@ func Step(ctx context.Context, sessions []*Session, tokens []int32) ([]float32, 
 	})
 }
 
-// EvalEach is Step with several tokens for some of the sessions, at most the first one's chunk for
-// each: parts of prompts together with single decode steps. The logits are those
-// after the last token of each piece.
+// EvalEach is Step with several tokens for some of the sessions: parts of prompts together with
+// single decode steps. A pass has at most as many tokens as the first session's chunk; more take
+// several. The logits are those after the last token of each piece.
 func EvalEach(ctx context.Context, sessions []*Session, pieces [][]int32) ([]float32, error) {
 	if len(pieces) != len(sessions) || len(pieces) == 0 {
 		return nil, failed(StatusArgument, fmt.Sprintf("pieces: expected one for each of %d sessions, found %d", len(sessions), len(pieces)))

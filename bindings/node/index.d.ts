@@ -274,9 +274,9 @@ export interface Layer extends Closable {
 
 export function open(path: string, options?: ModelOptions): Promise<Model>;
 /**
- * Appends tokens to several sessions of one model in a single pass: parts of prompts together with single decode steps.
- * A piece has at most as many tokens as the first session's `chunk`. Returns the logits after the last token of each
- * piece, (sessions, vocabSize). On failure no session has advanced.
+ * Appends tokens to several sessions of one model together: parts of prompts with single decode steps. A pass has at
+ * most as many tokens as the first session's `chunk`; more take several. Returns the logits after the last token of
+ * each piece, (sessions, vocabSize). On failure no session has advanced.
  */
 export function evalEach(
   sessions: readonly Session[], pieces: readonly Tokens[], options?: { signal?: AbortSignal }): Promise<Float32Array>;

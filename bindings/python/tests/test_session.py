@@ -184,10 +184,11 @@ def test_eval_each(model, ids):
         moe.eval_each([first, second], [ids[:1], []])
     with pytest.raises(moe.StateError):
         moe.eval_each([first, first], [ids[:1], ids[:2]])
-    with model.session(chunk=2) as narrow, pytest.raises(moe.TooLongError, match="chunk"):
-        moe.eval_each([narrow, second], [ids[:1], ids[:3]])
-    assert moe.eval_each([], []).shape == (0, 0)
     assert [s.position for s in (first, prompt, second)] == [3, 4, 4]
+    with model.session(chunk=2) as narrow:  # a piece longer than a pass takes several
+        logits = moe.eval_each([narrow, second], [ids[:1], ids[4:9]])
+    np.testing.assert_array_equal(logits[1], model.session().eval(ids[:9]))
+    assert moe.eval_each([], []).shape == (0, 0)
 
 
 @pytest.mark.parametrize("tokens, error", [([1.5], TypeError), (["a"], TypeError),

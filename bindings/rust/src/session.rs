@@ -347,9 +347,9 @@ impl Session {
         result.map(|_| logits)
     }
 
-    /// `step` with several tokens for some of the sessions, at most the first one's chunk for each:
-    /// parts of prompts together with single decode steps. The logits are those after
-    /// the last token of each piece.
+    /// `step` with several tokens for some of the sessions: parts of prompts together with single
+    /// decode steps. A pass has at most as many tokens as the first session's chunk; more take
+    /// several. The logits are those after the last token of each piece.
     pub fn eval_each(sessions: &mut [&mut Session], pieces: &[&[i32]]) -> Result<Vec<f32>> {
         if pieces.len() != sessions.len() {
             let text = format!("pieces: expected {}, found {}", sessions.len(), pieces.len());

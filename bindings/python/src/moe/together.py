@@ -38,9 +38,9 @@ def append_each(sessions: Sequence[Session], tokens: Tokens) -> None:
 
 
 def eval_each(sessions: Sequence[Session], pieces: Sequence[Tokens]) -> FloatArray:
-    """step() with several tokens for some sessions, at most the first one's chunk for each: slices
-    of long texts beside texts that are continued token by token. Returns the logits after the last
-    token of each piece."""
+    """step() with several tokens for some sessions: slices of long texts beside texts that are
+    continued token by token. A pass has at most as many tokens as the first session's chunk; more
+    take several. Returns the logits after the last token of each piece."""
     ids = [token_array(piece) for piece in pieces]
     if len(ids) != len(sessions):
         raise ArgumentError(f"pieces: expected one for each of {len(sessions)} sessions, "
