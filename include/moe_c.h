@@ -665,19 +665,19 @@ MOE_API moe_status moe_session_eval(moe_session* session, const int32_t* tokens,
 MOE_API moe_status moe_session_score(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                      float* logprobs, size_t n_logprobs, moe_error* error);
 
-/* Appends n_tokens[i] >= 1 tokens to session i, all `n` distinct sessions of one model together in
- * one pass; n_tokens NULL: one token to each. `tokens` concatenates the tokens of all sessions in
- * order. logits: NULL or (n, vocab_size), of each session's last token. Each session gets exactly
- * what moe_session_eval would give it. A server can prefill a long prompt in slices while it
- * decodes other sessions.
+/* Appends n_tokens[i] >= 1 tokens to session i, all `n` distinct sessions of one model together;
+ * n_tokens NULL: one token to each. `tokens` concatenates the tokens of all sessions in order.
+ * logits: NULL or (n, vocab_size), of each session's last token. Each session gets exactly what
+ * moe_session_eval would give it. A server can prefill a long prompt in slices while it decodes
+ * other sessions.
  *
- * The first session's chunk (moe_session_params) limits the rows of one pass: MOE_ERR_TOO_LONG if
- * one session has more tokens; a call with more rows in total takes several passes. MOE_ERR_STATE
- * if a session is in use or listed twice. MOE_ERR_NON_FINITE as moe_session_eval. After a failure
- * in its only pass no session has advanced, and some rows of logits may have been written. With an
- * expert capacity each session is routed separately, as in a call of its own. On a GPU one token
- * for each of up to 32 sessions is recorded and replayed; otherwise kernels are launched one by
- * one. */
+ * The first session's chunk (moe_session_params) limits the rows of one pass; a call with more
+ * rows takes several passes. With an expert capacity each session is routed separately, as in a
+ * call of its own: MOE_ERR_TOO_LONG if it has more tokens than fit in one pass. MOE_ERR_STATE if a
+ * session is in use or listed twice. MOE_ERR_NON_FINITE as moe_session_eval. After a failure in its
+ * only pass no session has advanced, and some rows of logits may have been written. On a GPU one
+ * token for each of up to 32 sessions is recorded and replayed; otherwise kernels are launched one
+ * by one. */
 MOE_API moe_status moe_sessions_eval(moe_session* const* sessions, const int32_t* tokens,
                                      const size_t* n_tokens, size_t n, float* logits,
                                      moe_error* error);
