@@ -219,7 +219,7 @@ typedef struct moe_env_params {
    * whether drafting tokens pays; no other result depends on it. NULL: the system's monotonic
    * clock; in a build without an operating system (MOE_OS=none) times are then 0. */
   moe_clock_fn clock;
-  void* clock_user;
+  void* clock_user;               /* its first argument */
 } moe_env_params;
 
 /* Creates an environment: starts its threads and opens its device. Any thread. MOE_ERR_ARGUMENT for

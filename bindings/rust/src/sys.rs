@@ -256,6 +256,7 @@ pub struct moe_env_params {
     /// whether drafting tokens pays; no other result depends on it. NULL: the system's monotonic
     /// clock; in a build without an operating system (MOE_OS=none) times are then 0.
     pub clock: moe_clock_fn,
+    /// its first argument
     pub clock_user: *mut c_void,
 }
 

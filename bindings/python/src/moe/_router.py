@@ -10,10 +10,8 @@ from ._handle import optional_bytes
 from ._library import call, lib, text_of
 
 
-def parse_router(text: str | None) -> s.Router | None:
-    """None: the library's default. ArgumentError lists what a text may say."""
-    if text is None:
-        return None
+def parse_router(text: str) -> s.Router:
+    """ArgumentError lists what a text may say."""
     router = s.Router()
     call(lib.moe_router_parse, optional_bytes(text), c.byref(router))
     return router

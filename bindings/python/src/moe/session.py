@@ -190,9 +190,9 @@ class Session(Encoding, Translating, Saving, Counting):
         order of probability until their sum reaches 0.9, "topk:4" the 4 most probable; then any of
         ",gamma=1.25" ",min_capacity=4", and for a threshold ",min_k=1" ",max_k=8". None: as in
         the file."""
-        struct = parse_router(router)
+        struct = None if router is None else c.pointer(parse_router(router))
         with self._pointer() as session:
-            call(lib.moe_session_set_router, session, None if struct is None else c.byref(struct))
+            call(lib.moe_session_set_router, session, struct)
         self._router = router
 
     def sample(self, sampling: Sampling = Sampling(), *, logprobs: int = 0) -> Sample:
