@@ -11,6 +11,6 @@ cd "$root"
 cmake --preset package -B "$build"
 cmake --build "$build" --target moe_packaged
 mkdir -p "$out"
-rm -f "$out"/{libmoe[0-9]*,moe,moe-cuda}_*.deb
+rm -f "$out"/{libmoe0,libmoe0.[0-9]*,libmoe0-dev,moe,moe-cuda}_*.deb
 cpack --config "$build/CPackConfig.cmake" -B "$out"
 rm -r "$out/_CPack_Packages"

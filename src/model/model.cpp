@@ -6,6 +6,7 @@
 
 #include "quant/formats.h"
 #include "src/base/mutex.h"
+#include "src/base/os/threads.h"
 #include "src/model/account.h"
 #include "src/model/bind.h"
 #include "src/model/blob.h"
@@ -168,6 +169,7 @@ Status Model::Impl::open() {
 
 // Experts already in host memory are used there and count in full.
 Status Model::Impl::open_cache() {
+  if (!system_has_threads()) options.n_readers = 0;  // they would never start, but be counted
   ExpertMemory* memory = device.expert_memory();
   if (memory == nullptr) {
     const bool fits = options.memory_cap == 0 || account.n_experts == 0;

@@ -16,7 +16,7 @@ import unittest.mock
 
 CMAKE = sys.argv[1]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MINE = ["notes.txt", "mine_1.0_amd64.deb", "other-1.0-py3-none-any.whl"]
+MINE = ["notes.txt", "mine_1.0_amd64.deb", "libmoe1.5_1.5.8-5_amd64.deb", "other-1.0-py3-none-any.whl"]
 CPACK = 'while [ "$1" != -B ]; do shift; done; mkdir "$2/_CPack_Packages"; touch "$2/moe_2.0_amd64.deb"'
 # The file names contain the machine that the wheel is for, as those of the real tools do.
 TOOLS = {"pip": "true", "python": 'mkdir "$5"; touch "$5/raw_${_PYTHON_HOST_PLATFORM:-linux-$(uname -m)}.whl"',

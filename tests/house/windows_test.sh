@@ -16,4 +16,5 @@ cmake -S "$root" -B "$folder" -G Ninja -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_SYSTE
   -DMOE_ISAS=scalar -DBUILD_SHARED_LIBS=OFF
 grep -q '^MOE_OS:[A-Z]*=windows$' "$folder/CMakeCache.txt"
 cmake --build "$folder" --target moe
-$cross-nm -C "$folder"/lib/libmoe.a | grep -q 'T moe_model_open$'
+$cross-nm -C "$folder/lib/libmoe.a" >"$folder/symbols"
+grep -q 'T moe_model_open$' "$folder/symbols"

@@ -81,6 +81,7 @@ if [ -e "${wheels[0]}" ]; then
   quietly "pip install --break-system-packages --no-index /packages/*_$(uname -m).whl"
   inside "python3 -m moe --version"
   inside "python3 -c 'import moe; print(moe.Model(\"examples/models/stories.moe\").session().generate(\"The fox\", max_tokens=8).text())'"
+  inside "test \$(ls /usr/local/lib/python3*/dist-packages/moe/libmoe*.so* | wc -l) = 2" # links would be copies
   inside "ldd /usr/local/lib/python3*/dist-packages/moe/libmoe*.so.0.*" | tee "$scratch/needs"
   ! grep -E 'pcre2|utf8proc|zstd|not found' "$scratch/needs" || exit 1
 fi
