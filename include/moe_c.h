@@ -219,7 +219,7 @@ typedef struct moe_env_params {
    * whether drafting tokens pays; no other result depends on it. NULL: the system's monotonic
    * clock; in a build without an operating system (MOE_OS=none) times are then 0. */
   moe_clock_fn clock;
-  void* clock_user;               /* its first argument */
+  void* clock_user; /* its first argument */
 } moe_env_params;
 
 /* Creates an environment: starts its threads and opens its device. Any thread. MOE_ERR_ARGUMENT for
@@ -545,7 +545,7 @@ MOE_API moe_status moe_model_suggest_memory(const moe_model* model,
                                             uint64_t* memory_bytes, moe_error* error);
 
 /* Reads every weight once and verifies checksums, codes and scales; takes as long as reading the
- * file. Under a cap it takes memory from the expert cache, and calls that create or free sessions
+ * file. Under a cap it takes memory from the expert cache, and calls that create sessions
  * wait for it; MOE_ERR_BUDGET if the sessions leave too little. */
 MOE_API moe_status moe_model_verify(moe_model* model, moe_error* error);
 
@@ -948,13 +948,13 @@ typedef struct moe_routing_choices {
   int32_t n_experts; /* of the layer */
 } moe_routing_choices;
 
-/* Called before the choices are used, and may change them: expert ids of the layer, distinct per
- * token, with finite weights. Otherwise the call returns MOE_ERR_RANGE, MOE_ERR_ARGUMENT or
- * MOE_ERR_NON_FINITE. A capacity applies afterwards; tokens whose experts were changed are ranked
- * by their new weights. Return false to end the call with MOE_ERR_CANCELLED. Runs on the caller's
- * thread, also for passes that later fail or are cancelled. Must not call the session, except for
- * moe_session_cancel. Other sessions of the model can be evaluated if memory is left for a second
- * pass; otherwise their calls return MOE_ERR_STATE. */
+/* Called before the choices are used, and may change them: distinct expert ids of the layer for
+ * each token, with finite weights; otherwise MOE_ERR_RANGE, MOE_ERR_ARGUMENT or MOE_ERR_NON_FINITE.
+ * A capacity applies afterwards, by the new weights. Return false to end the call with
+ * MOE_ERR_CANCELLED. Runs on the caller's thread, also for passes that later fail. Must not call
+ * the session, except for moe_session_cancel, nor wait for another thread that uses the model:
+ * under a memory cap that thread may wait for this pass. It can evaluate other sessions if memory
+ * is left for a second pass; otherwise their calls return MOE_ERR_STATE. */
 typedef bool (*moe_routing_fn)(void* user, moe_routing_choices* choices);
 
 /* Has `callback` called for every MoE layer of later passes; NULL: no longer. Any thread.

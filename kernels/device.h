@@ -7,7 +7,7 @@
 // Shapes were checked on loading, so operations return nothing: a fault that only the device can
 // find (NaN in router scores, a lost GPU) is latched in the Stream, and sync() returns it. Pointers
 // in descriptors are device memory unless stated otherwise. Work on one Stream is ordered; a Stream
-// belongs to one session and is used by one thread at a time.
+// serves one pass at a time, on one thread.
 
 #include <atomic>
 #include <cstddef>

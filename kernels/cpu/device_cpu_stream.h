@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// A session's scratch memory on the CPU: one allocation, laid out from a StreamShape.
+// Scratch memory of one pass on the CPU: one allocation, laid out from a StreamShape.
 
 #include "kernels/cpu/table.h"
 #include "kernels/device.h"

@@ -9,6 +9,11 @@
 
 namespace moe {
 
+uint64_t Reservation::bytes() const {
+  LockGuard guard(budget_->mutex_);
+  return bytes_;
+}
+
 void Reservation::release() {
   if (bytes_ != 0 && !budget_->forked()) budget_->release(bytes_);
   bytes_ = 0;
@@ -71,7 +76,8 @@ Status Budget::reserve(std::initializer_list<Change> changes) {
   }
   if (after > before && after - before > free_locked()) {
     return Status::error(MOE_ERR_BUDGET,
-                         "the cap of %" PRIu64 " bytes leaves %" PRIu64 ", needed are %" PRIu64,
+                         "the cap of %" PRIu64 " bytes leaves %" PRIu64 ", needed are %" PRIu64
+                         ": free a session, or open the model with a larger cap",
                          cap_, free_locked(), after - before);
   }
   for (const Change& change : changes) {

@@ -21,7 +21,7 @@ class Reservation {
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
   ~Reservation() { release(); }
-  uint64_t bytes() const { return bytes_; }
+  uint64_t bytes() const;
   void release();
   /// Takes the bytes of another one of the same budget; its own must be 0.
   void take(Reservation& other) { bytes_ = std::exchange(other.bytes_, 0); }

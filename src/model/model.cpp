@@ -288,7 +288,7 @@ Status Model::Impl::reserve_lengths() {
   return device.uses_host_memory() ? embedding_lengths.resize(n) : Status();
 }
 
-// What a cosine router divides by is a property of its weights.
+// A cosine router divides by the lengths of its embeddings, which never change.
 void Model::Impl::measure_embeddings() {
   float* to = embedding_lengths.data();
   for (LayerWeights& layer : layers) {

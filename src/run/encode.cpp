@@ -201,6 +201,7 @@ Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
   for (size_t done = 0; done < tokens.size();) {  // once for an encoder
     const PassLease lease(state);
     status = lease.status();
+    if (status.ok()) status = check_one_pass(state, tokens.size());
     if (!status.ok()) break;
     BatchPart part = whole;
     const auto chunk = static_cast<size_t>(state.pass_rows());

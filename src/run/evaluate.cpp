@@ -168,6 +168,14 @@ Status eval_pieces(const Pieces& pieces, float* logits) {
 
 }  // namespace
 
+// After a change that failed for lack of memory the workspace may be smaller than the chunk.
+Status check_one_pass(const SessionState& state, size_t n_tokens) {
+  const bool whole = state.has_capacity || state.model.config().is_encoder();
+  if (!whole || n_tokens <= static_cast<size_t>(state.pass_rows())) return {};
+  return Status::error(MOE_ERR_MEMORY, "a pass over all %zu tokens needs memory that is missing",
+                       n_tokens);
+}
+
 // A lost device invalidates the caches; any other error leaves them intact.
 Status run_batch(SessionState& lead, std::span<BatchPart> parts) {
   const PassLease lease(lead);
@@ -249,6 +257,7 @@ Status eval_chunks(SessionState& state, std::span<const int32_t> tokens, Ask ask
   for (size_t done = 0; done < tokens.size();) {
     const PassLease lease(state);  // for one chunk: sessions take turns
     MOE_TRY(lease.status());
+    MOE_TRY(check_one_pass(state, tokens.size()));
     const auto chunk = static_cast<size_t>(state.pass_rows());
     const size_t n = std::min(chunk, tokens.size() - done);
     const bool last = done + n == tokens.size();

@@ -97,6 +97,8 @@ class Generation {
   };
 
   Status loop(StreamDecoder* decoder);
+  Status step();
+  Status step_with_workspace();
   Status choose();
   Status sample_next_token();
   Status report(StreamDecoder* decoder);
@@ -314,12 +316,23 @@ Status Generation::loop(StreamDecoder* decoder) {
     bool checked = false;
     if (n_drafted > 0) MOE_TRY(check_draft(n_drafted, decoder, &checked));
     if (checked) continue;
-    const double start = state_.model.clock().seconds();
-    MOE_TRY(eval_tokens(state_, {&next_.token, 1}, {}));
-    drafter_.learn_single(state_.model.clock().seconds() - start);
-    if (!ended_) MOE_TRY(choose());
+    MOE_TRY(step());
   }
   return {};
+}
+
+Status Generation::step() {
+  if (options_.change_logits != nullptr) return step_with_workspace();  // it may call the library
+  const PassLease lease(state_);  // for the pass and for sampling: otherwise it would wait twice
+  MOE_TRY(lease.status());
+  return step_with_workspace();
+}
+
+Status Generation::step_with_workspace() {
+  const double start = state_.model.clock().seconds();
+  MOE_TRY(eval_tokens(state_, {&next_.token, 1}, {}));
+  drafter_.learn_single(state_.model.clock().seconds() - start);
+  return ended_ ? Status() : choose();
 }
 
 Status Generation::run() {

@@ -212,7 +212,7 @@ Status pack_all(Packer& p, const LayerSpec& spec, LayerParts* parts) {
   return pack_router(p, spec, d_in, &op.router_weights);
 }
 
-// What a cosine router divides by is a property of its weights.
+// A cosine router divides by the lengths of its embeddings, which never change.
 Status measure_embeddings(LayerParts* parts) {
   RouterWeightsView& w = parts->op.router_weights;
   if (w.embedding.empty() || !parts->device.uses_host_memory()) return {};

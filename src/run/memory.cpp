@@ -321,18 +321,21 @@ int32_t automatic_rows(const Model& model, const PassDemands& demands, uint64_t 
   const WorkspaceBytes usual = bytes_of(kDefaultChunk);
   const uint64_t all = cache.bytes(cache.most_slots);
   if (usual.total() + all <= left) return kDefaultChunk;
+  // A workspace that has so many rows for another session serves automatic chunks for nothing.
+  const int32_t least = std::max(kLeastChunk, demands.fixed_rows);
   if (cache.slot_bytes == 0) {
     int32_t rows = kDefaultChunk;
-    while (rows > kLeastChunk && bytes_of(rows).total() > left) rows /= 2;
-    return rows;
+    while (rows > least && bytes_of(rows).total() > left) rows /= 2;
+    return std::max(rows, std::min(least, kDefaultChunk));
   }
   left -= std::min(left, usual.sampling);
-  for (int32_t rows = kMaxChunk; rows > kLeastChunk; rows /= 2) {
+  const uint64_t beside = left - std::min(left, cache.slot_bytes);  // an expert needs a slot
+  for (int32_t rows = kMaxChunk; rows > least; rows /= 2) {
     const int32_t used = demands.shape(rows).rows;
     const uint64_t share = used > kShortChunk ? kLongChunkShare : kShortChunkShare;
-    if (bytes_of(rows).chunk() <= left / share) return rows;
+    if (bytes_of(rows).chunk() <= std::min(left / share, beside)) return rows;
   }
-  return kLeastChunk;
+  return least;
 }
 
 KvShape kv_shape(const SessionOptions& o) {

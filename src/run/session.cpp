@@ -16,6 +16,7 @@ Status begin_call(SessionState& state, bool heal) {
     return Status::error(MOE_ERR_STATE, "the session is in use by another call");
   }
   state.stop.store(false);
+  if (state.call.load() == SessionState::kCancelled) state.stop.store(true);  // in between
   if (state.own) state.stream().cancelled.store(false);
   if (!state.poisoned || heal) return {};
   end_call(state);
@@ -93,6 +94,7 @@ PassLease::PassLease(SessionState& state) : state_(state) {
       if (cancel_asked(state)) state.stream().cancelled.store(true);
     } else if (lent.status().code() == MOE_ERR_CANCELLED && !cancel_asked(state)) {
       state.stop.store(false);  // a preempted cancel() of an earlier call
+      if (cancel_asked(state)) state.stop.store(true);
     } else {
       status_ = lent.status();
     }
@@ -161,7 +163,13 @@ Status exchange_own(SessionState& state, const PassDemand& demand) {
 }  // namespace
 
 Status SessionState::set_demand(const PassDemand& demand) {
-  if (!own) return pool.change(member, demand);
+  if (!own) return pool.change(member, demand, stop);
+  const PassShape& has = own->shape;
+  const PassShape needed = shape_of(demand);
+  if (needed.rows <= has.rows && needed.context == has.context && needed.latent == has.latent) {
+    member.demand = demand;
+    return {};
+  }
   MOE_TRY(exchange_own(*this, demand));
   member.demand = demand;
   return {};

@@ -2,9 +2,6 @@
 #pragma once
 // A session: a text's KV cache and position, and the state to advance it.
 
-#include <atomic>
-#include <string_view>
-
 #include "src/run/memory.h"
 #include "src/run/sampler.h"
 

@@ -52,7 +52,7 @@ struct SessionState {
   Status set_demand(const PassDemand& demand);
   /// Rows of its next pass, at most.
   int32_t chunk() const { return member.demand.chunk(pool.automatic_rows()); }
-  /// Those of a pass that is in progress: the workspace was made for at least a chunk.
+  /// Rows of the pass in progress. The workspace has at least a chunk's.
   int32_t pass_rows() const { return std::min(chunk(), workspace->shape.rows); }
   WorkMemory& work() const { return workspace->work; }
   Stream& stream() const { return *workspace->stream; }
@@ -156,6 +156,9 @@ Status check_tokens(const SessionState& state, std::span<const int32_t> tokens);
 /// The same for a session that has `used` tokens.
 Status check_tokens(const SessionState& state, std::span<const int32_t> tokens, int32_t used);
 Status check_ids(const SessionState& state, std::span<const int32_t> tokens);
+/// MOE_ERR_MEMORY if the call must be one pass, as an encoder's and one with an expert capacity,
+/// and the borrowed workspace is too small for it.
+Status check_one_pass(const SessionState& state, size_t n_tokens);
 /// Runs the forward pass without advancing.
 Status run_batch(SessionState& lead, std::span<BatchPart> parts);
 /// Leaves the last token's logits in state.logits or on the device. sink.take may be null,

@@ -14,6 +14,10 @@ namespace {
 // more than a second pass beside it.
 constexpr uint64_t kShare = 6;
 
+bool asked(const std::atomic<bool>* stop) { return stop != nullptr && stop->load(); }
+
+Status cancelled() { return Status::error(MOE_ERR_CANCELLED, "cancelled"); }
+
 }  // namespace
 
 Status Workspace::init(const Model& model, const PassShape& given) {
@@ -77,16 +81,36 @@ Sharers WorkspacePool::sharers() const {
 Status WorkspacePool::join(PoolMember& member, const PassDemand& demand, uint64_t bytes,
                            Reservation& more, uint64_t more_bytes) {
   LockGuard guard(mutex_);
+  const Status status = join_locked(member, demand, bytes, more, more_bytes);
+  forget_those_that_left();
+  return status;
+}
+
+Status WorkspacePool::change(PoolMember& member, const PassDemand& demand,
+                             const std::atomic<bool>& stop) {
+  LockGuard guard(mutex_);
+  const Status status = change_locked(member, demand, stop);
+  forget_those_that_left();
+  return status;
+}
+
+// Sessions that left while another one waited are still part of the shape.
+void WorkspacePool::forget_those_that_left() {
+  if (!refitting_ && std::exchange(left_, false)) settle({});
+}
+
+Status WorkspacePool::join_locked(PoolMember& member, const PassDemand& demand, uint64_t bytes,
+                                  Reservation& more, uint64_t more_bytes) {
   const Joining joining = {{&member.memory, bytes}, {&more, more_bytes}};
   if (!lends_workspaces(model_)) {
     MOE_TRY(model_.budget().reserve({joining.session, joining.more}));
     link(member, demand);
     return {};
   }
-  MOE_TRY(await_refit());
+  MOE_TRY(await_refit(nullptr));
   PassDemands all = demands(nullptr);
   all.add(demand);
-  MOE_TRY(refit(all, joining, true));
+  MOE_TRY(refit(all, joining, {.waits = true}));
   link(member, demand);
   const Status status = make_first();
   if (status.ok()) return {};
@@ -95,12 +119,12 @@ Status WorkspacePool::join(PoolMember& member, const PassDemand& demand, uint64_
   return status;
 }
 
-Status WorkspacePool::change(PoolMember& member, const PassDemand& demand) {
-  LockGuard guard(mutex_);
-  MOE_TRY(await_refit());
+Status WorkspacePool::change_locked(PoolMember& member, const PassDemand& demand,
+                                    const std::atomic<bool>& stop) {
+  MOE_TRY(await_refit(&stop));
   PassDemands all = demands(&member);
   all.add(demand);
-  MOE_TRY(refit(all, {}, true));
+  MOE_TRY(refit(all, {}, {.waits = true, .stop = &stop}));
   const PassDemand before = std::exchange(member.demand, demand);
   const Status status = make_first();
   if (status.ok()) return {};
@@ -131,6 +155,7 @@ void WorkspacePool::leave(PoolMember& member) {
   unlink(member);
   if (lends_workspaces(model_) && !refitting_) return settle({{&member.memory, 0}, {}});
   member.memory.release();
+  left_ = lends_workspaces(model_);
   changed_.notify_all();
 }
 
@@ -175,17 +200,18 @@ void WorkspacePool::trim() {
   }
 }
 
-Status WorkspacePool::await_refit() {
+Status WorkspacePool::await_refit(const std::atomic<bool>* stop) {
   while (refitting_) {
     if (holds_one()) return busy();
-    changed_.wait(mutex_);
+    if (asked(stop)) return cancelled();
+    changed_.wait_unless(mutex_, stop);
   }
   return {};
 }
 
-// Gives workspaces the shape for these sessions. On failure nothing has changed. `wait`: for passes
-// with workspaces of the old shape, if memory is missing until they end.
-Status WorkspacePool::refit(const PassDemands& all, const Joining& joining, bool wait) {
+// Gives workspaces the shape for these sessions. On failure nothing has changed.
+Status WorkspacePool::refit(const PassDemands& all, const Joining& joining,
+                            const Patience& patience) {
   Budget& budget = model_.budget();
   const auto with_changes = [&](uint64_t bytes) {
     if (budget.unlimited()) return UINT64_MAX;
@@ -205,7 +231,8 @@ Status WorkspacePool::refit(const PassDemands& all, const Joining& joining, bool
   if (bytes.total() > room) {
     return Status::error(MOE_ERR_BUDGET,
                          "the memory cap leaves %" PRIu64
-                         " bytes for chunks of %d tokens, which take %" PRIu64,
+                         " bytes for chunks of %d tokens, which take %" PRIu64
+                         ": use a smaller chunk or context, or a larger cap",
                          room, shape.rows, bytes.total());
   }
   const PassShape old_shape = std::exchange(shape_, shape);
@@ -217,8 +244,12 @@ Status WorkspacePool::refit(const PassDemands& all, const Joining& joining, bool
     trim();
     status = budget.reserve({{&memory_, needed_bytes()}, joining.session, joining.more});
     const bool missing = status.code() == MOE_ERR_BUDGET && lent_ != nullptr;
-    if (!missing || !wait || holds_one()) break;
-    changed_.wait(mutex_);
+    if (!missing || !patience.waits || holds_one()) break;
+    if (asked(patience.stop)) {
+      status = cancelled();
+      break;
+    }
+    changed_.wait_unless(mutex_, patience.stop);
   }
   refitting_ = false;
   changed_.notify_all();
@@ -235,7 +266,7 @@ Status WorkspacePool::refit(const PassDemands& all, const Joining& joining, bool
 // The best shape for the sessions that are there, when one has left or could not be made, and its
 // memory with it.
 void WorkspacePool::settle(const Joining& leaving) {
-  if (n_members_ > 0 && refit(demands(nullptr), leaving, false).ok()) {
+  if (n_members_ > 0 && refit(demands(nullptr), leaving, {}).ok()) {
     (void)make_first();  // or the next pass does
     return;
   }
@@ -252,21 +283,26 @@ void WorkspacePool::settle(const Joining& leaving) {
 Status WorkspacePool::busy() {
   return Status::error(
       MOE_ERR_STATE,
-      "a callback of a pass cannot evaluate, create or change another session now: "
-      "the memory cap leaves no room for a second pass");
+      "a callback of a pass cannot evaluate, create or change another session now: the memory cap "
+      "leaves no room for a second pass; call it after the pass, or open the model with a larger "
+      "cap");
+}
+
+Result<Box<Workspace>> WorkspacePool::make() const {
+  MOE_ASSIGN(Box<Workspace> workspace,
+             make_box<Workspace>(model_.allocator(), model_.device(), model_.allocator()));
+  MOE_TRY(workspace->init(model_, shape_));
+  return workspace;
 }
 
 // Makes an idle one.
 Status WorkspacePool::add() {
   Budget& budget = model_.budget();
   MOE_TRY(budget.reserve({{&memory_, needed_bytes() + (has_one() ? shape_bytes_ : 0)}}));
-  Result<Box<Workspace>> made =
-      make_box<Workspace>(model_.allocator(), model_.device(), model_.allocator());
-  Status status = made.status();
-  if (status.ok()) status = made.value()->init(model_, shape_);
-  if (!status.ok()) {
+  Result<Box<Workspace>> made = make();
+  if (!made.ok()) {
     (void)budget.reserve({{&memory_, needed_bytes()}});
-    return status;
+    return made.status();
   }
   Workspace* workspace = made.value().release();
   workspace->bytes_ = shape_bytes_;
@@ -299,7 +335,7 @@ Status WorkspacePool::wait_for_one(Waiter& me, const std::atomic<bool>& stop) {
       if (!status.ok() && lent_ == nullptr) return status;
     }
     if (nested) return busy();
-    if (stop.load()) return Status::error(MOE_ERR_CANCELLED, "cancelled");
+    if (asked(&stop)) return cancelled();
     changed_.wait_unless(mutex_, &stop);
   }
 }

@@ -75,8 +75,8 @@ class WorkspacePool {
   /// workspaces are too large then. On failure nothing changes: MOE_ERR_BUDGET, MOE_ERR_MEMORY.
   Status join(PoolMember& member, const PassDemand& demand, uint64_t bytes, Reservation& more,
               uint64_t more_bytes);
-  /// Changes what a session asks for, as join().
-  Status change(PoolMember& member, const PassDemand& demand);
+  /// Changes what a session asks for, as join(). MOE_ERR_CANCELLED soon after `stop` is set.
+  Status change(PoolMember& member, const PassDemand& demand, const std::atomic<bool>& stop);
 
   /// Waits, first come first served, until there is a workspace. If memory is missing for another
   /// one, it waits for one to be given back; MOE_ERR_MEMORY only if there is none to wait for.
@@ -100,6 +100,13 @@ class WorkspacePool {
     Budget::Change more = {nullptr, 0};
   };
 
+  /// Whether to wait for passes with workspaces of the old shape, if memory is missing until they
+  /// end, and what ends the wait; null: nothing.
+  struct Patience {
+    bool waits = false;
+    const std::atomic<bool>* stop = nullptr;
+  };
+
   friend class PoolMember;
   void leave(PoolMember& member);
 
@@ -107,14 +114,19 @@ class WorkspacePool {
   PassDemands demands(const PoolMember* without) const;
   void link(PoolMember& member, const PassDemand& demand);
   void unlink(PoolMember& member);
-  Status refit(const PassDemands& all, const Joining& joining, bool wait);
+  Status join_locked(PoolMember& member, const PassDemand& demand, uint64_t bytes,
+                     Reservation& more, uint64_t more_bytes);
+  Status change_locked(PoolMember& member, const PassDemand& demand, const std::atomic<bool>& stop);
+  void forget_those_that_left();
+  Status refit(const PassDemands& all, const Joining& joining, const Patience& patience);
   void settle(const Joining& leaving);
-  Status await_refit();
+  Status await_refit(const std::atomic<bool>* stop);
   void trim();
   uint64_t needed_bytes() const;
   bool has_one() const;
   bool holds_one() const;
   bool may_grow(bool nested) const;
+  Result<Box<Workspace>> make() const;
   Status add();
   Status make_first();
   Status wait_for_one(Waiter& me, const std::atomic<bool>& stop);
@@ -127,6 +139,7 @@ class WorkspacePool {
   PoolMember* members_ = nullptr;
   size_t n_members_ = 0;
   bool refitting_ = false;  // a session waits for workspaces of the old shape
+  bool left_ = false;       // another one has left meanwhile
   PassShape shape_;
   uint64_t shape_bytes_ = 0;
   std::atomic<int32_t> automatic_rows_{kDefaultChunk};

@@ -170,13 +170,13 @@ pub type moe_clock_fn = Option<unsafe extern "C" fn(*mut c_void) -> u64>;
 pub type moe_progress_fn =
     Option<unsafe extern "C" fn(*mut c_void, u64, u64, *const c_char) -> bool>;
 
-/// Called before the choices are used, and may change them: expert ids of the layer, distinct per
-/// token, with finite weights. Otherwise the call returns MOE_ERR_RANGE, MOE_ERR_ARGUMENT or
-/// MOE_ERR_NON_FINITE. A capacity applies afterwards; tokens whose experts were changed are ranked
-/// by their new weights. Return false to end the call with MOE_ERR_CANCELLED. Runs on the caller's
-/// thread, also for passes that later fail or are cancelled. Must not call the session, except for
-/// moe_session_cancel. Other sessions of the model can be evaluated if memory is left for a second
-/// pass; otherwise their calls return MOE_ERR_STATE.
+/// Called before the choices are used, and may change them: distinct expert ids of the layer for
+/// each token, with finite weights; otherwise MOE_ERR_RANGE, MOE_ERR_ARGUMENT or MOE_ERR_NON_FINITE.
+/// A capacity applies afterwards, by the new weights. Return false to end the call with
+/// MOE_ERR_CANCELLED. Runs on the caller's thread, also for passes that later fail. Must not call
+/// the session, except for moe_session_cancel, nor wait for another thread that uses the model:
+/// under a memory cap that thread may wait for this pass. It can evaluate other sessions if memory
+/// is left for a second pass; otherwise their calls return MOE_ERR_STATE.
 pub type moe_routing_fn =
     Option<unsafe extern "C" fn(*mut c_void, *mut moe_routing_choices) -> bool>;
 
@@ -1333,7 +1333,7 @@ extern "C" {
         error: *mut moe_error,
     ) -> moe_status;
     /// Reads every weight once and verifies checksums, codes and scales; takes as long as reading the
-    /// file. Under a cap it takes memory from the expert cache, and calls that create or free sessions
+    /// file. Under a cap it takes memory from the expert cache, and calls that create sessions
     /// wait for it; MOE_ERR_BUDGET if the sessions leave too little.
     pub fn moe_model_verify(model: *mut moe_model, error: *mut moe_error) -> moe_status;
     /// The model's tokenizer; NULL if it has none (token ids only).
