@@ -51,6 +51,11 @@ constexpr const RouterField* find_field(std::string_view name) {
   return nullptr;
 }
 
+// A 0 of these is a value; of any other number it would be taken for "not said".
+bool may_be_zero(const Member& m) {
+  return m.number == &moe_router::threshold || m.number == &moe_router::resident;
+}
+
 double value(const moe_router& r, const Member& m) {
   return m.count != nullptr ? r.*m.count : static_cast<double>(r.*m.number);
 }
@@ -155,21 +160,21 @@ std::string_view next_part(std::string_view* rest, char separator) {
 }
 
 // Sets the number; false if the text is not one, or not an integer where required, or it is set
-// already, or it is a 0 that would be taken for another default.
+// already, or it is a 0 that would be taken for a default.
 bool read_number(const Member& member, std::string_view text, moe_router* r) {
   double v = 0;
   if (member.number == &moe_router::gamma && text == "inf") {
     v = static_cast<double>(INFINITY);
-  } else if (!parse_number(text, &v) || std::fabs(v) > static_cast<double>(kLargestFloat)) {
+  } else if (!parse_number(text, &v) || std::isinf(static_cast<float>(v))) {
     return false;
   }
   if (value(*r, member) != 0) return false;
-  if (v == 0 && value(RouterConfig(), *find_field(member.name)) != 0) return false;  // not said
+  if (static_cast<float>(v) == 0 && !may_be_zero(member)) return false;
   if (member.number != nullptr) {
     r->*member.number = static_cast<float>(v);
     return true;
   }
-  if (std::fabs(v) > 1e6 || v != static_cast<double>(static_cast<int32_t>(v))) return false;
+  if (v < INT32_MIN || v > INT32_MAX || v != static_cast<int32_t>(v)) return false;
   r->*member.count = static_cast<int32_t>(v);
   return true;
 }
@@ -205,9 +210,11 @@ bool parse_part(std::string_view part, moe_router* r) {
 Status check_not_zero(std::string_view part) {
   const size_t at = part.find_last_of(":=");
   double v = 1;
-  if (at == std::string_view::npos || !parse_number(slice(part, at + 1), &v) || v != 0) return {};
-  return Status::error(MOE_ERR_RANGE, "router: '%.*s': expected a number other than 0",
-                       static_cast<int>(std::min<size_t>(part.size(), 60)), part.data());
+  if (at == std::string_view::npos || !parse_number(slice(part, at + 1), &v)) return {};
+  if (static_cast<float>(v) != 0) return {};
+  return Status::error(MOE_ERR_RANGE, "router: '%.*s': expected a number other than 0%s",
+                       static_cast<int>(std::min<size_t>(part.size(), 60)), part.data(),
+                       slice(part, 0, at) == "gamma" ? "; gamma=inf means no limit" : "");
 }
 
 // Appends to a text, with a comma between its parts.
@@ -220,18 +227,29 @@ class TextWriter {
         static_cast<size_t>(format(out_.text + out_.n_bytes, sizeof out_.text - out_.n_bytes,
                                    "%s%s%s%s", out_.n_bytes == 0 ? "" : ",", name, between, rest));
   }
-  void add(const char* name, const char* between, double number) {
+  void add(const char* name, const char* between, const moe_router& r, const Member& m) {
     char digits[32];
-    double again = 0;
-    int n = 1;
-    do {  // the fewest digits that are the same float
-      format(digits, sizeof digits, "%.*g", n, number);
-    } while (n++ < 9 && (!parse_number(digits, &again) ||
-                         static_cast<float>(again) != static_cast<float>(number)));
+    if (m.count != nullptr) {
+      format(digits, sizeof digits, "%d", r.*m.count);
+    } else {
+      write(r.*m.number, digits, sizeof digits);
+    }
     add(name, between, digits);
   }
 
  private:
+  // The fewest digits that are the same float, with an exponent only for the very small and large.
+  static void write(float number, char* digits, size_t n_bytes) {
+    const float size = std::fabs(number);
+    const bool plain = size >= 1e-4f && size < 1e6f;
+    for (int n = 1; n <= 9; ++n) {
+      format(digits, n_bytes, "%.*g", n, static_cast<double>(number));
+      double again = 0;
+      if (plain && std::string_view(digits).find('e') != std::string_view::npos) continue;
+      if (parse_number(digits, &again) && static_cast<float>(again) == number) return;
+    }
+  }
+
   RouterText& out_;
 };
 
@@ -312,24 +330,39 @@ Status select_as(const RouterInfo& wanted, RouterConfig* r) {
   return {};
 }
 
-// The selection that `r` names, with its number.
-Status apply_selection(const moe_router& r, RouterConfig* c) {
-  const RouterField* own = nullptr;
-  if (r.kind != nullptr) {
+bool same_text(const char* a, const char* b) {
+  return a != nullptr && b != nullptr && std::string_view(a) == b;
+}
+
+// The selection that `r` names, with its number. `own` describes the file's.
+Status apply_selection(const moe_router& r, const moe_router& own, RouterConfig* c) {
+  const RouterField* number = nullptr;
+  const bool stays = r.kind == nullptr ||
+                     (same_text(r.kind, own.kind) && find_kind(r.kind, of_overrides) == nullptr);
+  if (!stays) {
     const RouterInfo* wanted = nullptr;
     MOE_TRY(check_kind(r.kind, of_overrides, kOverrideRouters, &wanted));
     MOE_TRY(select_as(*wanted, c));
-    own = own_number(*wanted);
-    const Member& member = *find_member(own->name);
+    number = own_number(*wanted);
+    const Member& member = *find_member(number->name);
     // A threshold of 0 is the best expert alone; without a k the file's stays.
-    if (own->number != nullptr || value(r, member) != 0) copy(r, member, c);
+    if (number->number != nullptr || value(r, member) != 0) copy(r, member, c);
   }
   for (const char* name : {"k", "threshold"}) {
-    if (value(r, *find_member(name)) == 0 || own == find_field(name)) continue;
+    const Member& member = *find_member(name);
+    if (value(r, member) == 0 || number == find_field(name)) continue;
+    if (stays && value(r, member) == value(own, member)) continue;
     return Status::error(MOE_ERR_ARGUMENT, "router override: %s needs a kind that has it: %s", name,
                          kOverrideRouters.text);
   }
   return {};
+}
+
+Status check_part_of_model(const char* name, const char* given, const char* own) {
+  if (given == nullptr || same_text(given, own)) return {};
+  return Status::error(MOE_ERR_ARGUMENT,
+                       "router override: %s is a part of the model: expected %s, found '%.40s'",
+                       name, own == nullptr ? "none" : own, given);
 }
 
 bool is_bound(const RouterField& f) {
@@ -339,12 +372,14 @@ bool is_capacity(const RouterField& f) {
   return f.param == 0 && f.number != &RouterConfig::scale;  // and resident
 }
 
-Status apply_to_override(const moe_router& r, const Member& m, RouterConfig* c) {
+Status apply_to_override(const moe_router& r, const moe_router& own, const Member& m,
+                         RouterConfig* c) {
   const RouterField& field = *find_field(m.name);
   if (value(r, m) == 0 || m.count == &moe_router::k || m.number == &moe_router::threshold) {
     return {};
   }
   if (!is_bound(field) && !is_capacity(field)) {
+    if (value(r, m) == value(own, m)) return {};
     return Status::error(MOE_ERR_ARGUMENT,
                          "router override: %s is a part of the model; expected %s, and gamma, "
                          "min_capacity, min_k, max_k, resident",
@@ -364,7 +399,7 @@ Status apply_to_override(const moe_router& r, const Member& m, RouterConfig* c) 
 Status parse_router(std::string_view text, moe_router* out) {
   moe_router r{};
   r.struct_size = sizeof r;
-  for (size_t from = 0; from <= text.size();) {
+  for (size_t from = 0; !text.empty() && from <= text.size();) {
     const size_t end = std::min(text.find(',', from), text.size());
     const std::string_view part = slice(text, from, end - from);
     if (!parse_part(part, &r)) {
@@ -394,7 +429,7 @@ Status format_router(const moe_router& r, RouterText* out) {
     if (number == 0 && (own == nullptr || own->count != nullptr)) {
       writer.add(r.kind);
     } else {
-      writer.add(r.kind, ":", number);
+      writer.add(r.kind, ":", r, *find_member(own->name));
     }
   }
   int index = 0;
@@ -412,7 +447,7 @@ Status format_router(const moe_router& r, RouterText* out) {
     const bool fixed = m.count == &moe_router::k && info != nullptr && info->takes == r.k;
     if (number == 0 || field == own || fixed) continue;
     if (number != value(defaults, *field) || field->param == kParamK) {
-      writer.add(m.name, "=", number);
+      writer.add(m.name, "=", r, m);
     }
   }
   return {};
@@ -432,13 +467,12 @@ Status layer_router(const moe_router& r, RouterConfig* out) {
 
 Status override_router(const RouterConfig& config, int32_t n_experts, const moe_router& r,
                        RouterConfig* out) {
-  if (r.weights != nullptr || r.gate != nullptr) {
-    return Status::error(MOE_ERR_ARGUMENT,
-                         "router override: weights and gate are a part of the model");
-  }
+  const moe_router own = describe_router(config, n_experts);
+  MOE_TRY(check_part_of_model("weights", r.weights, own.weights));
+  MOE_TRY(check_part_of_model("gate", r.gate, own.gate));
   RouterConfig c = config;
-  MOE_TRY(apply_selection(r, &c));
-  for (const Member& m : kMembers) MOE_TRY(apply_to_override(r, m, &c));
+  MOE_TRY(apply_selection(r, own, &c));
+  for (const Member& m : kMembers) MOE_TRY(apply_to_override(r, own, m, &c));
   if (std::isinf(c.gamma) && c.gamma > 0) c.gamma = 0;  // no limit
   MOE_TRY(validate_router(c, n_experts));
   *out = c;

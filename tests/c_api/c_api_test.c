@@ -714,7 +714,7 @@ static void test_override(moe_session* session) {
   CHECK(override(session, "cosine:1") == MOE_ERR_ARGUMENT);
   CHECK(strstr(error.text, "topk:K, threshold:T") != NULL);
   CHECK(override(session, "topk:1,scale=2") == MOE_ERR_ARGUMENT);
-  CHECK(override(session, "topk:1,renormalised") == MOE_ERR_ARGUMENT);
+  CHECK(override(session, "topk:1,chosen") == MOE_ERR_ARGUMENT);
   CHECK_OK(override(session, "threshold:0.5"));
   CHECK_OK(override(session, "gamma=inf"));
   moe_router router = {.k = 1};
@@ -730,15 +730,24 @@ static void test_router_text(const char* path) {
   CHECK(strcmp(router.kind, "cosine") == 0 && router.k == 2 && router.tau == 0.07f);
   CHECK(strcmp(router.weights, "renormalised") == 0 && strcmp(router.gate, "sigmoid") == 0);
   CHECK(router.max_k == 3 && router.gamma == 0 && router.threshold == 0);
-  const char* const same[] = {"topk:4",      "topk:2,renormalised", "threshold:0.9,max_k=8",
-                              "base",        "cosine:1,tau=0.07",   "gamma=1.25",
-                              "threshold:0", "gamma=inf",           "topk"};
+  const char* const same[] = {"topk:4",
+                              "topk:2,renormalised",
+                              "threshold:0.9,max_k=8",
+                              "base",
+                              "cosine:1,tau=0.07",
+                              "gamma=1.25",
+                              "threshold:0",
+                              "gamma=inf",
+                              "topk",
+                              "topk:10",
+                              "topk:100",
+                              ""};
   for (size_t i = 0; i < sizeof same / sizeof *same; ++i) {
     router = read_router(same[i]);
     CHECK_OK(moe_router_format(&router, text, sizeof text, &n, &error));
     CHECK(strcmp(text, same[i]) == 0 && n == strlen(text));
   }
-  const char* const wrong[] = {"",           "topk:",     "top:2",   "topk:2,",   "topk:2,topk:3",
+  const char* const wrong[] = {",",          "topk:",     "top:2",   "topk:2,",   "topk:2,topk:3",
                                "topk:2,k=3", "threshold", "raw,one", "gate=hard", "topk:2.5",
                                "x=1",        "tau=inf"};
   const moe_router before = router;
@@ -747,6 +756,9 @@ static void test_router_text(const char* path) {
   }
   CHECK(moe_router_parse("topk:0", &router, &error) == MOE_ERR_RANGE);
   CHECK(moe_router_parse("scale=0", &router, &error) == MOE_ERR_RANGE);
+  CHECK(moe_router_parse("max_k=0", &router, &error) == MOE_ERR_RANGE);
+  CHECK(moe_router_parse("gamma=0", &router, &error) == MOE_ERR_RANGE);
+  CHECK(strstr(error.text, "gamma=inf means no limit") != NULL);
   CHECK(memcmp(&before, &router, sizeof router) == 0);
   router = (moe_router){.struct_size = sizeof router, .kind = "topp"};
   CHECK(moe_router_format(&router, text, sizeof text, &n, &error) == MOE_ERR_ARGUMENT);
@@ -761,6 +773,14 @@ static void test_router_text(const char* path) {
   CHECK(strcmp(text, "topk:2") == 0);
   CHECK(moe_router_format(&router, text, 6, &n, &error) == MOE_ERR_TOO_LONG && n == 6);
   CHECK(moe_model_get_router(model, 99, &router, &error) == MOE_ERR_RANGE);
+  moe_session* session = NULL;
+  CHECK_OK(moe_session_create(model, NULL, &session, &error));
+  CHECK_OK(moe_session_set_router(session, &router, &error)); /* the model's own */
+  CHECK_OK(override(session, "topk:2"));
+  CHECK_OK(override(session, ""));
+  router.scale = 2;
+  CHECK(moe_session_set_router(session, &router, &error) == MOE_ERR_ARGUMENT);
+  moe_session_free(session);
   moe_model_free(model);
   moe_env_free(env);
 }

@@ -88,6 +88,7 @@ class Perplexity(Cli):
                              ("topk=1:2", ["NAME=FROM:TO:STEP"]), ("topk=1:x:1", ["topk=1:x:1"]),
                              ("topk=2:1:1", ["FROM at most TO"]), ("topk=1:2:0", ["STEP above 0"]),
                              ("gamma=0:1:0.0001", ["1000"]), ("gamma=0:1e300:1e-300", ["1000"]), ("gamma=nan:1:1", ["gamma=nan"]),
+                             ("gamma=0:1:0.5", ["gamma=0", "gamma=inf means no limit"]),
                              ("threshold=0.5:1.5:0.5", ["0..1", "1.5"]), ("topk=1:99:98", ["99"])):
             self.fails(2, "perplexity", MODEL, "-p", TEXT, "--sweep", sweep, contains=words)
         self.fails(2, "perplexity", MODEL, "-p", TEXT, "--sweep", "gamma=1:2:1", "--router", "gamma=1",

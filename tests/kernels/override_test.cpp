@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "kernels/router/table.h"
 #include "tests/support/router_text.h"
@@ -106,14 +107,15 @@ TEST(Override, RangesAndNonsense) {
   RouterConfig c;
   RouterConfig out;
   for (const char* text :
-       {"topk:0", "topk:9", "threshold:1.01", "threshold:-0.1", "threshold:0.5,min_k=0",
+       {"topk:0", "topk:9", "topk:2000000", "gamma=0", "gamma=-0", "gamma=1e-50", "min_capacity=0",
+        "threshold:0.5,max_k=0", "threshold:1.01", "threshold:-0.1", "threshold:0.5,min_k=0",
         "threshold:0.5,max_k=9", "gamma=-1", "threshold:0.5,min_k=4,max_k=3"}) {
     EXPECT_EQ(override_router(c, 8, text, &out).code(), MOE_ERR_RANGE) << text;
   }
-  for (const char* text :
-       {"", "topk:", "topk:2.5", "topk:2,", "threshold:nan", "topk:1e", "threshold:0,5", "banana:1",
-        "topk=2", "topk:2;", "threshold:1e99", "topk:99999999999999999999999999999999999999",
-        "topk:2,min_k=1", "topk:2,max_k=5", "min_k=2"}) {
+  for (const char* text : {",", "topk:", "topk:2.5", "topk:2,", "threshold:nan", "topk:1e",
+                           "threshold:0,5", "banana:1", "topk=2", "topk:2;", "threshold:1e99",
+                           "topk:99999999999999999999999999999999999999", "topk:2,min_k=1",
+                           "topk:2,max_k=5", "min_k=2"}) {
     EXPECT_EQ(override_router(c, 8, text, &out).code(), MOE_ERR_ARGUMENT) << text;
   }
 }
@@ -130,10 +132,95 @@ TEST(Override, WhatIsNotSaidStays) {
   EXPECT_EQ(out.min_capacity, 5);
   ASSERT_TRUE(override_router(c, 8, "gamma=inf", &out).ok());
   EXPECT_EQ(out.gamma, 0.0f);  // no limit
-  for (const char* text : {"scale=2", "topk:2,n_groups=2", "tau=0.5", "raw", "gate=sigmoid", "k=2",
-                           "threshold=0.5", "topk:2,threshold=0.5"}) {
+  for (const char* text : {"scale=2", "topk:2,n_groups=2", "tau=0.5", "chosen", "gate=sigmoid",
+                           "k=2", "threshold=0.5", "topk:2,threshold=0.5"}) {
     EXPECT_EQ(override_router(c, 8, text, &out).code(), MOE_ERR_ARGUMENT) << text;
   }
+}
+
+// A model's router is accepted as it is described, and changes nothing.
+void expect_round_trip(const RouterConfig& c, const moe_router& router) {
+  RouterConfig out;
+  const Status s = override_router(c, 8, router, &out);
+  ASSERT_TRUE(s.ok()) << s.text();
+  EXPECT_EQ(out.kind, c.kind);
+  EXPECT_EQ(out.weights, c.weights);
+  EXPECT_EQ(out.gate, c.gate);
+  EXPECT_EQ(out.by_threshold, c.by_threshold);
+  EXPECT_EQ(out.topk_norm, c.topk_norm);
+  for (const RouterField& f : kRouterFields) {
+    EXPECT_TRUE(f.count == nullptr || out.*f.count == c.*f.count) << f.name;
+    EXPECT_TRUE(f.number == nullptr || out.*f.number == c.*f.number) << f.name;
+  }
+}
+
+TEST(Override, TheDescriptionOfEveryRouterChangesNothing) {
+  std::vector<RouterConfig> configs;
+  for (const RouterInfo& info : kRouters) {
+    RouterConfig c;
+    c.kind = info.kind;
+    configs.push_back(c);
+    c.k = 3;
+    c.threshold = 0.7f;
+    c.min_k = 2;
+    c.max_k = 5;
+    c.scale = 2.5f;
+    c.n_groups = info.has(kParamGroups) ? 4 : 1;
+    c.top_groups = info.has(kParamGroups) ? 2 : 1;
+    c.tau = 0.07f;
+    c.cosine_eps = 1e-5f;
+    c.jitter = 0.02f;
+    c.gamma = 1.25f;
+    c.min_capacity = 4;
+    if (info.has(kParamWeights)) c.weights = RouterWeights::kRenormalised;
+    configs.push_back(c);
+    c.gate = CosineGate::kSigmoid;
+    configs.push_back(c);
+    if (info.selection != RouterOverride::kByGate) continue;
+    c.gate = CosineGate::kSoftmax;
+    c.by_threshold = true;
+    configs.push_back(c);
+  }
+  for (const RouterConfig& c : configs) {
+    RouterText text;
+    const moe_router own = describe_router(c, 8);
+    ASSERT_TRUE(format_router(own, &text).ok());
+    SCOPED_TRACE(text.text);
+    ASSERT_TRUE(validate_router(c, 8).ok()) << validate_router(c, 8).text();
+    expect_round_trip(c, own);
+    moe_router again{};
+    ASSERT_TRUE(parse_router(text.text, &again).ok());
+    expect_round_trip(c, again);
+    expect_round_trip(c, moe_router{});
+  }
+}
+
+TEST(Override, ADescriptionThatIsChangedIsRefused) {
+  RouterConfig c;
+  c.kind = RouterKind::kSigmoid;
+  c.k = 2;
+  RouterConfig out;
+  const auto refuses = [&](const moe_router& r, const char* words) {
+    const Status s = override_router(c, 8, r, &out);
+    EXPECT_EQ(s.code(), MOE_ERR_ARGUMENT);
+    EXPECT_NE(std::strstr(s.text(), words), nullptr) << s.text();
+  };
+  const moe_router own = describe_router(c, 8);
+  moe_router r = own;
+  r.scale = 2;
+  refuses(r, "scale is a part of the model");
+  r = own;
+  r.weights = "renormalised";
+  refuses(r, "weights is a part of the model: expected raw, found 'renormalised'");
+  r = own;
+  r.gate = "softmax";
+  refuses(r, "gate is a part of the model: expected none, found 'softmax'");
+  r = own;
+  r.k = 3;
+  refuses(r, "k needs a kind that has it");
+  r = own;
+  r.kind = "base";
+  refuses(r, "expected one of topk:K, threshold:T, found 'base'");
 }
 
 TEST(ValidateRouter, NamesTheField) {

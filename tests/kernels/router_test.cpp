@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -147,6 +148,69 @@ TEST(Router, TextsOfLayersAreReadBack) {
     ASSERT_TRUE(format_router(describe_router(c, 8), &again).ok());
     EXPECT_STREQ(again.text, text);
   }
+}
+
+TEST(Router, TextsHaveNumbersWithoutExponents) {
+  for (const char* text : {"",
+                           "topk:10",
+                           "topk:20",
+                           "topk:100",
+                           "topk:2000000",
+                           "topk:2147483647",
+                           "topk:-3",
+                           "threshold:0.0001",
+                           "threshold:0.00012345678",
+                           "threshold:0.9",
+                           "threshold:0",
+                           "gamma=1.25",
+                           "gamma=100",
+                           "gamma=inf",
+                           "gamma=250000",
+                           "gamma=999999.94",
+                           "gamma=1e+06",
+                           "gamma=1.5e+07",
+                           "gamma=3.4028235e+38",
+                           "cosine,tau=100",
+                           "cosine,cosine_eps=1e-05",
+                           "min_capacity=1000000",
+                           "threshold:0.5,min_k=10,max_k=30",
+                           "resident=0.05"}) {
+    SCOPED_TRACE(text);
+    moe_router router{};
+    ASSERT_TRUE(parse_router(text, &router).ok()) << parse_router(text, &router).text();
+    RouterText again;
+    ASSERT_TRUE(format_router(router, &again).ok());
+    EXPECT_STREQ(again.text, text);
+    EXPECT_EQ(again.n_bytes, std::strlen(text));
+  }
+  RouterText text;
+  ASSERT_TRUE(format_router(moe_router{}, &text).ok());
+  EXPECT_STREQ(text.text, "");
+  moe_router router{};
+  router.k = 5;
+  ASSERT_TRUE(parse_router("", &router).ok());
+  EXPECT_EQ(router.k, 0);
+  EXPECT_EQ(router.kind, nullptr);
+  for (const char* wrong :
+       {"topk:2147483648", "topk:-2147483649", "gamma=3.4028236e+38", ",", "topk:2,"}) {
+    EXPECT_EQ(parse_router(wrong, &router).code(), MOE_ERR_ARGUMENT) << wrong;
+  }
+}
+
+// A number of moe_router that is 0 was not said; so it cannot be said.
+TEST(Router, AZeroThatWouldBeADefaultIsRefused) {
+  moe_router router{};
+  for (const char* name : {"k", "min_k", "max_k", "scale", "n_groups", "top_groups", "tau",
+                           "cosine_eps", "jitter", "gamma", "min_capacity"}) {
+    for (const char* zero : {"=0", "=-0", "=0.0", "=1e-50"}) {
+      const Status s = parse_router(std::string(name) + zero, &router);
+      EXPECT_EQ(s.code(), MOE_ERR_RANGE) << name << zero;
+      EXPECT_NE(std::strstr(s.text(), "expected a number other than 0"), nullptr) << s.text();
+      EXPECT_EQ(std::strstr(s.text(), "gamma=inf means no limit") != nullptr,
+                std::string(name) == "gamma");
+    }
+  }
+  EXPECT_TRUE(parse_router("threshold:0,resident=0", &router).ok());
 }
 
 TEST(Router, EveryKindRejectsScoresThatAreNotFinite) {

@@ -258,9 +258,10 @@ def test_router_and_statistics(session, ids):
     session.count_routing()
     assert not np.array_equal(session.eval(ids), usual)
     assert session.routing(0).experts_per_token[1] == 2 * len(ids)
-    session.rewind(0)
-    session.set_router(None)
-    np.testing.assert_array_equal(session.eval(ids), usual)
+    for own in (session.model.layers[0].router, "", None):
+        session.rewind(0)
+        session.set_router(own)
+        np.testing.assert_array_equal(session.eval(ids), usual)
     with pytest.raises(moe.ArgumentError):
         session.set_router("nonsense")
     with pytest.raises(moe.RangeError):

@@ -1246,7 +1246,7 @@ extern "C" {
     ///   "topk:2,renormalised"       with weights that sum to 1
     ///   "threshold:0.9,max_k=8"     experts until their probabilities reach 0.9, at most 8
     ///   "cosine:1,tau=0.07"
-    ///   "gamma=1.25"                a capacity alone; "gamma=inf": none
+    ///   "gamma=1.25"                a capacity alone; "gamma=inf": none; "": nothing said
     /// Ranges are checked where the router is used. The texts in `out` are static. Any thread.
     /// MOE_ERR_ARGUMENT lists what is accepted; MOE_ERR_RANGE for a 0 that would mean a default:
     ///     moe_router router = MOE_INIT(moe_router);
@@ -1257,8 +1257,8 @@ extern "C" {
         out: *mut moe_router,
         error: *mut moe_error,
     ) -> moe_status;
-    /// The reverse: the shortest text that moe_router_parse reads as `router`, without numbers that are
-    /// a layer's defaults. Any thread. MOE_ERR_ARGUMENT for an unknown kind, weights or gate;
+    /// The reverse: the shortest text that moe_router_parse reads as `router`, without what is a layer's
+    /// default; "" if that is all. Any thread. MOE_ERR_ARGUMENT for an unknown kind, weights or gate;
     /// MOE_ERR_TOO_LONG.
     pub fn moe_router_format(
         router: *const moe_router,
@@ -1549,9 +1549,9 @@ extern "C" {
     ) -> moe_status;
     /// Overrides the router of every MoE layer in this session. Of moe_router it takes a kind, "topk" or
     /// "threshold", with its number and min_k and max_k; gamma and min_capacity; and resident. Without a
-    /// kind the selection is unchanged. The model's own rule computes the weights. Only routers with a
-    /// softmax over all experts can be overridden: MOE_ERR_UNSUPPORTED. MOE_ERR_ARGUMENT for other
-    /// fields, MOE_ERR_RANGE for numbers; then nothing changes. NULL: as in the file.
+    /// kind the selection stays, and the weights' rule always does. Other fields may only repeat what
+    /// moe_model_get_router says (MOE_ERR_ARGUMENT). MOE_ERR_UNSUPPORTED to select without a softmax
+    /// over all experts, MOE_ERR_RANGE for numbers; then nothing changes. NULL: as in the file.
     ///
     /// resident, in 0..1, is for a memory cap: an expert that is not in memory and would evict another
     /// is skipped if no token of the pass gives it a larger probability. Each token retains its best
