@@ -220,5 +220,45 @@ TEST_F(Shared, EveryFailedAllocationIsAStatus) {
   });
 }
 
+// A slot of these experts is larger than six chunks of 64 tokens.
+TEST(LargeExperts, AutomaticChunksLeaveThemASlot) {
+  ModelConfig config = tiny_config();
+  config.d_model = 1536;
+  FfnConfig& ffn = config.layers[1].ffn;
+  ffn.d_ff = 4096;
+  ffn.moe.n_experts = 1;
+  ffn.moe.router.k = 1;
+  TinyOptions options;
+  options.quick = true;
+  const std::unique_ptr<MemorySink> bytes = build_tiny_model(config, options);
+  const LeastCap least = least_cap(*bytes);
+  {
+    WatchedFile file{*bytes, {}};
+    CappedModel model(file, {});
+    ASSERT_GT(least.slot, 6 * model.account(chunks_of(64)).chunk_bytes);
+  }
+  for (uint64_t more = 0; more < 2 * least.slot; more += least.slot / 8) {
+    WatchedFile file{*bytes, {}};
+    CappedModel model(file, {least.bytes + more});
+    EXPECT_LE(model.account().total, least.bytes + more);
+    const auto session = model.try_session();
+    ASSERT_TRUE(session.ok()) << session.status().text();
+    if (more == 0) {
+      EXPECT_EQ(session.value()->chunk(), kLeastChunk);
+    }
+  }
+}
+
+// Rows that another session needs anyway serve automatic chunks.
+TEST_F(Shared, AutomaticChunksUseTheRowsOfOthers) {
+  const uint64_t cap = least(chunks_of(60), 2);
+  CappedModel model(file_, {cap});
+  const Box<Session> fixed = model.session(chunks_of(60));
+  const Box<Session> automatic = model.session(chunks_of(0));
+  ASSERT_TRUE(fixed && automatic);
+  EXPECT_EQ(automatic->chunk(), 60);
+  expect_the_answer(*automatic);
+}
+
 }  // namespace
 }  // namespace moe
