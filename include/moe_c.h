@@ -1089,11 +1089,11 @@ typedef struct moe_generate_params {
   int32_t n_stop;     /* strings in `stop` */
   int32_t ignore_eos; /* 1: continue after end-of-text tokens */
   int32_t n_top;      /* candidates reported per piece; at most 64 */
-  /* 0..16. Guesses up to this many tokens at once, as earlier text continued after the same last
+  /* 0..16. Drafts up to this many tokens at once, as earlier text continued after the same last
    * tokens (prompt lookup decoding), and checks them in one pass, which costs less than a pass for
    * each. The result is the same; text that repeats itself or the prompt is generated faster.
-   * Routing and expert statistics include wrong guesses. Not with `logits`, nor with an
-   * expert capacity or `resident`, with which results depend on how a text is split. 0: no guesses
+   * Routing and expert statistics include rejected ones. Not with `logits`, nor with an
+   * expert capacity or `resident`, with which results depend on how a text is split. 0: no drafts
    */
   int32_t max_draft;
   moe_piece_fn piece;   /* NULL: none */
@@ -1110,7 +1110,7 @@ typedef struct moe_generate_result {
   int32_t n_generated;     /* tokens generated */
   double prompt_seconds;   /* time for the prompt */
   double generate_seconds; /* time after the prompt */
-  int32_t n_drafted;       /* tokens guessed */
+  int32_t n_drafted;       /* tokens drafted */
   int32_t n_accepted;      /* of these, generated */
 } moe_generate_result;
 

@@ -124,7 +124,7 @@ type GenerateOptions struct {
 	Stop      []string // strings that end the text; nothing of them is given out
 	IgnoreEOS bool     // go on after end-of-text tokens
 	NTop      int      // candidates reported with each piece, at most 64
-	// 0 to 16: up to this many tokens at once are guessed from earlier text and checked together. The
+	// 0 to 16: up to this many tokens at once are drafted from earlier text and checked together. The
 	// result is the same; text that repeats is generated faster. Not with Logits, an expert capacity or a
 	// router with "resident".
 	MaxDraft int
@@ -154,7 +154,7 @@ type GenerateResult struct {
 	Finish                         Finish
 	NPrompt, NGenerated            int
 	PromptSeconds, GenerateSeconds float64
-	NDrafted, NAccepted            int // tokens guessed (MaxDraft); of these, generated
+	NDrafted, NAccepted            int // tokens drafted (MaxDraft); of these, generated
 }
 
 // withParams makes a call with the parameters as a C struct, and with the guard of its callbacks.

@@ -64,7 +64,7 @@ func TestStreamsPieces(t *testing.T) {
 	}
 }
 
-func TestGuessesChangeNothingButTheSpeed(t *testing.T) {
+func TestDraftsChangeNothingButTheSpeed(t *testing.T) {
 	model, texts := stories(t), [2]string{}
 	for i, most := range []int{0, 8} {
 		result, err := session(t, model).Generate(background, encode(model, prompt), GenerateOptions{MaxTokens: 200, MaxDraft: most},

@@ -101,7 +101,7 @@ export interface GenerateOptions {
   ignoreEos?: boolean;
   nTop?: number;
   /**
-   * 0 to 16: up to this many tokens at once are guessed from earlier text and checked together. The
+   * 0 to 16: up to this many tokens at once are drafted from earlier text and checked together. The
    * result is the same; text that repeats is generated faster. Not with an expert capacity or a router
    * with `resident`.
    */
@@ -116,7 +116,7 @@ export interface GenerateResult {
   nGenerated: number;
   promptSeconds: number;
   generateSeconds: number;
-  /** Tokens guessed (`maxDraft`). */
+  /** Tokens drafted (`maxDraft`). */
   nDrafted: number;
   /** Of these, generated. */
   nAccepted: number;

@@ -69,7 +69,7 @@ pub struct GenerateOptions<'a> {
     pub ignore_eos: bool,
     /// Candidates reported per piece, at most 64.
     pub n_top: i32,
-    /// 0 to 16: up to this many tokens at once are guessed from earlier text and checked together.
+    /// 0 to 16: up to this many tokens at once are drafted from earlier text and checked together.
     /// The result is the same; text that repeats is generated faster. Not with a logits callback, an
     /// expert capacity or a router with `resident`.
     pub max_draft: i32,
@@ -95,7 +95,7 @@ pub struct GenerateResult {
     pub n_generated: i32,
     pub prompt_seconds: f64,
     pub generate_seconds: f64,
-    /// Tokens guessed (`max_draft`).
+    /// Tokens drafted (`max_draft`).
     pub n_drafted: i32,
     /// Of these, generated.
     pub n_accepted: i32,

@@ -862,11 +862,11 @@ pub struct moe_generate_params {
     pub ignore_eos: i32,
     /// candidates reported per piece; at most 64
     pub n_top: i32,
-    /// 0..16. Guesses up to this many tokens at once, as earlier text continued after the same last
+    /// 0..16. Drafts up to this many tokens at once, as earlier text continued after the same last
     /// tokens (prompt lookup decoding), and checks them in one pass, which costs less than a pass for
     /// each. The result is the same; text that repeats itself or the prompt is generated faster.
-    /// Routing and expert statistics include wrong guesses. Not with `logits`, nor with an
-    /// expert capacity or `resident`, with which results depend on how a text is split. 0: no guesses
+    /// Routing and expert statistics include rejected ones. Not with `logits`, nor with an
+    /// expert capacity or `resident`, with which results depend on how a text is split. 0: no drafts
     pub max_draft: i32,
     /// NULL: none
     pub piece: moe_piece_fn,
@@ -893,7 +893,7 @@ pub struct moe_generate_result {
     pub prompt_seconds: f64,
     /// time after the prompt
     pub generate_seconds: f64,
-    /// tokens guessed
+    /// tokens drafted
     pub n_drafted: i32,
     /// of these, generated
     pub n_accepted: i32,

@@ -111,7 +111,7 @@ class GenerateResult:
     n_generated: int
     prompt_seconds: float
     generate_seconds: float  # the time between the iterator's steps included
-    n_drafted: int  # tokens guessed (max_draft)
+    n_drafted: int  # tokens drafted (max_draft)
     n_accepted: int  # of these, generated
 
 

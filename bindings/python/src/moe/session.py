@@ -219,7 +219,7 @@ class Session(Encoding, Translating, Saving, Counting):
         stop:       strings that end the text; no part of them is reported.
         ignore_eos: continue after end-of-text tokens.
         logprobs:   number of candidates in each Piece.top, at most 64.
-        max_draft:  0 to 16: up to this many tokens at once are guessed from earlier text and checked
+        max_draft:  0 to 16: up to this many tokens at once are drafted from earlier text and checked
                     together. The result is the same; text that repeats is generated faster. Not with
                     a logits_processor, an expert capacity or a router with `resident`.
         logits_processor: called as f(tokens, logits) before each token is sampled, in a thread that
