@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What turns a fault in memory into an end rather than somebody else's program. Sanitizers watch
+# These flags turn a fault in memory into an end rather than somebody else's program. Sanitizers watch
 # memory themselves, and bring functions that these flags know nothing of.
 include(CheckCXXCompilerFlag)
 include(CheckLinkerFlag)

@@ -34,7 +34,7 @@ function(moe_library target)
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endfunction()
 
-# What a shared library is linked with, where the linker knows it. Everything visible is named moe_*; a linker without
+# A shared library is linked with these flags, where the linker knows them. Everything visible is named moe_*; a linker without
 # version scripts exports that.
 moe_known(MOE_SHARED_FLAGS -Wl,--version-script=${MOE_EXPORTS} -Wl,--exclude-libs,ALL
   -Wl,--gc-sections -Wl,--as-needed)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# What can be chosen; CMakePresets.json holds the usual choices. What the presets embedded and bare leave out is what
-# brings other libraries or files, or about a tenth of the library or more. As a part of another project
+# The choices of a build; CMakePresets.json holds the usual ones. The presets embedded and bare leave out each part that
+# brings other libraries or files, or is about a tenth of the library or more. As a part of another project
 # (add_subdirectory) moe is its libraries, moe::moe and moe::moe_convert, and nothing else.
 option(MOE_TEXT "Tokenizers from Hugging Face files (PCRE2, utf8proc); OFF: token ids and bytes" ON)
 option(MOE_CHAT "Chat templates and conversations; OFF: moe_chat_create returns MOE_ERR_UNSUPPORTED" ON)

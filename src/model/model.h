@@ -174,7 +174,7 @@ class Model final {
   /// for direct reads. Applies to prepare() and to sessions, which read one expert at a time.
   uint64_t reading_bytes() const;
   uint64_t expert_reading_bytes() const;
-  /// What the model has beside its expert cache and the matrices for latent caches: the lines
+  /// Bytes that the model has beside its expert cache and the matrices for latent caches: the lines
   /// above, readers, buffers for reading experts and for uploads.
   uint64_t own_bytes() const;
   uint64_t staging_bytes() const;  // buffers for asynchronous uploads

@@ -45,7 +45,7 @@ ROWS = {
 # an inline std:: function for the whole library.
 ISA_FILES = re.compile(r"kernels/cpu/(isa/.*\.cpp|generic/.*\.inc)$")
 
-# What calls the operating system: in the library, src/base/os alone. The core also has no use for the C++ library's
+# Only src/base/os calls the operating system, in the library. The core also has no use for the C++ library's
 # own ways there, or for printf: the folder `none` has neither.
 LIBRARY = ("src/", "quant/", "kernels/", "formats/")
 CONVERTER = ("src/convert/", "formats/import/", "src/c_api_convert.cpp", "kernels/cuda/")

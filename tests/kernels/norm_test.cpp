@@ -68,7 +68,7 @@ TEST(NormKernel, NoneCopiesAndInPlaceWorks) {
   }
 }
 
-// What a model measures once, at load, was computed by the kernels in every call.
+// A model measures at load the lengths that kernels would compute in every call: the same bits.
 TEST(RowLength, HasTheBitsOfEveryIsa) {
   constexpr int32_t kRows = 17;
   for (int n : kLengths) {

@@ -27,7 +27,7 @@ int process_id();
 /// Bits for names that must differ between processes; they need not be secret.
 uint64_t random_bits();
 
-/// What the system says of a 64-bit Arm CPU, which a program cannot ask; nothing on others.
+/// Features of a 64-bit Arm CPU, which only the system can tell; none on other CPUs.
 struct ArmFeatures {
   bool dotprod = false;  // the dot product of Armv8.2
   bool i8mm = false;     // the int8 matrix products of Armv8.6

@@ -37,7 +37,7 @@ FileInfo read_info(const struct stat& info) {
   return out;
 }
 
-// What is done at a position, again after each signal.
+// Repeats a transfer at a position that a signal has interrupted.
 template <class F>
 int transfer(size_t* done, const F& f) {
   ssize_t n = 0;

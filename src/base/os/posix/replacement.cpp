@@ -16,17 +16,15 @@
 #include "src/base/format.h"
 #include "src/base/os/file.h"
 #include "src/base/os/machine.h"
+#include "src/base/random_suffix.h"
 #include "src/base/system_error.h"
 
 namespace moe {
 namespace {
 
-constexpr size_t kRandom = 6;      // characters
 constexpr size_t kLongName = 200;  // of NAME: the names beside it must fit a folder's 255 bytes
 constexpr int kMostLinks = 40;     // as many as Linux follows
 constexpr mode_t kPermissions = 0777;
-constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-constexpr size_t kLetterCount = sizeof kLetters - 1;
 
 Status io_error(const char* what, const char* path) {
   return system_error(MOE_ERR_IO, what, path, errno);
@@ -38,12 +36,6 @@ int open_again(const char* path, int flags, mode_t mode = 0) {
     fd = ::open(path, flags | O_CLOEXEC | O_NOFOLLOW, mode);
   } while (fd < 0 && errno == EINTR);
   return fd;
-}
-
-void put_letters(uint64_t bits, char (&text)[kRandom + 1]) {
-  for (size_t i = 0; i < kRandom; ++i, bits /= kLetterCount)
-    text[i] = kLetters[bits % kLetterCount];
-  text[kRandom] = '\0';
 }
 
 bool same_file(const struct stat& a, const struct stat& b) {
@@ -105,8 +97,8 @@ Status no_lock(const char* name) {
 Result<int> create_beside(const char* folder, const char* prefix, Readers readers, String* name) {
   const mode_t mode = readers == Readers::kOwner ? 0600 : 0666;
   for (int i = 0; i < 100; ++i) {
-    char random[kRandom + 1];
-    put_letters(random_bits(), random);
+    char random[kSuffixLength + 1];
+    put_suffix(random_bits(), random);
     name->clear();
     for (const char* part : {folder, prefix, static_cast<const char*>(random)}) {
       MOE_TRY(name->append(part));
@@ -226,12 +218,9 @@ Status Replacement::lock_once(bool* again) {
 void Replacement::remove_leftovers() const {
   const auto remove = [](void* self, const char* found) {
     const auto& file = *static_cast<const Replacement*>(self);
-    const std::string_view name = found;
-    if (name.size() != file.prefix_.size() + kRandom) return true;
-    if (!name.starts_with(file.prefix_.view())) return true;
-    if (slice(name, file.prefix_.size()).find_first_not_of(kLetters) != name.npos) return true;
+    if (!has_suffix(found, file.prefix_.view())) return true;
     String path;
-    if (!path.append(file.folder_.view()).ok() || !path.append(name).ok()) return false;
+    if (!path.append(file.folder_.view()).ok() || !path.append(found).ok()) return false;
     struct stat info;
     if (lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) ::unlink(path.c_str());
     return true;

@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// What the job of this process allows it, if that is less.
+// Lowers the memory to the limit of this process's job, if that is less.
 void narrow_to_job(MachineMemory* memory) {
   JOBOBJECT_EXTENDED_LIMIT_INFORMATION limits;
   if (QueryInformationJobObject(nullptr, JobObjectExtendedLimitInformation, &limits, sizeof limits,

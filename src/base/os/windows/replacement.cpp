@@ -12,13 +12,11 @@
 #include "src/base/os/file.h"
 #include "src/base/os/machine.h"
 #include "src/base/os/windows/wide.h"
+#include "src/base/random_suffix.h"
 #include "src/base/system_error.h"
 
 namespace moe {
 namespace {
-
-constexpr size_t kRandom = 6;                                        // characters
-constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789";  // names ignore case
 
 Status io_error(const char* what, const char* path) {
   return system_error(MOE_ERR_IO, what, path, error_number(GetLastError()));
@@ -42,19 +40,13 @@ std::string_view name_of(std::string_view path) {
   return slash == path.npos ? path : slice(path, slash + 1);
 }
 
-void put_letters(uint64_t bits, char (&text)[kRandom + 1]) {
-  constexpr size_t kCount = sizeof kLetters - 1;
-  for (size_t i = 0; i < kRandom; ++i, bits /= kCount) text[i] = kLetters[bits % kCount];
-  text[kRandom] = '\0';
-}
-
 }  // namespace
 
 // A new file has the rights of its folder: Windows knows no mask of the process.
 Result<int> create_beside(const char* folder, const char* prefix, Readers, String* name) {
   for (int i = 0; i < 100; ++i) {
-    char random[kRandom + 1];
-    put_letters(random_bits() + static_cast<uint64_t>(i) * 0x9E3779B97F4A7C15u, random);
+    char random[kSuffixLength + 1];
+    put_suffix(random_bits() + static_cast<uint64_t>(i) * 0x9E3779B97F4A7C15u, random);
     name->clear();
     for (const char* part : {folder, prefix, static_cast<const char*>(random)}) {
       MOE_TRY(name->append(part));
@@ -132,12 +124,9 @@ Status Replacement::lock_once(bool*) {
 void Replacement::remove_leftovers() const {
   const auto remove = [](void* self, const char* found) {
     const auto& file = *static_cast<const Replacement*>(self);
-    const std::string_view name = found;
-    if (name.size() != file.prefix_.size() + kRandom) return true;
-    if (!name.starts_with(file.prefix_.view())) return true;
-    if (slice(name, file.prefix_.size()).find_first_not_of(kLetters) != name.npos) return true;
+    if (!has_suffix(found, file.prefix_.view())) return true;
     String path;
-    if (!path.append(file.folder_.view()).ok() || !path.append(name).ok()) return false;
+    if (!path.append(file.folder_.view()).ok() || !path.append(found).ok()) return false;
     (void)remove_file(path.c_str());
     return true;
   };
