@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "formats/moe/checksum.h"
-#include "src/c_api.h"
+#include "src/c_api/handles.h"
 #include "tests/run/tiny_kinds.h"
 #include "tests/support/fuzz_env.h"
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "src/c_api.h"
+#include "src/c_api/handles.h"
 #include "tests/run/fuzz_model.h"
 #include "tests/support/fuzz_env.h"
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Conversations.
 
-#include "src/base/os/clock.h"
-#include "src/c_api.h"
-#include "src/c_generate.h"
 #include "src/run/chat.h"
+
+#include "src/base/os/clock.h"
+#include "src/c_api/generate.h"
+#include "src/c_api/handles.h"
 #include "src/run/load_tokenizer.h"
 
 struct moe_chat {

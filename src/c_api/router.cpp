@@ -2,7 +2,7 @@
 // Routers as text.
 
 #include "kernels/router/text.h"
-#include "src/c_api.h"
+#include "src/c_api/handles.h"
 
 namespace moe {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Chat functions of a build without chat (MOE_CHAT=OFF): programs link and get an error.
 
-#include "src/c_api.h"
+#include "src/c_api/handles.h"
 
 namespace moe {
 namespace {

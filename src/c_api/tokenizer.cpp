@@ -2,7 +2,7 @@
 // Encoding and decoding text.
 
 #include "formats/moe/schema.h"
-#include "src/c_api.h"
+#include "src/c_api/handles.h"
 
 namespace moe {
 namespace {

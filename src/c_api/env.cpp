@@ -4,7 +4,7 @@
 #include "kernels/cpu/select.h"
 #include "quant/formats.h"
 #include "src/base/os/memory.h"
-#include "src/c_api.h"
+#include "src/c_api/handles.h"
 
 #define MOE_TEXT_OF_(x) #x
 #define MOE_TEXT_OF(x) MOE_TEXT_OF_(x)

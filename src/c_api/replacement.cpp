@@ -2,7 +2,8 @@
 // Files that replace others.
 
 #include "src/base/replacement.h"
-#include "src/c_params.h"
+
+#include "src/c_api/params.h"
 
 struct moe_replacement {
   moe::Replacement file;

@@ -6,7 +6,7 @@
 #include "kernels/router/text.h"
 #include "quant/formats.h"
 #include "src/base/os/machine.h"
-#include "src/c_api.h"
+#include "src/c_api/handles.h"
 #include "src/model/names.h"
 #include "src/run/load_tokenizer.h"
 #include "src/run/memory.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Hidden states and encoders.
 
-#include "src/c_api.h"
+#include "src/c_api/handles.h"
 
 namespace moe {
 namespace {

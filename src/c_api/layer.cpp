@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // One MoE layer on its own.
 
+#include "src/run/layer.h"
+
 #include "formats/moe/names.h"
 #include "kernels/router/text.h"
 #include "quant/formats.h"
-#include "src/c_api.h"
+#include "src/c_api/handles.h"
 #include "src/model/names.h"
-#include "src/run/layer.h"
 
 struct moe_layer {
   explicit moe_layer(moe_env& e) : env(&e) {}

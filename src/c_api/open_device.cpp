@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "src/open_device.h"
+#include "src/c_api/open_device.h"
 
 #include <cstring>
 

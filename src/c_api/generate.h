@@ -2,7 +2,7 @@
 #pragma once
 // Converts moe_generate_params to the core's options, for the C functions that generate.
 
-#include "src/c_api.h"
+#include "src/c_api/handles.h"
 #include "src/run/generate.h"
 
 namespace moe {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Sampling and generation.
 
-#include "src/c_generate.h"
+#include "src/c_api/generate.h"
+
 #include "src/run/default_sampling.h"
 
 namespace moe {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The converter and synthetic models. Part of libmoe_convert: catches all exceptions.
 
+#include "src/convert/convert.h"
+
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "include/moe_c.h"
-#include "src/c_params.h"
-#include "src/convert/convert.h"
+#include "src/c_api/params.h"
 #include "src/convert/shapes.h"
 #include "src/convert/synthetic.h"
 

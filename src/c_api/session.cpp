@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Sessions: evaluation, perplexity, routing.
 
-#include "src/c_api.h"
+#include "src/c_api/handles.h"
 #include "src/run/perplexity.h"
 
 namespace moe {

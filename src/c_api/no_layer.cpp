@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The one-layer API of a build without it (MOE_LAYER=OFF): programs link and get an error.
 
-#include "src/c_api.h"
+#include "src/c_api/handles.h"
 
 namespace moe {
 namespace {

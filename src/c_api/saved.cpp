@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Saved sessions and copies of them.
 
-#include "formats/moe/reader.h"
-#include "src/c_api.h"
 #include "src/run/saved.h"
+
+#include "formats/moe/reader.h"
+#include "src/c_api/handles.h"
 
 namespace moe {
 namespace {
