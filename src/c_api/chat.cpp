@@ -6,7 +6,7 @@
 #include "src/base/os/clock.h"
 #include "src/c_api/generate.h"
 #include "src/c_api/handles.h"
-#include "src/run/load_tokenizer.h"
+#include "src/c_api/load_tokenizer.h"
 
 struct moe_chat {
   explicit moe_chat(moe_session& s)

@@ -7,8 +7,8 @@
 #include "quant/formats.h"
 #include "src/base/os/machine.h"
 #include "src/c_api/handles.h"
+#include "src/c_api/load_tokenizer.h"
 #include "src/model/names.h"
-#include "src/run/load_tokenizer.h"
 #include "src/run/memory.h"
 
 namespace moe {

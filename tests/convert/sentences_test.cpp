@@ -2,10 +2,10 @@
 // Folders of sentence-transformers, and BERT's tokenizer as vocab.txt. The right vectors are those
 // of the package (tests/data/encoders/sentences, written by tests/parity/encoders.py).
 
+#include "src/c_api/load_tokenizer.h"
 #include "src/convert/convert.h"
 #include "src/convert/tokenizer/tokenizer_json.h"
 #include "src/convert/tokenizer/tokenizer_write.h"
-#include "src/run/load_tokenizer.h"
 #include "tests/convert/checkpoint_builder.h"
 #include "tests/convert/golden_logits.h"
 

@@ -25,8 +25,7 @@ ROWS = {
     "formats/import": ["quant", "src/base"],
     "src/model": ["formats/moe", "quant", "src/base"] + SEAM,
     "src/text": ["src/base"],
-    # formats/moe/schema.h: a tokenizer is loaded from the file's own table
-    "src/run": ["src/model", "src/text", "formats/moe/schema.h", "quant", "src/base"] + SEAM,
+    "src/run": ["src/model", "src/text", "quant", "src/base"] + SEAM,
     # src/text: a tokenizer is checked before anything is written
     "src/convert": MODEL_WORDS + ["src/text", "formats", "quant", "src/base"],
     # runs the model that is converted

@@ -10,8 +10,8 @@
 #include <iostream>
 
 #include "formats/import/failure.h"
+#include "src/c_api/load_tokenizer.h"
 #include "src/convert/tokenizer/tokenizer_write.h"
-#include "src/run/load_tokenizer.h"
 
 namespace moe {
 namespace {

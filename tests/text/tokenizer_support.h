@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "formats/import/failure.h"
+#include "src/c_api/load_tokenizer.h"
 #include "src/convert/tokenizer/tokenizer_write.h"
-#include "src/run/load_tokenizer.h"
 
 namespace moe {
 

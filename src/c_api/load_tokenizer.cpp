@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "src/run/load_tokenizer.h"
+#include "src/c_api/load_tokenizer.h"
 
 #include "src/text/full_text.h"
 
