@@ -10,13 +10,13 @@
 #include <cstring>
 #include <iostream>
 
-#include "cli/help.h"
-#include "cli/interrupt.h"
-#include "cli/memory.h"
-#include "cli/model_cache.h"
-#include "cli/output_file.h"
-#include "cli/terminal.h"
-#include "cli/units.h"
+#include "cli/convert/model_cache.h"
+#include "cli/help/help.h"
+#include "cli/io/interrupt.h"
+#include "cli/io/output_file.h"
+#include "cli/io/terminal.h"
+#include "cli/io/units.h"
+#include "cli/model/memory.h"
 
 namespace moe_cli {
 namespace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "cli/common.h"
-#include "cli/help.h"
-#include "cli/interrupt.h"
-#include "cli/terminal.h"
+#include "cli/help/help.h"
+#include "cli/io/interrupt.h"
+#include "cli/io/terminal.h"
 #include "cli/version.h"
 
 namespace {

@@ -13,7 +13,7 @@
 #include <random>
 #include <vector>
 
-#include "cli/read_memory.h"
+#include "cli/bench/read_memory.h"
 #include "tests/support/every_isa.h"
 
 namespace moe::bench {

@@ -3,7 +3,7 @@
 // int8.
 #include <cstring>
 
-#include "cli/read_memory.h"
+#include "cli/bench/read_memory.h"
 #include "tests/bench/bench.h"
 
 #if defined(__x86_64__)
