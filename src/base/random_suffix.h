@@ -15,8 +15,10 @@ inline constexpr std::string_view kSuffixLetters = "abcdefghijklmnopqrstuvwxyz01
 
 /// Writes a terminated suffix made of random bits.
 inline void put_suffix(uint64_t bits, char (&text)[kSuffixLength + 1]) {
-  const size_t n = kSuffixLetters.size();
-  for (size_t i = 0; i < kSuffixLength; ++i, bits /= n) text[i] = kSuffixLetters[bits % n];
+  constexpr uint64_t kLetters = kSuffixLetters.size();
+  for (size_t i = 0; i < kSuffixLength; ++i, bits /= kLetters) {
+    text[i] = kSuffixLetters[static_cast<size_t>(bits % kLetters)];
+  }
   text[kSuffixLength] = '\0';
 }
 

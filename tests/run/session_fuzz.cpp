@@ -274,6 +274,7 @@ void Steps::route() {
   moe_error e{};
   auto router = MOE_INIT(moe_router);
   const bool read = text != nullptr && fine(moe_router_parse(text, &router, &e), e);
+  e = {};
   fine(moe_session_set_router(session_, read ? &router : nullptr, &e), e);
   require(moe_session_count_routing(session_, true, nullptr) == MOE_OK);
   eval();
