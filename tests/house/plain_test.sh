@@ -1,16 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Library, converter and command as a packager builds them, without a preset. Each builds, and its command gives the text
-# of another build's. With the presets every build type is compiled, and each by the compiler whose warnings depend on
-# it: gcc's come from the optimiser, clang's do not. So Release is gcc's, exactly as it is typed; Debug is gcc's, because
-# clang without optimisation compiles what the preset asan does; MinSizeRel is clang's, because the presets static and
-# embedded are gcc's. The presets release and clang have RelWithDebInfo.
+# of another build's. Without further arguments that is Release by gcc, exactly as it is typed: the other build types are
+# compiled by the presets (RelWithDebInfo by release and clang, MinSizeRel by static and embedded) and as a part of a
+# project (Debug).
 # Usage: plain_test.sh ROOT OTHER_COMMAND [TYPE-COMPILER...]
 set -euo pipefail
 root=$(cd "$1" && pwd)
 other=$(realpath "$2")
 shift 2
-[ $# -gt 0 ] || set -- Release-gcc Debug-gcc MinSizeRel-clang
+[ $# -gt 0 ] || set -- Release-gcc
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 story() { "$1" generate "$root/examples/models/stories.moe" -p "Once upon a time" -n 8; }
