@@ -4,6 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <span>
+#include <type_traits>
 
 #include "src/base/checked.h"
 
@@ -26,6 +29,16 @@ class Carver {
     if (base_ != nullptr) *part = reinterpret_cast<T*>(base_ + used_);
     ok_ = checked_add(used_, round_up(bytes, size_t{64}), &used_);
   }
+  /// The same in host memory, where the elements are constructed. Nobody destroys them.
+  template <class T>
+  void take(std::span<T>* part, int64_t n) {
+    static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= 64);
+    T* first = nullptr;
+    take(&first, n);
+    if (first == nullptr || !ok_) return;
+    *part = {first, static_cast<size_t>(n)};
+    for (T& element : *part) new (&element) T();
+  }
   bool ok() const { return ok_; }
   /// 0 when not ok().
   size_t total() const { return ok_ ? used_ : 0; }
@@ -35,5 +48,14 @@ class Carver {
   size_t used_;
   bool ok_ = true;
 };
+
+/// Size of what lay_out(Carver&) takes; false on overflow.
+template <class LayOut>
+bool measure(LayOut&& lay_out, uint64_t* out) {
+  Carver carver;
+  lay_out(carver);
+  *out = carver.total();
+  return carver.ok();
+}
 
 }  // namespace moe

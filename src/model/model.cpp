@@ -416,8 +416,9 @@ uint64_t Model::latent_matrix_bytes(bool wanted) const {
   return 0;
 }
 bool Model::experts_stay() const { return !impl_->cache || !impl_->cache->scarce(); }
-bool Model::make_room(uint64_t bytes) {
-  return impl_->cache && !impl_->arena && impl_->cache->make_room(bytes);
+bool Model::make_room_after(const Status& status, uint64_t bytes) {
+  const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
+  return full && impl_->cache && !impl_->arena && impl_->cache->make_room(bytes);
 }
 
 ExpertStats Model::expert_stats() const {

@@ -137,9 +137,10 @@ class Model final {
   uint64_t latent_matrix_bytes(bool wanted) const;
   /// False once prepare() has decided to offload experts from the device's memory.
   bool experts_stay() const;
-  /// Evicts idle experts from device memory, least recently used first, until `bytes` are evicted
-  /// or none is left. False if there were none. Any thread.
-  bool make_room(uint64_t bytes);
+  /// If `status` says that memory is missing: evicts idle experts from device memory, least recently
+  /// used first, until `bytes` are evicted or none is left. True if any were, so that it is worth
+  /// trying again. Any thread.
+  bool make_room_after(const Status& status, uint64_t bytes);
   /// All sessions since the model was opened. Any thread.
   ExpertStats expert_stats() const;
   /// Counts everything that the model and its sessions take.

@@ -23,11 +23,11 @@ struct Batch {
 /// True if a session of the call was cancelled. In a call of several passes, a session in another
 /// pass counts too.
 inline bool cancel_asked(const Batch& batch) {
-  for (const Session* session : batch.lead.group) {
-    if (SessionCall::state_of(*session).cancel_asked()) return true;
+  for (const Session* session : batch.lead.call.group()) {
+    if (SessionCall::state_of(*session).call.cancelled()) return true;
   }
   for (const BatchPart& part : batch.parts) {
-    if (part.session->cancel_asked()) return true;
+    if (part.session->call.cancelled()) return true;
   }
   return false;
 }

@@ -36,15 +36,25 @@ Status BeamSearch::begin(const BeamOptions& options, const BeamTokens& tokens) {
   options_ = options;
   tokens_ = tokens;
   n_ = 0;
-  const auto beam = static_cast<size_t>(options.beam);
-  running_.clear();
-  best_.clear();
-  ended_.clear();
-  trail_.clear();
-  MOE_TRY(running_.reserve(beam));
-  MOE_TRY(best_.reserve(2 * beam));
-  MOE_TRY(ended_.reserve(beam + 1));
-  return running_.push({0, -1, -1, -1});
+  MOE_TRY(memory_.init("beam search", [this](Carver& c) { lay_out(c); }));
+  running_.push({0, -1, -1, -1});
+  return {};
+}
+
+// The first two are exchanged after each step. A step is added to the trail for each hypothesis
+// that goes on, of which there are none after max_tokens.
+void BeamSearch::lay_out(Carver& c) {
+  const int64_t beam = options_.beam;
+  running_.lay_out(c, 2 * beam);
+  best_.lay_out(c, 2 * beam);
+  ended_.lay_out(c, beam + 1);
+  trail_.lay_out(c, beam * options_.max_tokens);
+}
+
+uint64_t BeamSearch::bytes(const BeamOptions& options) {
+  BeamSearch search(system_allocator());
+  search.options_ = options;
+  return measured([&](Carver& c) { search.lay_out(c); });
 }
 
 bool BeamSearch::is_eos(int32_t token) const {
@@ -63,7 +73,7 @@ void BeamSearch::insert(const Continuation& c) {
   const auto worse = [](float sum, const Continuation& other) { return sum > other.sum; };
   const auto place = static_cast<size_t>(
       std::upper_bound(best_.begin(), best_.end(), c.sum, worse) - best_.begin());
-  (void)best_.push(c);  // capacity was reserved
+  best_.push(c);
   std::rotate(best_.begin() + place, best_.end() - 1, best_.end());
 }
 
@@ -96,29 +106,27 @@ double BeamSearch::score_of(float sum) const {
   return static_cast<double>(sum) / (alpha == 1 ? length : pow_double(length, alpha));
 }
 
-Status BeamSearch::end(const Continuation& c) {
+void BeamSearch::end(const Continuation& c) {
   const auto beam = static_cast<size_t>(options_.beam);
-  if (options_.stop == BeamStop::kCount && ended_.size() == beam) return {};
+  if (options_.stop == BeamStop::kCount && ended_.size() == beam) return;
   const Ended e = {score_of(c.sum), n_ + 1, c.token, running_[static_cast<size_t>(c.parent)].at};
   const auto worse = [](double score, const Ended& other) { return score > other.score; };
   const auto place = std::upper_bound(ended_.begin(), ended_.end(), e.score, worse);
   const auto index = place - ended_.begin();
-  MOE_TRY(ended_.push(e));
+  ended_.push(e);
   std::rotate(ended_.begin() + index, ended_.end() - 1, ended_.end());
   if (ended_.size() > beam) ended_.pop();
-  return {};
 }
 
 // The step's best continuations become the running hypotheses.
-Status BeamSearch::follow() {
+void BeamSearch::follow() {
   for (Continuation& c : best_) {
     const int32_t before = running_[static_cast<size_t>(c.parent)].at;
     c.at = static_cast<int32_t>(trail_.size());
-    MOE_TRY(trail_.push({before, c.token}));
+    trail_.push({before, c.token});
   }
   std::swap(running_, best_);
   best_.clear();
-  return best_.reserve(2 * static_cast<size_t>(options_.beam));
 }
 
 bool BeamSearch::is_over() const {
@@ -134,10 +142,10 @@ Status BeamSearch::end_step() {
     const Continuation c = best_[rank];
     const bool ends = is_eos(c.token) && static_cast<size_t>(n_) >= tokens_.prefix.size();
     if (!ends && n_follow < beam) best_[n_follow++] = c;
-    if (ends && rank < beam) MOE_TRY(end(c));
+    if (ends && rank < beam) end(c);
   }
-  MOE_TRY(best_.resize(n_follow));
-  MOE_TRY(follow());
+  best_.resize(n_follow);
+  follow();
   if (is_over()) running_.clear();
   ++n_;
   if (!done() || !ended_.empty()) return {};

@@ -3,8 +3,8 @@
 // Beam search over any model that gives log-probabilities of the next token. Manages and ranks
 // hypotheses; the caller evaluates the model.
 
-#include "src/base/array.h"
-#include "src/base/status.h"
+#include "src/base/bounded_list.h"
+#include "src/base/host_buffer.h"
 
 namespace moe {
 
@@ -46,11 +46,12 @@ Status validate(const BeamOptions& options);
 /// the best `beam` others become the running hypotheses 0, 1, ...
 class BeamSearch {
  public:
-  explicit BeamSearch(const Allocator& allocator)
-      : running_(allocator), best_(allocator), ended_(allocator), trail_(allocator) {}
+  explicit BeamSearch(const Allocator& allocator) : memory_(allocator) {}
 
-  /// Validates `options`.
+  /// Validates `options`, and allocates all memory that the search needs.
   Status begin(const BeamOptions& options, const BeamTokens& tokens);
+  /// Host memory that begin() allocates.
+  static uint64_t bytes(const BeamOptions& options);
   bool done() const { return running_.empty(); }
 
   // Running hypotheses; initially one without tokens.
@@ -89,21 +90,23 @@ class BeamSearch {
     int32_t token;
   };
 
+  void lay_out(Carver& c);
   bool is_eos(int32_t token) const;
   bool allowed(int32_t token) const;
   void insert(const Continuation& c);
   double score_of(float sum) const;
-  Status end(const Continuation& c);
-  Status follow();
+  void end(const Continuation& c);
+  void follow();
   bool is_over() const;
 
   BeamOptions options_;
   BeamTokens tokens_;
   int32_t n_ = 0;  // tokens of a running hypothesis
-  Array<Continuation> running_;
-  Array<Continuation> best_;  // of the current step, best first
-  Array<Ended> ended_;        // best first
-  Array<Step> trail_;         // one entry per hypothesis that ever ran
+  BoundedList<Continuation> running_;
+  BoundedList<Continuation> best_;  // of the current step, best first
+  BoundedList<Ended> ended_;        // best first
+  BoundedList<Step> trail_;         // one entry per hypothesis that ever ran
+  HostBuffer memory_;
 };
 
 }  // namespace moe

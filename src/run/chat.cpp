@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "src/run/chat.h"
 
-#include "src/run/session_state.h"
+#include "src/run/session_call.h"
 
 namespace moe {
 namespace {
@@ -44,8 +44,9 @@ Status template_error(const Status& status) {
 }
 
 // Counts the first ids that the session holds already.
-Status count_reused(const SessionState& state, std::span<const int32_t> ids, size_t* n_reused) {
-  const size_t context = static_cast<size_t>(state.options.context);
+Status count_reused(const Session& session, std::span<const int32_t> ids, size_t* n_reused) {
+  const size_t context = static_cast<size_t>(session.context());
+  const std::span<const int32_t> held = session.tokens();
   if (ids.size() >= context) {
     return Status::error(MOE_ERR_TOO_LONG,
                          "the conversation has %zu tokens, the context holds %zu: remove messages "
@@ -53,13 +54,13 @@ Status count_reused(const SessionState& state, std::span<const int32_t> ids, siz
                          ids.size(), context);
   }
   size_t n = 0;
-  while (n < ids.size() && n < state.tokens.size() && state.tokens[n] == ids[n]) ++n;
+  while (n < ids.size() && n < held.size() && held[n] == ids[n]) ++n;
   *n_reused = n;
   return {};
 }
 
 bool cancel_asked(const void* state) {
-  return static_cast<const SessionState*>(state)->cancel_asked();
+  return !check_cancel(*static_cast<const SessionState*>(state)).ok();
 }
 
 bool is_name(std::string_view text) {
@@ -302,7 +303,7 @@ size_t Chat::next_turn(size_t from) const {
 // says why not.
 Result<bool> Chat::fits_without(Gap gap, size_t max_tokens, const SessionState& state,
                                 Status* why) const {
-  if (state.cancel_asked()) return Status::error(MOE_ERR_CANCELLED, "cancelled");
+  MOE_TRY(check_cancel(state));
   jinja::Limits limits;
   limits.cancelled = cancel_asked;
   limits.user = &state;
@@ -430,16 +431,16 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   Array<int32_t> ids(allocator_);
   MOE_TRY(render(true, {}, limits, text));
   MOE_TRY(encode(text, ids));
-  if (state.cancel_asked()) return Status::error(MOE_ERR_CANCELLED, "cancelled");
+  MOE_TRY(check_cancel(state));
   if (ids.empty()) {
     return Status::error(MOE_ERR_STATE, "the conversation is empty: there is nothing to reply to");
   }
   MOE_TRY(messages_.reserve(messages_.size() + 1));
   size_t n_reused = 0;
-  MOE_TRY(count_reused(state, ids.span(), &n_reused));
+  MOE_TRY(count_reused(*session_, ids.span(), &n_reused));
   const std::span<const int32_t> rest(ids.data() + n_reused, ids.size() - n_reused);
   MOE_TRY(check_generate(state, &tokenizer_, rest, static_cast<int32_t>(n_reused), given));
-  MOE_TRY(rewind_to(state, n_reused));
+  rewind_to(state, n_reused);
 
   Collector collector(given, tags_, tokenizer_, begins_inside(text), allocator_);
   MOE_TRY(make_message("assistant", {}, collector.message));

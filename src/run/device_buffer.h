@@ -9,16 +9,6 @@
 
 namespace moe {
 
-/// Size of what lay_out(Carver&) takes; false on overflow. Sizes come from a validated model, so
-/// only products over many positions or layers can overflow.
-template <class LayOut>
-bool measure(LayOut&& lay_out, uint64_t* out) {
-  Carver carver;
-  lay_out(carver);
-  *out = carver.total();
-  return carver.ok();
-}
-
 /// Owns device memory.
 class DeviceBuffer {
  public:

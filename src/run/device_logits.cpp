@@ -6,16 +6,10 @@
 
 namespace moe {
 
-Status StoredReport::init(int32_t vocab_size) {
-  const auto n_spans = static_cast<size_t>(sample_spans(vocab_size));
-  MOE_TRY(candidates.resize(static_cast<size_t>(kMaxCandidates)));
-  MOE_TRY(sums.resize(n_spans));
-  return weights.resize(n_spans);
-}
-
-uint64_t StoredReport::bytes(int32_t vocab_size) {
-  return sizeof(TokenCandidate) * static_cast<uint64_t>(kMaxCandidates) +
-         2 * sizeof(uint64_t) * static_cast<uint64_t>(sample_spans(vocab_size));
+void StoredReport::lay_out(Carver& c, int32_t vocab_size) {
+  c.take(&candidates, kMaxCandidates);
+  c.take(&sums, sample_spans(vocab_size));
+  c.take(&weights, sample_spans(vocab_size));
 }
 
 void StoredReport::take(const SampleSpec& asked, const SampleReport& found) {
@@ -32,23 +26,35 @@ void StoredReport::take(const SampleSpec& asked, const SampleReport& found) {
   std::memcpy(weights.data(), found.weights, weights.size() * sizeof(uint64_t));
 }
 
+void LastLogits::lay_out(Carver& c, const Device& device, const ModelConfig& config) {
+  c.take(&row_, config.n_outputs());
+  if (device.can_sample()) report.lay_out(c, config.vocab_size);
+}
+
 namespace {
 
 // Reads logits from `first` on of the row on the device.
 Status read_device_logits(SessionState& state, size_t first, size_t n, float* to) {
   const Status status =
       state.device.download(to, state.work().device_logits + first, n * sizeof(float));
-  state.poisoned = state.poisoned || status.code() == MOE_ERR_DEVICE;
+  state.call.poisoned = state.call.poisoned || status.code() == MOE_ERR_DEVICE;
   return status;
 }
 
 }  // namespace
 
 Status read_logits(SessionState& state, float* to) {
-  const std::span<float> logits = state.logits.span();
-  if (state.on_device) MOE_TRY(read_device_logits(state, 0, logits.size(), logits.data()));
+  const std::span<float> logits = state.logits.row();
+  if (state.logits.on_device()) MOE_TRY(read_device_logits(state, 0, logits.size(), logits.data()));
   MOE_TRY(check_finite({logits.data(), logits.size()}));
   std::memmove(to, logits.data(), logits.size() * sizeof(float));
+  return {};
+}
+
+Status fetch_logits(SessionState& state) {
+  if (!state.logits.on_device()) return {};
+  MOE_TRY(read_logits(state, state.logits.row().data()));
+  state.logits.fetched();
   return {};
 }
 
@@ -58,30 +64,30 @@ namespace {
 Status look_again(SessionState& state) {
   float* const no_copy = nullptr;
   const int32_t vocab_size = state.model.config().vocab_size;
-  const SampleOp op{state.work().device_logits, 1, vocab_size, &state.spec, &no_copy};
+  const SampleOp op{state.work().device_logits, 1, vocab_size, &state.logits.spec, &no_copy};
   Status status;
   bool again = true;
   while (again) {
     state.device.sample(state.stream(), op);
     status = state.device.sync(state.stream());
-    again = status.code() == MOE_ERR_CANCELLED && state.call.load() != SessionState::kCancelled;
+    again = status.code() == MOE_ERR_CANCELLED && !state.call.cancelled();
     if (again) state.stream().cancelled.store(false);  // meant for an earlier call
   }
-  state.poisoned = state.poisoned || status.code() == MOE_ERR_DEVICE;
+  state.call.poisoned = state.call.poisoned || status.code() == MOE_ERR_DEVICE;
   MOE_TRY(status);
-  state.report.take(state.spec, state.device.sampled(state.stream(), 0));
+  state.logits.report.take(state.logits.spec, state.device.sampled(state.stream(), 0));
   return {};
 }
 
 Status sample_on_device(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
                         TokenLogprob* top, size_t n_top, bool* enough) {
-  if (!(state.report.spec == state.spec)) MOE_TRY(look_again(state));
+  if (!(state.logits.report.spec == state.logits.spec)) MOE_TRY(look_again(state));
   const LogitReader row{[](void* user, size_t first, size_t n, float* to) {
                           return read_device_logits(*static_cast<SessionState*>(user), first, n,
                                                     to);
                         },
                         &state};
-  return state.workspace->sampler.sample(config, state.report.values, row,
+  return state.sampler().sample(config, state.logits.report.values, row,
                                          static_cast<uint64_t>(state.position()), out, top, n_top,
                                          enough);
 }
@@ -94,23 +100,20 @@ Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogpr
   const PassLease lease(state);
   MOE_TRY(lease.status());
   MOE_TRY(recall_logits(state));
-  if (state.on_device && wants_anything(state.spec)) {
+  if (state.logits.on_device() && wants_anything(state.logits.spec)) {
     bool enough = false;
     MOE_TRY(sample_on_device(state, config, out, top, n_top, &enough));
     if (enough) return {};
   }
-  if (state.on_device) {
-    MOE_TRY(read_logits(state, state.logits.data()));
-    state.on_device = false;
-  }
-  return state.workspace->sampler.sample(config, state.logits.span(), state.tokens.span(),
+  MOE_TRY(fetch_logits(state));
+  return state.sampler().sample(config, state.logits.row(), state.tokens.span(),
                                          static_cast<uint64_t>(state.position()), out, top, n_top);
 }
 
 void ask_for(SessionState& state, const SamplingConfig& config, size_t n_top) {
-  state.spec = {};
-  if (!state.logits_stay) return;
-  (void)sample_spec(config, n_top, state.model.config().vocab_size, &state.spec);
+  state.logits.spec = {};
+  if (!state.logits.stay) return;
+  (void)sample_spec(config, n_top, state.model.config().vocab_size, &state.logits.spec);
 }
 
 }  // namespace moe

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/host_buffer.h"
 #include "src/base/inline.h"
 #include "src/run/logits.h"
 #include "src/run/session_state.h"
@@ -76,24 +77,36 @@ void normalise(std::span<float> vector) {
   for (float& v : vector) v = static_cast<float>(static_cast<double>(v) / length);
 }
 
+// Rows of hidden states that are copied at a time from the memory of another device.
+constexpr size_t kRows = 16;
+
+/// What pooling a text's hidden states needs.
+struct PoolingMemory {
+  std::span<double> sums;   // (d_model)
+  std::span<float> copies;  // (kRows, d_model); empty on devices that use host memory
+
+  void lay_out(Carver& c, int32_t d_model, bool mean, bool copied) {
+    if (mean) c.take(&sums, d_model);
+    if (copied) c.take(&copies, int64_t{kRows} * d_model);
+  }
+};
+
 /// Where a text's hidden states go, received in order: the caller's memory, one pooled vector, or
 /// both.
 class HiddenStates {
  public:
-  /// Rows that are copied at a time from the memory of another device.
-  static constexpr size_t kRows = 16;
-
   HiddenStates(const Encoding& out, SessionState& state, size_t n_tokens)
       : out_(out),
         device_(state.device),
         n_tokens_(n_tokens),
         d_(static_cast<size_t>(state.model.config().d_model)),
-        sums_(state.model.allocator()),
-        copies_(state.model.allocator()) {}
+        memory_(state.model.allocator()) {}
   Status init() {
-    if (wants_mean()) MOE_TRY(sums_.resize(d_));
     const bool copied = out_.pooled != nullptr && out_.hidden == nullptr;
-    return copied && !device_.uses_host_memory() ? copies_.resize(kRows * d_) : Status();
+    return memory_.init("pooling", [&](Carver& c) {
+      pool_.lay_out(c, static_cast<int32_t>(d_), wants_mean(),
+                    copied && !device_.uses_host_memory());
+    });
   }
   bool wanted() const { return out_.hidden != nullptr || out_.pooled != nullptr; }
   HiddenSink sink() { return wanted() ? HiddenSink{take, this} : HiddenSink(); }
@@ -110,8 +123,8 @@ class HiddenStates {
   size_t n_tokens_;
   size_t d_;
   size_t n_done_ = 0;
-  Array<double> sums_;
-  Array<float> copies_;
+  PoolingMemory pool_;
+  HostBuffer memory_;
 };
 
 Status HiddenStates::take(void* user, const float* hidden, size_t n) {
@@ -125,7 +138,7 @@ Status HiddenStates::take(void* user, const float* hidden, size_t n) {
   if (self.device_.uses_host_memory()) return self.add(hidden, n);
   for (size_t i = 0; i < n; i += kRows) {
     const size_t rows = std::min(kRows, n - i);
-    float* to = self.copies_.data();
+    float* to = self.pool_.copies.data();
     MOE_TRY(self.device_.download(to, hidden + i * d, rows * d * sizeof(float)));
     MOE_TRY(self.add(to, rows));
   }
@@ -141,7 +154,7 @@ Status HiddenStates::add(const float* hidden, size_t n) {
                          first + i / d_);
   }
   for (size_t i = 0; i < n * d_ && wants_mean(); ++i) {
-    sums_[i % d_] += static_cast<double>(hidden[i]);
+    pool_.sums[i % d_] += static_cast<double>(hidden[i]);
   }
   if (out_.pooled == nullptr || wants_mean()) return {};
   const size_t wanted = out_.pooling == Pooling::kFirst ? 0 : n_tokens_ - 1;
@@ -153,7 +166,7 @@ Status HiddenStates::add(const float* hidden, size_t n) {
 
 void HiddenStates::finish() {
   for (size_t i = 0; i < d_ && wants_mean(); ++i) {
-    out_.pooled[i] = static_cast<float>(sums_[i] / static_cast<double>(n_tokens_));
+    out_.pooled[i] = static_cast<float>(pool_.sums[i] / static_cast<double>(n_tokens_));
   }
   if (out_.pooled != nullptr && out_.normalise) normalise({out_.pooled, d_});
 }
@@ -177,9 +190,9 @@ Status ask_outputs(const ModelConfig& config, const Encoding& out, OutputRows* r
 }  // namespace
 
 uint64_t encode_bytes(const Device& device, const ModelConfig& config) {
-  const uint64_t sums = sizeof(double);
-  const uint64_t copies = device.uses_host_memory() ? 0 : HiddenStates::kRows * sizeof(float);
-  return static_cast<uint64_t>(config.d_model) * (sums + copies);
+  PoolingMemory pool;
+  return measured(
+      [&](Carver& c) { pool.lay_out(c, config.d_model, true, !device.uses_host_memory()); });
 }
 
 Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
@@ -188,7 +201,7 @@ Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
   SessionState& state = call.state();
   const ModelConfig& config = state.model.config();
   MOE_TRY(check_text(state, tokens));
-  OutputRows rows{out.outputs, state.logits.size()};
+  OutputRows rows{out.outputs, state.logits.row().size()};
   BatchPart whole;
   whole.session = &state;
   whole.tokens = tokens;
@@ -196,7 +209,6 @@ Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
   HiddenStates states(out, state, tokens.size());
   MOE_TRY(states.init());
   whole.hidden = states.sink();
-  const bool has_logits = state.has_logits;  // the passes below do not change the logits
   Status status;
   for (size_t done = 0; done < tokens.size();) {  // once for an encoder
     const PassLease lease(state);
@@ -209,10 +221,9 @@ Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
     part.position = state.position() + static_cast<int32_t>(done);
     status = run_batch(state, {&part, 1});
     if (!status.ok()) break;
-    if (state.counting && config.is_encoder()) state.counters.add_pass();
+    if (config.is_encoder()) state.routers.counters.add_pass();
     done += part.tokens.size();
   }
-  state.has_logits = has_logits;
   if (status.ok()) states.finish();
   return status;
 }

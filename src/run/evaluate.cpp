@@ -9,13 +9,14 @@ namespace moe {
 namespace {
 
 void advance(SessionState& state, std::span<const int32_t> tokens) {
-  // Capacity was reserved for the whole context.
-  (void)state.tokens.append(tokens.data(), tokens.size());
-  if (state.counting) state.counters.add_pass();
+  state.tokens.append(tokens);
+  state.logits.keep();
+  state.routers.counters.add_pass();
 }
 
 Status eval_chunk(SessionState& state, const BatchPart& chunk, float* last) {
   BatchPart part = chunk;
+  state.logits.forget();
   MOE_TRY(run_batch(state, {&part, 1}));
   if (last != nullptr) MOE_TRY(read_logits(state, last));
   advance(state, part.tokens);
@@ -29,30 +30,23 @@ class GroupCall {
   GroupCall(const GroupCall&) = delete;
   GroupCall& operator=(const GroupCall&) = delete;
   ~GroupCall() {
-    if (n_begun_ > 0) lead().group = {};
     for (size_t i = 0; i < n_begun_; ++i) {
-      SessionState& state = SessionCall::state_of(*sessions_[i]);
-      state.lead.store(nullptr);
-      wait_for_cancels(state);  // they may use the lead
-      end_call(state);
+      call_of(i).leave_group();
+      call_of(i).end();
     }
   }
   Status begin() {
     for (; n_begun_ < sessions_.size(); ++n_begun_) {
-      MOE_TRY(begin_call(SessionCall::state_of(*sessions_[n_begun_]), false)
-                  .with_context("session %zu", n_begun_));
+      MOE_TRY(call_of(n_begun_).begin(false).with_context("session %zu", n_begun_));
     }
-    lead().group = sessions_;
-    for (Session* session : sessions_) {
-      SessionState& state = SessionCall::state_of(*session);
-      state.lead.store(&lead());
-      if (state.call.load() == SessionState::kCancelled) lead().stop.store(true);  // before it was
-    }
+    lead().call.lead_group(sessions_);
     return {};
   }
   SessionState& lead() const { return SessionCall::state_of(*sessions_[0]); }
 
  private:
+  CallState& call_of(size_t i) const { return SessionCall::state_of(*sessions_[i]).call; }
+
   std::span<Session* const> sessions_;
   size_t n_begun_ = 0;
 };
@@ -64,11 +58,12 @@ Status check_piece(const SessionState& lead, const SessionState& state,
   }
   if (tokens.empty()) return Status::error(MOE_ERR_ARGUMENT, "no tokens");
   MOE_TRY(check_tokens(state, tokens));
-  if (state.has_capacity && tokens.size() > static_cast<size_t>(lead.workspace->shape.rows)) {
+  const int32_t most = lead.passes.workspace->shape.rows;
+  if (state.routers.has_capacity() && tokens.size() > static_cast<size_t>(most)) {
     return Status::error(MOE_ERR_TOO_LONG,
                          "with an expert capacity a call is one pass: %zu tokens, but the first "
                          "session's chunk is %d",
-                         tokens.size(), lead.workspace->shape.rows);
+                         tokens.size(), most);
   }
   return {};
 }
@@ -99,7 +94,7 @@ class Passes {
   /// A piece longer than a pass takes several.
   Status add(SessionState& state, std::span<const int32_t> piece) {
     size_t done = 0;
-    for (; !state.has_capacity && piece.size() - done > most_; done += most_) {
+    for (; !state.routers.has_capacity() && piece.size() - done > most_; done += most_) {
       MOE_TRY(run());
       push(state, piece.subspan(done, most_), done, LogitRows::kNone);
     }
@@ -116,6 +111,7 @@ class Passes {
 
  private:
   void push(SessionState& state, std::span<const int32_t> tokens, size_t done, LogitRows rows) {
+    state.logits.forget();
     BatchPart part;
     part.session = &state;
     part.tokens = tokens;
@@ -161,7 +157,6 @@ Status eval_pieces(const Pieces& pieces, float* logits) {
   }
   return pieces.each([](size_t, SessionState& state, std::span<const int32_t> piece) -> Status {
     advance(state, piece);
-    state.has_logits = true;
     return {};
   });
 }
@@ -170,7 +165,7 @@ Status eval_pieces(const Pieces& pieces, float* logits) {
 
 // After a change that failed for lack of memory the workspace may be smaller than the chunk.
 Status check_one_pass(const SessionState& state, size_t n_tokens) {
-  const bool whole = state.has_capacity || state.model.config().is_encoder();
+  const bool whole = state.routers.has_capacity() || state.model.config().is_encoder();
   if (!whole || n_tokens <= static_cast<size_t>(state.pass_rows())) return {};
   return Status::error(MOE_ERR_MEMORY, "a pass over all %zu tokens needs memory that is missing",
                        n_tokens);
@@ -180,16 +175,15 @@ Status check_one_pass(const SessionState& state, size_t n_tokens) {
 Status run_batch(SessionState& lead, std::span<BatchPart> parts) {
   const PassLease lease(lead);
   MOE_TRY(lease.status());
-  for (const BatchPart& part : parts) part.session->has_logits = false;
   const Status status = forward(lead, parts);
   if (status.code() == MOE_ERR_DEVICE) {
-    for (const BatchPart& part : parts) part.session->poisoned = true;
+    for (const BatchPart& part : parts) part.session->call.poisoned = true;
   }
   return status;
 }
 
 Status recall_logits(SessionState& state) {
-  if (state.has_logits) return {};
+  if (state.logits.known()) return {};
   if (state.tokens.empty()) {
     return Status::error(MOE_ERR_STATE, "the session is empty: there is nothing to continue");
   }
@@ -199,7 +193,7 @@ Status recall_logits(SessionState& state) {
   part.position = state.position() - 1;
   part.rows = LogitRows::kLast;
   MOE_TRY(run_batch(state, {&part, 1}));
-  state.has_logits = true;
+  state.logits.keep();
   return {};
 }
 
@@ -213,7 +207,7 @@ Status check_tokens(const SessionState& state, std::span<const int32_t> tokens, 
   if (config.is_encoder()) {
     return Status::error(MOE_ERR_UNSUPPORTED, "the model is an encoder and cannot continue a text");
   }
-  if (config.is_encoder_decoder() && state.n_source == 0) {
+  if (config.is_encoder_decoder() && state.kv.n_source == 0) {
     return Status::error(
         MOE_ERR_STATE,
         "the model is an encoder-decoder, and the session has read no source: "
@@ -228,7 +222,7 @@ Status check_tokens(const SessionState& state, std::span<const int32_t> tokens, 
                                   : "the model's own length is ",
                          config.context_length);
   }
-  if (state.has_capacity && tokens.size() > static_cast<size_t>(state.chunk())) {
+  if (state.routers.has_capacity() && tokens.size() > static_cast<size_t>(state.chunk())) {
     return Status::error(MOE_ERR_TOO_LONG,
                          "with an expert capacity a call is one chunk: at most %d tokens, found "
                          "%zu; create the session with a larger chunk (--chunk), at most %d",
@@ -269,7 +263,6 @@ Status eval_chunks(SessionState& state, std::span<const int32_t> tokens, Ask ask
     ask(done, last, &part);
     MOE_TRY(eval_chunk(state, part, last ? last_row : nullptr));
     done += n;
-    state.has_logits = last && part.rows != LogitRows::kNone;
   }
   return {};
 }

@@ -3,33 +3,48 @@
 
 #include "src/run/kv_heads.h"
 #include "src/run/saved.h"
+#include "src/run/session_state.h"
 
 namespace moe {
 namespace {
 
+void lay_out_places(Carver& c, const ModelConfig& config, BoundedList<HeadPlace>* places) {
+  int64_t n = 0;
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.has_attention) n += 2 * int64_t{layer.attention.n_kv_heads};
+  }
+  places->lay_out(c, n);
+}
+
 // With an expert capacity the last token alone does not reproduce them.
 Status copy_logits(const SessionState& from, SessionState& to) {
-  const size_t n = from.logits.size();
-  if (!from.has_logits) return {};
-  if (from.on_device) {
-    MOE_TRY(from.device.download(to.logits.data(), from.work().device_logits, n * sizeof(float)));
+  if (!from.logits.known()) return {};
+  const std::span<const float> row = from.logits.row();
+  float* const copy = to.logits.row().data();
+  if (from.logits.on_device()) {
+    MOE_TRY(from.device.download(copy, from.work().device_logits, row.size() * sizeof(float)));
   } else {
-    std::copy_n(from.logits.data(), n, to.logits.data());
+    std::copy(row.begin(), row.end(), copy);
   }
-  to.on_device = false;
-  to.has_logits = true;
+  to.logits.leave_on_host();
+  to.logits.keep();
   return {};
 }
 
 Status copy_text(const SessionState& from, SessionState& to) {
   const size_t n = from.tokens.size();
-  if (check_keeps(from).ok()) {
-    KvMover mover(from, from.model.allocator());
-    MOE_TRY(mover.init(from, n));
+  const ModelConfig& config = from.model.config();
+  if (check_keeps(config).ok()) {
+    KvMover mover(from.device, from.options.kv, from.model.allocator());
+    MOE_TRY(mover.init(config, n));
     // Both have the same shape, so their heads are in the same order.
-    Array<HeadPlace> places(from.model.allocator());
-    MOE_TRY(places.reserve(n_head_places(from.model.config())));
-    MOE_TRY(each_head(to, [&](const HeadPlace& place, bool) { return places.push(place); }));
+    HostBuffer memory(from.model.allocator());
+    BoundedList<HeadPlace> places;
+    MOE_TRY(memory.init("fork", [&](Carver& c) { lay_out_places(c, config, &places); }));
+    MOE_TRY(each_head(config, to.kv, [&](const HeadPlace& place, bool) -> Status {
+      places.push(place);
+      return {};
+    }));
     size_t at = 0;
     const auto move = [&](const HeadPlace& place, bool keys) -> Status {
       MOE_TRY(check_cancel(from));
@@ -45,12 +60,10 @@ Status copy_text(const SessionState& from, SessionState& to) {
         return mover.put_scales(target);
       });
     };
-    MOE_TRY(each_head(from, move));
+    MOE_TRY(each_head(config, from.kv, move));
   }
-  MOE_TRY(to.tokens.append(from.tokens.data(), n));
-  for (size_t l = 0; l < from.routers.size(); ++l) to.routers[l] = from.routers[l];
-  to.overridden = from.overridden;
-  to.has_capacity = from.has_capacity;
+  to.tokens.append(from.tokens.span());
+  to.routers.copy_from(from.routers);
   return copy_logits(from, to);
 }
 
@@ -59,7 +72,8 @@ Status copy_text(const SessionState& from, SessionState& to) {
 Result<Box<Session>> fork_session(Session& session, Model& model, const Allocator& allocator) {
   SessionCall call(session);
   MOE_TRY(call.status());
-  if (call.state().model.config().is_encoder_decoder()) return check_keeps(call.state());
+  const ModelConfig& config = call.state().model.config();
+  if (config.is_encoder_decoder()) return check_keeps(config);
   const SessionState& from = call.state();
   SessionOptions options;
   options.context = from.options.context;
@@ -67,9 +81,17 @@ Result<Box<Session>> fork_session(Session& session, Model& model, const Allocato
   options.kv = from.options.kv;
   MOE_ASSIGN(Box<Session> made, Session::create(model, options, allocator));
   SessionState& to = SessionCall::state_of(*made);
-  if (to.member.demand != from.member.demand) MOE_TRY(to.set_demand(from.member.demand));
+  const PassDemand& demand = from.passes.member.demand;
+  if (to.passes.member.demand != demand) MOE_TRY(set_demand(to, demand));
   MOE_TRY(copy_text(from, to));
   return made;
+}
+
+uint64_t saving_bytes(Device& device, const ModelConfig& config, KvType kv) {
+  if (!check_keeps(config).ok()) return 0;
+  BoundedList<HeadPlace> places;
+  return KvMover::bytes(device, config, kv) +
+         measured([&](Carver& c) { lay_out_places(c, config, &places); });
 }
 
 }  // namespace moe

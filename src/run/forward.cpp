@@ -45,9 +45,9 @@ StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
   if (!decode || !lead.model.experts_stay()) return key;
   key.add(batch.parts.size());
   for (const BatchPart& part : batch.parts) {
-    if (part.session->counting) return {};
-    key.add(part.session->number);
-    const SampleSpec& spec = part.session->spec;
+    if (part.session->routers.counters.on()) return {};
+    key.add(part.session->routers.number());
+    const SampleSpec& spec = part.session->logits.spec;
     key.add(bits_of(spec.temperature, spec.min_p));
     key.add(bits_of(spec.share, 0) | static_cast<uint32_t>(spec.n_candidates));
   }
@@ -58,7 +58,7 @@ void embed(SessionState& lead, const Batch& batch, const Matrix& positions, cons
   const ModelConfig& config = lead.model.config();
   float* const x = lead.work().x;
   for (const BatchPart& part : batch.parts) {
-    if (part.session->counting && !part.continues) part.session->counters.begin_pass();
+    if (!part.continues) part.session->routers.counters.begin_pass();
   }
   lead.device.embed(lead.stream(), lead.model.weights().embedding, positions, batch.rows,
                     batch.n_rows, config.embedding_multiplier, x);

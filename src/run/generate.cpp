@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/host_buffer.h"
 #include "src/base/inline.h"
 #include "src/run/logits.h"
 #include "src/run/session_state.h"
@@ -41,13 +42,6 @@ Status check_options(const GenerateOptions& o, const Tokenizer* tokenizer, int32
   return {};
 }
 
-bool depends_on_passes(const SessionState& state) {
-  for (const RouterConfig& router : state.routers) {
-    if (router.resident > 0) return true;
-  }
-  return state.has_capacity;
-}
-
 /// Checks the logits that a callback left. A ban becomes the lowest finite number, because sampling
 /// needs finite logits: its weight is zero.
 Status settle_bans(std::span<float> logits) {
@@ -65,6 +59,10 @@ Status settle_bans(std::span<float> logits) {
   return Status::error(MOE_ERR_RANGE, "logits callback: every token is banned");
 }
 
+void lay_out_copy(Carver& c, int32_t n_outputs, std::span<float>* copy) {
+  c.take(copy, n_outputs);
+}
+
 /// One generation in progress.
 class Generation {
  public:
@@ -76,11 +74,14 @@ class Generation {
         drafter_(static_cast<size_t>(options.max_draft)),
         stops_(allocator),
         text_(allocator),
-        changed_(allocator),
+        copy_(allocator),
         allocator_(allocator) {}
 
   Status prepare() {
-    if (options_.change_logits != nullptr) MOE_TRY(changed_.resize(state_.logits.size()));
+    if (options_.change_logits != nullptr) {
+      const int32_t n = state_.model.config().n_outputs();
+      MOE_TRY(copy_.init("logits", [&](Carver& c) { lay_out_copy(c, n, &changed_); }));
+    }
     return stops_.init(options_.stop);
   }
   Status run();
@@ -130,7 +131,8 @@ class Generation {
   int32_t pass_[kMaxDraft + 1];  // the next token and the draft
   StopMatcher stops_;
   String text_;
-  Array<float> changed_;  // (vocab) the callback's copy; the session's logits are unchanged
+  std::span<float> changed_;  // (vocab) the callback's copy; the session's logits are unchanged
+  HostBuffer copy_;
   bool in_header_ = false;
   const Allocator& allocator_;
 };
@@ -197,14 +199,14 @@ Status Generation::sample_next_token() {
   }
   MOE_TRY(recall_logits(state_));
   MOE_TRY(read_logits(state_, changed_.data()));
-  if (!options_.change_logits(options_.logits_user, state_.tokens.span(), changed_.span())) {
+  if (!options_.change_logits(options_.logits_user, state_.tokens.span(), changed_)) {
     end(Finish::kCallback);
     return {};
   }
-  MOE_TRY(settle_bans(changed_.span()));
+  MOE_TRY(settle_bans(changed_));
   const PassLease lease(state_);
   MOE_TRY(lease.status());
-  return state_.workspace->sampler.sample(options_.sampling, changed_.span(), state_.tokens.span(),
+  return state_.sampler().sample(options_.sampling, changed_, state_.tokens.span(),
                                           static_cast<uint64_t>(state_.position()), &next_, top_,
                                           n_top());
 }
@@ -240,7 +242,7 @@ size_t Generation::draft() {
   if (options_.max_tokens > 0) {
     room = std::min(room, static_cast<size_t>(options_.max_tokens - result_.n_generated));
   }
-  int32_t* const text = state_.tokens.data();
+  int32_t* const text = state_.tokens.room().data();
   text[position] = pass_[0] = next_.token;
   const size_t n = drafter_.draft({text, position + 1}, room, pass_ + 1);
   std::copy_n(pass_ + 1, n, text + position + 1);
@@ -264,8 +266,8 @@ Status Generation::check_draft(size_t n_drafted, StreamDecoder* decoder, bool* c
       SessionState& state = g.state_;
       const size_t text = p.position + 1 + i;
       TokenLogprob& next = p.checked.tokens[i];
-      p.checked.status = state.workspace->sampler.sample(
-          g.options_.sampling, {logits, state.logits.size()}, {state.tokens.data(), text},
+      p.checked.status = state.sampler().sample(
+          g.options_.sampling, {logits, state.logits.row().size()}, {state.tokens.data(), text},
           static_cast<uint64_t>(text), &next, p.checked.top + i * kMaxTopLogprobs, g.n_top());
       if (p.checked.status.ok()) ++p.checked.n;
       p.settled = !p.checked.status.ok() || i == p.n_drafted || next.token != g.pass_[i + 1];
@@ -283,7 +285,7 @@ Status Generation::check_draft(size_t n_drafted, StreamDecoder* decoder, bool* c
   drafter_.learn(n_right, seconds);
   result_.n_drafted += static_cast<int32_t>(n_drafted);
   result_.n_accepted += static_cast<int32_t>(n_right);
-  MOE_TRY(rewind_to(state_, pass.position + 1 + n_right));
+  rewind_to(state_, pass.position + 1 + n_right);
   return status;
 }
 
@@ -299,7 +301,7 @@ Status Generation::take_draft(const Checked& checked, size_t n_drafted, StreamDe
     if (at_end_of_text() || i == n_drafted || next_.token != pass_[i + 1]) return {};
     ++*n_right;
     MOE_TRY(report(decoder));
-    if (state_.cancel_asked()) {  // as if the token were evaluated now
+    if (state_.call.cancelled()) {  // as if the token were evaluated now
       --*n_right;
       return Status::error(MOE_ERR_CANCELLED, "cancelled");
     }
@@ -349,12 +351,17 @@ Status Generation::run() {
 
 }  // namespace
 
+uint64_t generating_bytes(const ModelConfig& config) {
+  std::span<float> copy;
+  return measured([&](Carver& c) { lay_out_copy(c, config.n_outputs(), &copy); });
+}
+
 Status check_generate(const SessionState& state, const Tokenizer* tokenizer,
                       std::span<const int32_t> prompt, int32_t used,
                       const GenerateOptions& options) {
   MOE_TRY(check_options(options, tokenizer, state.model.config().vocab_size));
   MOE_TRY(check_tokens(state, prompt, used));
-  if (options.max_draft > 0 && depends_on_passes(state)) {
+  if (options.max_draft > 0 && state.routers.depend_on_passes()) {
     return Status::error(MOE_ERR_UNSUPPORTED,
                          "max_draft (--draft): not with an expert capacity or 'resident', where "
                          "results depend on how a text is split");
@@ -380,7 +387,7 @@ Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const
 
   GenerateResult& result = generation.result();
   result.n_prompt = static_cast<int32_t>(prompt.size());
-  state.spec = {};
+  state.logits.spec = {};
   if (options.change_logits == nullptr) {
     ask_for(state, options.sampling, static_cast<size_t>(options.n_top));
   }

@@ -64,7 +64,7 @@ struct RowScores {
 
 // Rows in device memory are downloaded one by one.
 Status read_downloaded(SessionState& lead, std::span<const int32_t> targets, double* logprobs) {
-  const std::span<float> row = lead.logits.span();
+  const std::span<float> row = lead.logits.row();
   for (size_t i = 0; i < targets.size(); ++i) {
     const float* from = lead.work().late_logits + i * row.size();
     MOE_TRY(lead.device.download(row.data(), from, row.size() * sizeof(float)));
@@ -77,7 +77,7 @@ Status read_downloaded(SessionState& lead, std::span<const int32_t> targets, dou
 
 Status read_scores(SessionState& lead, std::span<const int32_t> targets, double* logprobs) {
   if (!lead.device.uses_host_memory()) return read_downloaded(lead, targets, logprobs);
-  const size_t width = lead.logits.size();
+  const size_t width = lead.logits.row().size();
   RowScores rows{lead.work().late_logits, width, targets.data(), logprobs};
   constexpr int64_t kWork = 8;  // relative cost of a logit
   lead.device.share(static_cast<int64_t>(targets.size()), kWork * static_cast<int64_t>(width),

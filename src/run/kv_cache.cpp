@@ -58,9 +58,9 @@ KvWidths kv_widths(const AttentionConfig& a, KvType type) {
 }
 
 // Without layers_ it only measures.
-void KvCache::lay_out(Carver& c, const ModelConfig& config) {
+void KvCache::lay_out_rows(Carver& c, const ModelConfig& config) {
   KvLayer unused;
-  const auto place = [&](Array<KvLayer>& layers, size_t i) {
+  const auto place = [&](std::span<KvLayer> layers, size_t i) {
     return layers.empty() ? &unused : &layers[i];
   };
   const int32_t n_layers = config.n_layers();
@@ -83,23 +83,21 @@ void KvCache::lay_out(Carver& c, const ModelConfig& config) {
 }
 
 bool KvCache::bytes(const ModelConfig& config, const KvShape& shape, uint64_t* out) {
-  KvCache measured(config.layers.allocator());
+  KvCache measured;
   measured.shape_ = whole_blocks(shape);
   measured.n_encoder_ = encoder_layers(config);
-  return measure([&](Carver& c) { measured.lay_out(c, config); }, out);
+  return measure([&](Carver& c) { measured.lay_out_rows(c, config); }, out);
 }
 
-uint64_t KvCache::host_bytes(const ModelConfig& config, const KvShape& shape) {
-  const uint64_t n = static_cast<uint64_t>(shape.n_texts) + (config.is_encoder_decoder() ? 1 : 0);
-  return n * config.layers.size() * sizeof(KvLayer);
+void KvCache::lay_out(Carver& c, const ModelConfig& config, const KvShape& shape) {
+  c.take(&layers_, int64_t{shape.n_texts} * config.n_layers());
+  if (config.is_encoder_decoder()) c.take(&sources_, config.n_layers());
 }
 
 Status KvCache::init(Device& device, const ModelConfig& config, const KvShape& shape) {
   shape_ = whole_blocks(shape);
   n_encoder_ = encoder_layers(config);
-  MOE_TRY(layers_.resize(config.layers.size() * static_cast<size_t>(shape.n_texts)));
-  if (config.is_encoder_decoder()) MOE_TRY(sources_.resize(config.layers.size()));
-  return memory_.init(device, "KV cache", [&](Carver& c) { lay_out(c, config); });
+  return memory_.init(device, "KV cache", [&](Carver& c) { lay_out_rows(c, config); });
 }
 
 KvCacheView KvCache::view(int32_t layer, int32_t text) const {

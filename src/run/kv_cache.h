@@ -32,29 +32,29 @@ KvWidths kv_widths(const AttentionConfig& a, KvType type);
 
 class KvCache {
  public:
-  explicit KvCache(const Allocator& allocator) : layers_(allocator), sources_(allocator) {}
-
+  /// Host memory that describes the cache; before init().
+  void lay_out(Carver& c, const ModelConfig& config, const KvShape& shape);
   Status init(Device& device, const ModelConfig& config, const KvShape& shape);
   KvCacheView view(int32_t layer, int32_t text = 0) const;
   /// Cross attention: `n_keys` positions of the source.
   KvCacheView source_view(int32_t layer, int32_t n_keys) const {
     return {shape_.type, shape_.source, sources_[static_cast<size_t>(layer)], n_keys};
   }
+  /// Positions of the source that the cross attention sees; 0: none was read.
+  int32_t n_source = 0;
   /// Copies the first n positions of one text to another. Host memory only.
   void copy_text(const ModelConfig& config, int32_t from, int32_t to, int32_t n);
 
-  /// False on overflow.
+  /// Device memory that init() allocates; false on overflow.
   static bool bytes(const ModelConfig& config, const KvShape& shape, uint64_t* out);
-  /// Host memory that init() allocates.
-  static uint64_t host_bytes(const ModelConfig& config, const KvShape& shape);
 
  private:
-  void lay_out(Carver& c, const ModelConfig& config);
+  void lay_out_rows(Carver& c, const ModelConfig& config);
 
-  KvShape shape_;           // rounded up to whole blocks
-  int32_t n_encoder_ = 0;   // layers
-  Array<KvLayer> layers_;   // (n_texts, n_layers)
-  Array<KvLayer> sources_;  // (n_layers)
+  KvShape shape_;               // rounded up to whole blocks
+  int32_t n_encoder_ = 0;       // layers
+  std::span<KvLayer> layers_;   // (n_texts, n_layers)
+  std::span<KvLayer> sources_;  // (n_layers)
   DeviceBuffer memory_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "src/run/kv_heads.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace moe {
@@ -16,8 +17,7 @@ int32_t widest_head(const ModelConfig& config, KvType type) {
 
 }  // namespace
 
-Status check_keeps(const SessionState& state) {
-  const ModelConfig& config = state.model.config();
+Status check_keeps(const ModelConfig& config) {
   if (config.is_encoder()) {
     return Status::error(MOE_ERR_UNSUPPORTED,
                          "the model is an encoder: its sessions have nothing to save");
@@ -28,35 +28,41 @@ Status check_keeps(const SessionState& state) {
       "the model is an encoder-decoder: its sessions are neither saved nor forked");
 }
 
-Status check_cancel(const SessionState& state) {
-  return state.cancel_asked() ? Status::error(MOE_ERR_CANCELLED, "cancelled") : Status();
+void KvMover::lay_out(Carver& c, const ModelConfig& config) {
+  const HeadPlace largest = {nullptr, nullptr, widest_head(config, type_)};
+  c.take(&rows_, static_cast<int64_t>(std::max(row_bytes(largest), scale_bytes())));
+  if (is_latent(type_)) return;
+  c.take(&raw_, static_cast<int64_t>(raw_bytes(largest)));
+  c.take(&places_, int64_t{kKeyBlock} * largest.head_dim);
 }
 
-Status KvMover::init(const SessionState& state, size_t n) {
+Status KvMover::init(const ModelConfig& config, size_t n) {
   n_text_ = n;
   n_ = std::min(n, kMost);
-  const HeadPlace largest = {nullptr, nullptr, widest_head(state.model.config(), type_)};
-  if (!is_latent(type_)) MOE_TRY(raw_.resize(std::max<size_t>(raw_bytes(largest), 1)));
-  return rows_.resize(std::max<size_t>({row_bytes(largest), scale_bytes(), 1}));
+  return memory_.init("moving keys and values", [&](Carver& c) { lay_out(c, config); });
 }
 
-Status KvMover::learn_places(int32_t head_dim) {
-  if (places_of_ == head_dim) return {};
-  places_.clear();
-  MOE_TRY(places_.reserve(static_cast<size_t>(kKeyBlock) * static_cast<size_t>(head_dim)));
+uint64_t KvMover::bytes(Device& device, const ModelConfig& config, KvType type) {
+  KvMover mover(device, type, system_allocator());
+  mover.n_ = kMost;
+  return measured([&](Carver& c) { mover.lay_out(c, config); });
+}
+
+void KvMover::learn_places(int32_t head_dim) {
+  if (places_of_ == head_dim) return;
+  int32_t* place = places_.data();
   for (int32_t p = 0; p < kKeyBlock; ++p) {
     for (int32_t i = 0; i < head_dim; ++i) {
-      MOE_TRY(places_.push(static_cast<int32_t>(device_.key_place(type_, head_dim, p, i))));
+      *place++ = static_cast<int32_t>(device_.key_place(type_, head_dim, p, i));
     }
   }
   places_of_ = head_dim;
-  return {};
 }
 
 // Copies keys of n rows element by element.
 template <size_t kBytes>
 void KvMover::each_key(int32_t head_dim, bool to_rows) {
-  const size_t block = places_.size();
+  const size_t block = size_t{kKeyBlock} * static_cast<size_t>(head_dim);
   const size_t n = n_ * static_cast<size_t>(head_dim);
   for (size_t i = 0; i < n; ++i) {
     uint8_t* const raw =
@@ -73,7 +79,7 @@ void KvMover::move_keys(int32_t head_dim, bool to_rows) {
 
 Status KvMover::take(const HeadPlace& piece, bool keys) {
   if (!keys) return device_.download(rows(), piece.at, row_bytes(piece));
-  MOE_TRY(learn_places(piece.head_dim));
+  learn_places(piece.head_dim);
   MOE_TRY(device_.download(raw_.data(), piece.at, raw_bytes(piece)));
   move_keys(piece.head_dim, true);
   return {};
@@ -81,26 +87,10 @@ Status KvMover::take(const HeadPlace& piece, bool keys) {
 
 Status KvMover::put(const HeadPlace& piece, bool keys) {
   if (!keys) return device_.upload(piece.at, rows(), row_bytes(piece));
-  MOE_TRY(learn_places(piece.head_dim));
+  learn_places(piece.head_dim);
   std::memset(raw_.data(), 0, raw_bytes(piece));  // zeros for positions after the last one
   move_keys(piece.head_dim, false);
   return device_.upload(piece.at, raw_.data(), raw_bytes(piece));
-}
-
-size_t n_head_places(const ModelConfig& config) {
-  size_t n = 0;
-  for (const LayerConfig& layer : config.layers) {
-    if (layer.has_attention) n += 2 * static_cast<size_t>(layer.attention.n_kv_heads);
-  }
-  return n;
-}
-
-uint64_t saving_bytes(const ModelConfig& config, KvType kv) {
-  if (config.is_encoder() || config.is_encoder_decoder()) return 0;
-  const auto widest = static_cast<uint64_t>(widest_head(config, kv));
-  const uint64_t rows = std::max<uint64_t>(widest * element_bytes(kv), sizeof(float));
-  const uint64_t keys = is_latent(kv) ? 0 : widest * (element_bytes(kv) + sizeof(int32_t));
-  return KvMover::kMost * (rows + keys) + n_head_places(config) * sizeof(HeadPlace);
 }
 
 }  // namespace moe

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
-#include "src/run/session_state.h"
+#include "src/base/host_buffer.h"
+#include "src/run/kv_cache.h"
 
 namespace moe {
 
 /// MOE_ERR_UNSUPPORTED for an encoder, which has nothing to copy, and an encoder-decoder.
-Status check_keeps(const SessionState& state);
-Status check_cancel(const SessionState& state);
+Status check_keeps(const ModelConfig& config);
 
 /// One KV head of a layer's keys or values.
 struct HeadPlace {
@@ -21,11 +21,10 @@ struct HeadPlace {
 
 /// Calls f(place, keys) for every head in file order; `keys`: the device defines their layout.
 template <class F>
-Status each_head(const SessionState& state, F&& f) {
-  const ModelConfig& config = state.model.config();
+Status each_head(const ModelConfig& config, const KvCache& cache, F&& f) {
   for (int32_t l = 0; l < config.n_layers(); ++l) {
     const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
-    const KvCacheView kv = state.kv.view(l);
+    const KvCacheView kv = cache.view(l);
     const KvWidths w = kv_widths(layer.attention, kv.type);
     const int n_sides = !layer.has_attention ? 0 : w.value > 0 ? 2 : 1;
     for (int side = 0; side < n_sides; ++side) {
@@ -43,24 +42,19 @@ Status each_head(const SessionState& state, F&& f) {
   return {};
 }
 
-/// Upper bound of each_head()'s calls.
-size_t n_head_places(const ModelConfig& config);
-
 /// Copies pieces of heads between the device, which defines the layout of keys, and rows in host
 /// memory. A piece has at most kMost positions, so the memory does not grow with the text.
 class KvMover {
  public:
   static constexpr size_t kMost = kKeyBlock;
 
-  KvMover(const SessionState& state, const Allocator& allocator)
-      : device_(state.device),
-        type_(state.options.kv),
-        raw_(allocator),
-        rows_(allocator),
-        places_(allocator) {}
+  KvMover(Device& device, KvType type, const Allocator& allocator)
+      : device_(device), type_(type), memory_(allocator) {}
 
   /// n: positions of the text.
-  Status init(const SessionState& state, size_t n);
+  Status init(const ModelConfig& config, size_t n);
+  /// Host memory that init() allocates, at most.
+  static uint64_t bytes(Device& device, const ModelConfig& config, KvType type);
   /// Calls f(piece) for the pieces of a head, in order.
   template <class F>
   Status each_piece(const HeadPlace& head, F&& f);
@@ -86,7 +80,8 @@ class KvMover {
     return round_up(n_, size_t{kKeyBlock}) * static_cast<size_t>(piece.head_dim) *
            element_bytes(type_);
   }
-  Status learn_places(int32_t head_dim);
+  void lay_out(Carver& c, const ModelConfig& config);
+  void learn_places(int32_t head_dim);
   template <size_t kBytes>
   void each_key(int32_t head_dim, bool to_rows);
   void move_keys(int32_t head_dim, bool to_rows);
@@ -95,10 +90,11 @@ class KvMover {
   KvType type_;
   size_t n_text_ = 0;
   size_t n_ = 0;  // positions of the piece at hand
-  Array<uint8_t> raw_;
-  Array<uint8_t> rows_;
-  Array<int32_t> places_;  // of the elements of a key block, row by row
-  int32_t places_of_ = 0;  // the head_dim of places_
+  std::span<uint8_t> raw_;
+  std::span<uint8_t> rows_;
+  std::span<int32_t> places_;  // of the elements of a key block, row by row
+  int32_t places_of_ = 0;      // the head_dim of places_
+  HostBuffer memory_;
 };
 
 template <class F>

@@ -35,7 +35,7 @@ bool same_operation(const SessionState& a, const SessionState& b) {
 }
 
 bool same_routing(const SessionState& a, const SessionState& b) {
-  return !a.own_routing() && !b.own_routing();
+  return !a.routers.own() && !b.routers.own();
 }
 
 /// view(part): the cache to use for the part.
@@ -65,7 +65,7 @@ AttentionOp attention_op(const Batch& batch, const AttentionConfig& c) {
 LatentHeads latent_heads(const SessionState& lead, int32_t layer, const Run& run) {
   const AttentionConfig& c = lead.model.config().layers[static_cast<size_t>(layer)].attention;
   // On a device with its own memory the lead has none if its cache is not latent.
-  const WorkMemory& w = run.session->own ? run.session->work() : lead.work();
+  const WorkMemory& w = run.session->passes.own ? run.session->work() : lead.work();
   const LatentMatrices& matrices = *lead.model.latent_matrices();
   LatentHeads heads;
   heads.width = c.latent;
@@ -165,10 +165,10 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
   Run run;
   for (size_t at = 0; next_run(batch, &at, same_routing, &run);) {
     SessionState& session = *run.session;
-    op.router = session.routers[static_cast<size_t>(layer)];
-    op.stats = session.counting ? session.counters.of_pass(layer) : nullptr;
+    op.router = session.routers.of(layer);
+    op.stats = session.routers.counters.of_pass(layer);
     op.layer = layer;
-    op.hook = session.hook;
+    op.hook = session.routers.hook;
     op.n_rows = run.n_rows;
     op.rows = batch.rows + run.first_row;
     op.x = lead.work().x + int64_t{run.first_row} * config.d_model;
@@ -245,7 +245,7 @@ void cross_attention(SessionState& lead, const Batch& batch, int32_t layer) {
   const LinearOut q = {&a.q, a.q_bias, w.q, c.n_heads * c.head_dim, false, 1};
   lead.device.linear(lead.stream(), {w.x, d, batch.n_rows, d, a.norms.pre, &q, 1});
   show_caches(lead, batch, [&](const BatchPart& part) {
-    return part.session->kv.source_view(layer, part.session->n_source);
+    return part.session->kv.source_view(layer, part.session->kv.n_source);
   });
   AttentionOp op = attention_op(batch, c);
   op.q = w.q;

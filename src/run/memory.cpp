@@ -8,7 +8,11 @@
 #include "kernels/router/table.h"
 #include "src/base/format.h"
 #include "src/run/beam.h"
-#include "src/run/session_state.h"
+#include "src/run/last_logits.h"
+#include "src/run/rope_tables.h"
+#include "src/run/session_call.h"
+#include "src/run/session_routers.h"
+#include "src/run/workspace.h"
 
 namespace moe {
 namespace {
@@ -30,33 +34,13 @@ void add_line(MemoryAccount* account, const char* what, uint64_t bytes) {
   account->lines[account->n_lines++] = {what, bytes};
 }
 
-// A session's calls allocate this, one call at a time. generate() copies the logits for a callback
-// that changes them.
+// A session's calls allocate this, one call at a time; the first one creates it.
 uint64_t call_bytes(const Model& model, const SessionOptions& o) {
   const ModelConfig& config = model.config();
-  const uint64_t logits = static_cast<uint64_t>(config.n_outputs()) * sizeof(float);
-  const uint64_t bytes =
-      std::max({logits, encode_bytes(model.device(), config), scoring_bytes(o.context)});
-  return std::max(bytes, saving_bytes(config, o.kv));
-}
-
-uint64_t host_state_bytes(const ModelConfig& config, const SessionOptions& o) {
-  const uint64_t layers = config.layers.size();
-  constexpr uint64_t kHandles = 64;
-  return kHandles + sizeof(SessionState) + sizeof(PoolMember) +
-         static_cast<uint64_t>(o.context) * sizeof(int32_t) + RoutingCounters::bytes(config) +
-         KvCache::host_bytes(config, kv_shape(o)) +
-         layers * (2 * sizeof(RouterConfig) + sizeof(const float*));
-}
-
-// A search's log-probabilities and the tokens of all hypotheses, which are copied as they grow.
-uint64_t search_bytes(const ModelConfig& config, const SessionOptions& o) {
-  if (!config.is_encoder_decoder()) return 0;
-  constexpr uint64_t kPerToken = 3 * 2 * sizeof(int32_t);
-  const auto tokens = static_cast<uint64_t>(o.context) * static_cast<uint64_t>(o.max_beam);
-  constexpr uint64_t kPerText = 128;  // running, ended and returned ones
-  return static_cast<uint64_t>(config.vocab_size) * sizeof(float) + tokens * kPerToken +
-         static_cast<uint64_t>(o.max_beam) * kPerText;
+  Device& device = model.device();
+  return std::max({RopeTables::temporary_bytes(device, config, o.context),
+                   encode_bytes(device, config), generating_bytes(config),
+                   saving_bytes(device, config, o.kv), scoring_bytes(o.context)});
 }
 
 Status check_latent(const AttentionConfig& a) {
@@ -117,10 +101,10 @@ Status session_bytes(const Model& model, const SessionOptions& o, SessionBytes* 
       !RopeTables::bytes(config, o.context, &bytes.rope)) {
     return Status::error(MOE_ERR_TOO_LONG, "session: a context of %d overflows", o.context);
   }
-  bytes.logits = static_cast<uint64_t>(config.n_outputs()) * sizeof(float);
-  if (model.device().can_sample()) bytes.logits += StoredReport::bytes(config.vocab_size);
-  bytes.search = search_bytes(config, o);
-  bytes.state = host_state_bytes(config, o);
+  LastLogits logits;
+  bytes.logits = measured([&](Carver& c) { logits.lay_out(c, model.device(), config); });
+  if (config.is_encoder_decoder()) bytes.search = search_bytes(config, o.max_beam, o.context);
+  bytes.state = session_host_bytes(model, o) - bytes.logits;
   bytes.calls = call_bytes(model, o);
   *out = bytes;
   return {};

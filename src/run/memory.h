@@ -43,6 +43,8 @@ inline constexpr int32_t kLogitRows = 8;
 inline constexpr int32_t kDeviceLogitRows = kMaxSampleRows;
 /// The maximum, in the layers' scratch memory: enough to amortise reading the head's weights.
 inline constexpr int32_t kLateLogitRows = 64;
+/// Of a session's handle in the C API.
+inline constexpr uint64_t kHandleBytes = 320;
 
 /// The largest pass that a workspace holds.
 struct PassShape {
@@ -109,11 +111,6 @@ struct MemoryAccount {
   uint64_t reader_bytes = 0;   // part of `total`: expert readers
   uint64_t cache_bytes = 0;    // part of `total`: the expert cache, at least one slot
 };
-
-/// True if the FFN's router in the file has a capacity.
-inline bool has_capacity(const FfnConfig& ffn) {
-  return ffn.kind == FfnKind::kMoe && ffn.moe.router.gamma > 0;
-}
 
 /// Fills in the defaults of `options`. MOE_ERR_RANGE names a field outside its range.
 Result<SessionOptions> resolve_options(const Model& model, const SessionOptions& options);

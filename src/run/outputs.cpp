@@ -19,7 +19,7 @@ bool wants_logits(const Batch& batch, int32_t row) {
 
 // True if the row remains on the device, in its session's memory.
 bool stays_on_device(const BatchPart& part) {
-  return part.session->logits_stay && part.rows == LogitRows::kLast;
+  return part.session->logits.stay && part.rows == LogitRows::kLast;
 }
 
 // Copies rows that remain on the device to their sessions, and computes what sampling needs.
@@ -32,7 +32,7 @@ void store_and_sample(SessionState& lead, const Batch& batch, int32_t row, int32
     const BatchPart& part = batch.part_of(row + i);
     if (!stays_on_device(part)) continue;
     const SessionState& session = *part.session;
-    specs[i] = session.spec;
+    specs[i] = session.logits.spec;
     if (session.work().device_logits != logits) copies[i] = session.work().device_logits;
     any = any || wants_anything(specs[i]) || copies[i] != nullptr;
   }
@@ -113,15 +113,15 @@ Status deliver_logits(SessionState& lead, const Batch& batch, int32_t row, int32
                       const float* rows) {
   const BatchPart& part = batch.part_of(row);
   SessionState& session = *part.session;
-  session.on_device = stays_on_device(part);
-  if (session.on_device) {
-    session.report.take(session.spec, lead.device.sampled(lead.stream(), from));
+  if (stays_on_device(part)) {
+    session.logits.leave_on_device(lead.device.sampled(lead.stream(), from));
     return {};
   }
-  const size_t n_outputs = session.logits.size();
-  float* logits = session.logits.data();
+  const size_t n_outputs = session.logits.row().size();
+  float* logits = session.logits.row().data();
   MOE_TRY(lead.device.download(logits, rows + static_cast<size_t>(from) * n_outputs,
                                n_outputs * sizeof(float)));
+  session.logits.leave_on_host();
   if (part.rows != LogitRows::kAll && part.rows != LogitRows::kSome) return {};
   return part.sink.take(part.sink.user, static_cast<size_t>(row - part.first_row), logits);
 }

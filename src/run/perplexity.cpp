@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "kernels/math.h"
+#include "src/base/bounded_list.h"
+#include "src/base/host_buffer.h"
 #include "src/run/logits.h"
 #include "src/run/session_state.h"
 
@@ -41,28 +43,27 @@ Status plan(const Session& session, std::span<const int32_t> tokens,
 class Scorer {
  public:
   Scorer(SessionState& state, const Windows& windows, const Allocator& allocator)
-      : state_(state), windows_(windows), input_(allocator) {}
+      : state_(state), windows_(windows), memory_(allocator) {}
 
-  Status init() { return input_.reserve(windows_.prefix.size() + windows_.length); }
+  Status init() {
+    return memory_.init("perplexity",
+                        [&](Carver& c) { input_.lay_out(c, state_.options.context); });
+  }
 
   /// Scores the tokens of `window` from index first_new on.
   Status add(std::span<const int32_t> window, size_t first_new) {
     input_.clear();
-    MOE_TRY(input_.append(windows_.prefix.data(), windows_.prefix.size()));
+    input_.append(windows_.prefix);
     const size_t target = std::max<size_t>(1, input_.size() + first_new);
-    MOE_TRY(input_.append(window.data(), window.size()));
-    const std::span<const int32_t> all(input_.data(), input_.size());
+    input_.append(window);
+    const std::span<const int32_t> all = input_.span();
     MOE_TRY(check_tokens(state_, all));
     if (target < all.size()) {
       MOE_TRY(eval_scored(state_, all.first(all.size() - 1), target - 1, all.subspan(target),
                           {take, this}));
     }
-    clear();
+    rewind_to(state_, 0);
     return {};
-  }
-  void clear() {
-    state_.tokens.clear();
-    state_.has_logits = false;
   }
 
   uint64_t n_scored() const { return n_scored_; }
@@ -77,9 +78,10 @@ class Scorer {
 
   SessionState& state_;
   const Windows& windows_;
-  Array<int32_t> input_;
+  BoundedList<int32_t> input_;  // at most a context of tokens
   uint64_t n_scored_ = 0;
   double sum_ = 0;
+  HostBuffer memory_;
 };
 
 Status score_text(Scorer& scorer, const Windows& windows, std::span<const int32_t> tokens,
@@ -99,7 +101,10 @@ Status score_text(Scorer& scorer, const Windows& windows, std::span<const int32_
 
 }  // namespace
 
-uint64_t scoring_bytes(int32_t context) { return static_cast<uint64_t>(context) * sizeof(int32_t); }
+uint64_t scoring_bytes(int32_t context) {
+  BoundedList<int32_t> input;
+  return measured([&](Carver& c) { input.lay_out(c, context); });
+}
 
 Status score_tokens(Session& session, std::span<const int32_t> tokens, std::span<float> logprobs) {
   SessionCall call(session);
@@ -118,8 +123,8 @@ Status score_tokens(Session& session, std::span<const int32_t> tokens, std::span
   if (unscored == 0) {
     double logprob = 0;
     MOE_TRY(recall_logits(state));
-    MOE_TRY(read_logits(state, state.logits.data()));
-    MOE_TRY(log_probability(state.logits.span(), tokens[0], &logprob));
+    MOE_TRY(read_logits(state, state.logits.row().data()));
+    MOE_TRY(log_probability(state.logits.row(), tokens[0], &logprob));
     *to++ = static_cast<float>(logprob);
   }
   const auto take = [](void* user, size_t index, double logprob) {
@@ -146,7 +151,7 @@ Status measure_perplexity(Session& session, std::span<const int32_t> tokens,
   MOE_TRY(plan(session, tokens, options, &windows));
   Scorer scorer(call.state(), windows, session.model().allocator());
   const Status status = score_text(scorer, windows, tokens, options);
-  scorer.clear();
+  rewind_to(call.state(), 0);
   MOE_TRY(status);
   const double mean = scorer.sum() / static_cast<double>(scorer.n_scored());
   *out = {scorer.n_scored(), mean, exp_double(mean)};

@@ -2,6 +2,7 @@
 #include "src/run/rope_tables.h"
 
 #include "kernels/rope.h"
+#include "src/base/host_buffer.h"
 
 namespace moe {
 namespace {
@@ -33,28 +34,49 @@ int32_t first_with_table(const ModelConfig& config, int32_t layer) {
   return layer;
 }
 
+int32_t width(const ModelConfig& config, int32_t layer) {
+  return config.layers[static_cast<size_t>(layer)].attention.rope.dims / 2 * 2;
+}
+
 // One table for all layers that can share it. Without `tables` it only measures.
-void lay_out(Carver& c, const ModelConfig& config, int32_t context, float** tables) {
+void lay_out_tables(Carver& c, const ModelConfig& config, int32_t context, float** tables) {
   for (int32_t l = 0; l < config.n_layers(); ++l) {
     if (first_with_table(config, l) != l) continue;
     float* unused = nullptr;
-    c.take(tables == nullptr ? &unused : &tables[l], context,
-           config.layers[static_cast<size_t>(l)].attention.rope.dims / 2 * 2);
+    c.take(tables == nullptr ? &unused : &tables[l], context, width(config, l));
   }
+}
+
+// Tables are built in host memory: in place, or in room for the widest one.
+void lay_out_room(Carver& c, const Device& device, const ModelConfig& config, int32_t context,
+                  float** room) {
+  int32_t widest = 0;
+  for (int32_t l = 0; l < config.n_layers() && !device.uses_host_memory(); ++l) {
+    if (first_with_table(config, l) == l) widest = std::max(widest, width(config, l));
+  }
+  c.take(room, context, widest);
 }
 
 }  // namespace
 
 bool RopeTables::bytes(const ModelConfig& config, int32_t context, uint64_t* out) {
-  return measure([&](Carver& c) { lay_out(c, config, context, nullptr); }, out);
+  return measure([&](Carver& c) { lay_out_tables(c, config, context, nullptr); }, out);
+}
+
+uint64_t RopeTables::temporary_bytes(const Device& device, const ModelConfig& config,
+                                     int32_t context) {
+  float* room = nullptr;
+  return measured([&](Carver& c) { lay_out_room(c, device, config, context, &room); });
 }
 
 Status RopeTables::init(Device& device, const ModelConfig& config, int32_t context,
                         const Allocator& allocator) {
-  MOE_TRY(tables_.resize(config.layers.size()));
   MOE_TRY(memory_.init(device, "position tables",
-                       [&](Carver& c) { lay_out(c, config, context, tables_.data()); }));
-  Array<float> host(allocator);
+                       [&](Carver& c) { lay_out_tables(c, config, context, tables_.data()); }));
+  HostBuffer memory(allocator);
+  float* room = nullptr;
+  MOE_TRY(memory.init("position tables",
+                      [&](Carver& c) { lay_out_room(c, device, config, context, &room); }));
   for (int32_t l = 0; l < config.n_layers(); ++l) {
     const int32_t first = first_with_table(config, l);
     if (first < 0) continue;
@@ -64,10 +86,11 @@ Status RopeTables::init(Device& device, const ModelConfig& config, int32_t conte
       continue;
     }
     const RopeConfig& rope = config.layers[static_cast<size_t>(l)].attention.rope;
-    const size_t n = static_cast<size_t>(context) * static_cast<size_t>(rope.dims / 2) * 2;
-    MOE_TRY(host.resize(n));
-    MOE_TRY(build_rope_table(rope, context, host.data()).with_context("layer %d", l));
-    MOE_TRY(device.upload(table, host.data(), n * sizeof(float)));
+    float* const built = device.uses_host_memory() ? table : room;
+    MOE_TRY(build_rope_table(rope, context, built).with_context("layer %d", l));
+    if (built == table) continue;
+    const size_t n = static_cast<size_t>(context) * static_cast<size_t>(width(config, l));
+    MOE_TRY(device.upload(table, built, n * sizeof(float)));
   }
   return {};
 }

@@ -18,23 +18,22 @@ size_t n_counts(const ModelConfig& config) {
 
 }  // namespace
 
-uint64_t RoutingCounters::bytes(const ModelConfig& config) {
-  return 2 * (n_counts(config) * sizeof(uint64_t) + config.layers.size() * sizeof(RoutingStats));
-}
-
-Status RoutingCounters::init(const ModelConfig& config) {
-  const size_t n_layers = config.layers.size();
-  MOE_TRY(layers_.resize(2 * n_layers));
-  MOE_TRY(counts_.resize(2 * n_counts(config)));
+void RoutingCounters::lay_out(Carver& c, const ModelConfig& config) {
+  c.take(&layers_, 2 * int64_t{config.n_layers()});
+  c.take(&counts_, 2 * static_cast<int64_t>(n_counts(config)));
   uint64_t* next = counts_.data();
-  for (size_t l = 0; l < layers_.size(); ++l) {
-    const LayerConfig& layer = config.layers[l % n_layers];
+  for (size_t l = 0; l < layers_.size(); ++l) {  // empty while only measuring
+    const LayerConfig& layer = config.layers[l % config.layers.size()];
     if (n_counts(layer) == 0) continue;
     layers_[l].tokens_per_expert = next;
     layers_[l].experts_per_token = next + layer.ffn.moe.n_experts;
     next += n_counts(layer);
   }
-  return {};
+}
+
+void RoutingCounters::turn(bool on) {
+  if (on) clear_from(0, 0);
+  on_ = on;
 }
 
 void RoutingCounters::clear_from(size_t count, size_t layer) {
@@ -47,6 +46,7 @@ void RoutingCounters::clear_from(size_t count, size_t layer) {
 }
 
 void RoutingCounters::add_pass() {
+  if (!on_) return;
   const size_t n_counts = counts_.size() / 2;
   const size_t n_layers = layers_.size() / 2;
   for (size_t i = 0; i < n_counts; ++i) counts_[i] += counts_[n_counts + i];

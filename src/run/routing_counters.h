@@ -4,34 +4,36 @@
 // that were cancelled, failed, or only computed something again. A dense layer has its activations
 // alone.
 
+#include "src/base/carver.h"
 #include "src/model/model.h"
 
 namespace moe {
 
 class RoutingCounters {
  public:
-  explicit RoutingCounters(const Allocator& allocator) : layers_(allocator), counts_(allocator) {}
+  void lay_out(Carver& c, const ModelConfig& config);
+  /// Starts counting from zero, or stops.
+  void turn(bool on);
+  bool on() const { return on_; }
+  /// Null when nothing is being counted.
+  const RoutingStats* layer(int32_t index) const { return at(static_cast<size_t>(index)); }
 
-  Status init(const ModelConfig& config);
-  void clear() { clear_from(0, 0); }
-  const RoutingStats& layer(int32_t index) const { return layers_[static_cast<size_t>(index)]; }
-
-  /// What the pass in progress adds to.
+  /// What the pass in progress adds to; null when nothing is being counted.
   RoutingStats* of_pass(int32_t index) {
-    return &layers_[layers_.size() / 2 + static_cast<size_t>(index)];
+    return at(layers_.size() / 2 + static_cast<size_t>(index));
   }
   void begin_pass() { clear_from(counts_.size() / 2, layers_.size() / 2); }
   /// Adds the current pass to the statistics.
   void add_pass();
 
-  static uint64_t bytes(const ModelConfig& config);
-
  private:
+  RoutingStats* at(size_t index) const { return on_ ? &layers_[index] : nullptr; }
   void clear_from(size_t count, size_t layer);
 
   // Two each: total and current pass.
-  Array<RoutingStats> layers_;
-  Array<uint64_t> counts_;
+  std::span<RoutingStats> layers_;
+  std::span<uint64_t> counts_;
+  bool on_ = false;
 };
 
 }  // namespace moe

@@ -80,19 +80,20 @@ double uniform_draw(uint64_t seed, uint64_t number) {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-Sampler::Sampler(const Allocator& allocator)
-    : edited_(allocator), p_(allocator), candidates_(allocator), recent_(allocator) {}
+void Sampler::lay_out(Carver& c, int32_t vocab_size) {
+  c.take(&edited_, vocab_size);
+  c.take(&p_, vocab_size);
+  c.take(&candidates_, vocab_size);
+  c.take(&recent_, vocab_size);
+}
 
 Status Sampler::init(int32_t vocab_size) {
-  const auto n = static_cast<size_t>(vocab_size);
-  MOE_TRY(edited_.resize(n));
-  MOE_TRY(p_.resize(n));
-  MOE_TRY(candidates_.resize(n));
-  return recent_.resize(n);
+  return memory_.init("sampling", [&](Carver& c) { lay_out(c, vocab_size); });
 }
 
 uint64_t Sampler::bytes(int32_t vocab_size) {
-  return static_cast<uint64_t>(vocab_size) * (2 * sizeof(float) + sizeof(Candidate) + 1);
+  Sampler sampler(system_allocator());
+  return measured([&](Carver& c) { sampler.lay_out(c, vocab_size); });
 }
 
 bool Sampler::better(const Candidate& a, const Candidate& b) {
@@ -110,7 +111,7 @@ std::span<const float> Sampler::edit(const SamplingConfig& config, std::span<con
     // Also for NaN, after the token's earlier entries reached infinity: the ban wins.
     if (!(l > -__builtin_inff())) l = -__builtin_inff();
   }
-  if (config.repetition_penalty == 1) return edited_.span();
+  if (config.repetition_penalty == 1) return edited_;
   const size_t window = std::min(text.size(), static_cast<size_t>(config.repetition_window));
   const std::span<const int32_t> recent(text.data() + (text.size() - window), window);
   for (const int32_t token : recent) {
@@ -121,7 +122,7 @@ std::span<const float> Sampler::edit(const SamplingConfig& config, std::span<con
     l = l > 0 ? l / config.repetition_penalty : l * config.repetition_penalty;
   }
   for (const int32_t token : recent) recent_[static_cast<size_t>(token)] = 0;
-  return edited_.span();
+  return edited_;
 }
 
 // Sorts the best of [begin, n) to the front, up to index `end`.
@@ -234,7 +235,7 @@ int32_t Sampler::draw_among(const SamplingConfig& config, size_t n, uint64_t tot
   if (config.top_p < 1) {
     n = count_top_p(static_cast<double>(config.top_p) * static_cast<double>(total), n, n_sorted);
   }
-  return draw(p_.span(), n, config.min_p, uniform,
+  return draw(p_, n, config.min_p, uniform,
               [this](size_t i) { return static_cast<size_t>(candidates_[i].token); });
 }
 
@@ -244,7 +245,7 @@ int32_t Sampler::draw_token(const SamplingConfig& config, std::span<const float>
   probabilities(logits, logits[best], config.temperature, p_.data());
   const size_t k = top_k(config);
   if (k == 0 && config.top_p == 1) {
-    return draw(p_.span(), logits.size(), config.min_p, uniform, [](size_t i) { return i; });
+    return draw(p_, logits.size(), config.min_p, uniform, [](size_t i) { return i; });
   }
   uint64_t total = 0;
   if (k == 0) {

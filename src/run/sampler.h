@@ -4,8 +4,7 @@
 // (kernels/sample.h), and draws that depend only on (seed, draw number).
 
 #include "kernels/sample.h"
-#include "src/base/array.h"
-#include "src/base/status.h"
+#include "src/base/host_buffer.h"
 
 namespace moe {
 
@@ -57,9 +56,9 @@ struct LogitReader {
 /// Scratch for one vocabulary; allocates only in init(). One thread at a time.
 class Sampler {
  public:
-  explicit Sampler(const Allocator& allocator);
+  explicit Sampler(const Allocator& allocator) : memory_(allocator) {}
   Status init(int32_t vocab_size);
-  static uint64_t bytes(int32_t vocab_size);
+  static uint64_t bytes(int32_t vocab_size);  // that init() allocates
 
   /// Samples the token after `text` (reads only its last repetition_window tokens). `config` has
   /// been validated. top: n_top (at most kMaxTopLogprobs) entries, best first, ties to the lower id
@@ -76,6 +75,7 @@ class Sampler {
                 uint64_t draw, TokenLogprob* out, TokenLogprob* top, size_t n_top, bool* enough);
 
  private:
+  void lay_out(Carver& c, int32_t vocab_size);
   using Candidate = TokenCandidate;
   static bool better(const Candidate& a, const Candidate& b);
 
@@ -94,10 +94,11 @@ class Sampler {
   size_t top_k(const SamplingConfig& config) const;
   uint64_t weight(int32_t token) const;
 
-  Array<float> edited_;  // (vocab) logits after bias and penalty, or those reported by a device
-  Array<float> p_;       // (vocab) exp((logit - best) / temperature)
-  Array<Candidate> candidates_;  // (vocab)
-  Array<uint8_t> recent_;        // (vocab), all zero between calls
+  std::span<float> edited_;  // (vocab) logits after bias and penalty, or those reported by a device
+  std::span<float> p_;       // (vocab) exp((logit - best) / temperature)
+  std::span<Candidate> candidates_;  // (vocab)
+  std::span<uint8_t> recent_;        // (vocab), all zero between calls
+  HostBuffer memory_;
 };
 
 }  // namespace moe

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "src/run/kv_heads.h"
+#include "src/run/session_state.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -233,14 +234,14 @@ class Loader {
 };
 
 Status load_body(SessionState& state, Loader& loader, size_t n) {
-  MOE_TRY(state.tokens.resize(n));
+  state.tokens.resize(n);
   loader.begin();
   MOE_TRY(loader.next(state.tokens.data(), n * sizeof(int32_t)));
   loader.end();
   const Status ids = check_ids(state, state.tokens.span());
   if (!ids.ok()) return Status::error(MOE_ERR_CORRUPT, "saved session: %s", ids.text());
-  KvMover mover(state, state.model.allocator());
-  MOE_TRY(mover.init(state, n));
+  KvMover mover(state.device, state.options.kv, state.model.allocator());
+  MOE_TRY(mover.init(state.model.config(), n));
   const auto move = [&](const HeadPlace& place, bool keys) -> Status {
     MOE_TRY(check_cancel(state));
     const auto put = [&](const HeadPlace& piece) -> Status {
@@ -260,13 +261,8 @@ Status load_body(SessionState& state, Loader& loader, size_t n) {
     loader.end();
     return {};
   };
-  MOE_TRY(each_head(state, move));
+  MOE_TRY(each_head(state.model.config(), state.kv, move));
   return loader.finish();
-}
-
-void forget(SessionState& state) {
-  state.tokens.clear();
-  state.has_logits = false;
 }
 
 }  // namespace
@@ -275,10 +271,10 @@ Status save_session(Session& session, const ModelFileName& name, const SaveSink&
   SessionCall call(session);
   MOE_TRY(call.status());
   const SessionState& state = call.state();
-  MOE_TRY(check_keeps(state));
+  MOE_TRY(check_keeps(state.model.config()));
   const size_t n = state.tokens.size();
-  KvMover mover(state, state.model.allocator());
-  MOE_TRY(mover.init(state, n));
+  KvMover mover(state.device, state.options.kv, state.model.allocator());
+  MOE_TRY(mover.init(state.model.config(), n));
   Writer writer(sink);
   uint8_t header[kHeader];
   encode(describe(state, name, n), header);
@@ -305,7 +301,7 @@ Status save_session(Session& session, const ModelFileName& name, const SaveSink&
     writer.end();
     return {};
   };
-  MOE_TRY(each_head(state, move));
+  MOE_TRY(each_head(state.model.config(), state.kv, move));
   return writer.finish();
 }
 
@@ -313,7 +309,7 @@ Status load_session(Session& session, const ModelFileName& name, const SaveSourc
   SessionCall call(session);
   MOE_TRY(call.status());
   SessionState& state = call.state();
-  MOE_TRY(check_keeps(state));
+  MOE_TRY(check_keeps(state.model.config()));
   if (source.size < kHeader) {
     return Status::error(MOE_ERR_FORMAT, "not a saved session: %" PRIu64 " bytes are too few",
                          source.size);
@@ -324,9 +320,9 @@ Status load_session(Session& session, const ModelFileName& name, const SaveSourc
   Saved found;
   MOE_TRY(decode(header, &found));
   MOE_TRY(check_fit(state, name, found, source.size));
-  forget(state);
+  rewind_to(state, 0);
   const Status status = load_body(state, loader, static_cast<size_t>(found.n_tokens));
-  if (!status.ok()) forget(state);
+  if (!status.ok()) rewind_to(state, 0);
   return status;
 }
 

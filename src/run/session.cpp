@@ -4,174 +4,48 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/router/text.h"
 #include "src/run/logits.h"
 #include "src/run/session_state.h"
 
 namespace moe {
 
-Status begin_call(SessionState& state, bool heal) {
-  int idle = SessionState::kIdle;
-  if (!state.call.compare_exchange_strong(idle, SessionState::kRunning)) {
-    return Status::error(MOE_ERR_STATE, "the session is in use by another call");
-  }
-  state.stop.store(false);
-  if (state.call.load() == SessionState::kCancelled) state.stop.store(true);  // in between
-  if (state.own) state.stream().cancelled.store(false);
-  if (!state.poisoned || heal) return {};
-  end_call(state);
-  return Status::error(MOE_ERR_STATE, "the session met a device fault; it must be reset first");
-}
-
-void end_call(SessionState& state) { state.call.store(SessionState::kIdle); }
-
 SessionCall::SessionCall(Session& session, bool heal) : state_(*session.state_) {
-  status_ = begin_call(state_, heal);
+  status_ = state_.call.begin(heal);
 }
 
 SessionCall::~SessionCall() {
-  if (status_.ok()) end_call(state_);
+  if (status_.ok()) state_.call.end();
+}
+
+Status check_cancel(const SessionState& state) { return state.call.check(); }
+
+void SessionParts::lay_out(Carver& c, const Model& model, const SessionOptions& options) {
+  const ModelConfig& config = model.config();
+  tokens.lay_out(c, options.context);
+  kv.lay_out(c, config, kv_shape(options));
+  rope.lay_out(c, config);
+  routers.lay_out(c, config);
+  logits.lay_out(c, model.device(), config);
+}
+
+uint64_t session_host_bytes(const Model& model, const SessionOptions& options) {
+  SessionParts parts;
+  return kHandleBytes + sizeof(Session) + sizeof(SessionState) + sizeof(PoolMember) +
+         measured([&](Carver& c) { parts.lay_out(c, model, options); });
 }
 
 Status SessionState::init(const Allocator& allocator) {
   const ModelConfig& config = model.config();
-  const size_t n_layers = config.layers.size();
+  MOE_TRY(memory.init("session", [&](Carver& c) { lay_out(c, model, options); }));
   MOE_TRY(rope.init(device, config, options.context, allocator));
   MOE_TRY(kv.init(device, config, kv_shape(options)));
-  MOE_TRY(tokens.reserve(static_cast<size_t>(options.context)));
-  MOE_TRY(logits.resize(static_cast<size_t>(config.n_outputs())));
-  logits_stay = device.can_sample();
-  if (logits_stay) MOE_TRY(report.init(config.vocab_size));
-  MOE_TRY(routers.resize(n_layers));
-  MOE_TRY(staged_routers.resize(n_layers));
-  for (size_t l = 0; l < n_layers; ++l) {
-    routers[l] = config.layers[l].ffn.moe.router;
-    has_capacity = has_capacity || moe::has_capacity(config.layers[l].ffn);
-  }
-  MOE_TRY(counters.init(config));
-  if (!lends_workspaces(model)) {
-    MOE_ASSIGN(own, make_box<Workspace>(allocator, device, allocator));
-    MOE_TRY(own->init(model, shape_of(member.demand)));
-    workspace = own.get();
-    running.store(workspace->stream);
-  }
-  number = model.next_number();
-  return {};
-}
-
-void wait_for_cancels(const SessionState& state) {
-  while (state.cancels.load() != 0) yield_thread();
-  for (const Session* member : state.group) {
-    while (SessionCall::state_of(*member).cancels.load() != 0) yield_thread();
-  }
-}
-
-namespace {
-
-bool is_cancelled(const SessionState& state) {
-  return state.call.load() == SessionState::kCancelled;
-}
-
-bool cancel_asked(const SessionState& lead) {
-  bool asked = is_cancelled(lead);
-  for (const Session* member : lead.group) {
-    asked = asked || is_cancelled(SessionCall::state_of(*member));
-  }
-  return asked;
-}
-
-}  // namespace
-
-PassLease::PassLease(SessionState& state) : state_(state) {
-  while (state.workspace == nullptr && status_.ok()) {
-    Result<Workspace*> lent = state.pool.lend(state.stop);
-    if (lent.ok()) {
-      state.workspace = lent.value();
-      state.stream().experts = state.experts;
-      borrowed_ = true;
-      // cancel() sees the stream, or is seen here.
-      state.running.store(&state.stream());
-      if (cancel_asked(state)) state.stream().cancelled.store(true);
-    } else if (lent.status().code() == MOE_ERR_CANCELLED && !cancel_asked(state)) {
-      state.stop.store(false);  // a preempted cancel() of an earlier call
-      if (cancel_asked(state)) state.stop.store(true);
-    } else {
-      status_ = lent.status();
-    }
-  }
-}
-
-PassLease::~PassLease() {
-  if (!borrowed_) return;
-  state_.running.store(nullptr);
-  wait_for_cancels(state_);
-  state_.experts = state_.stream().experts;
-  (void)state_.device.sync(state_.stream());  // clears a latched fault
-  state_.stream().cancelled.store(false);
-  state_.pool.give_back(std::exchange(state_.workspace, nullptr));
-}
-
-namespace {
-
-// True if memory was freed and the allocation of `bytes` can be retried.
-bool made_room(Model& model, const Status& status, uint64_t bytes) {
-  const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
-  return full && model.make_room(bytes);
-}
-
-// The caller is in a call of the session. Cancels during the exchange have no effect.
-void exchange_own(SessionState& state, Box<Workspace> fresh) {
-  const int call = state.call.exchange(SessionState::kMoving);
-  state.running.store(nullptr);
-  wait_for_cancels(state);
-  fresh->stream->experts = state.stream().experts;
-  state.own = std::move(fresh);
-  state.workspace = state.own.get();
-  state.running.store(state.workspace->stream);
-  state.call.store(call);
-}
-
-// On a device with its own memory. The old workspace exists until the new one does, and the budget
-// counts both.
-Status exchange_own(SessionState& state, const PassDemand& demand) {
-  Model& model = state.model;
-  const PassShape old = state.own->shape;
-  WorkspaceBytes freed;
-  WorkspaceBytes bytes;
-  MOE_TRY(workspace_bytes(model, old, &freed));
-  MOE_TRY(workspace_bytes(model, shape_of(demand), &bytes));
-  Reservation more(model.budget());
-  MOE_TRY(model.budget().reserve({{&more, bytes.total()}}));
-  if (state.has_logits && state.on_device) {  // they are in the memory that is freed
-    MOE_TRY(read_logits(state, state.logits.data()));
-    state.on_device = false;
-  }
-  for (;;) {
-    MOE_ASSIGN(Box<Workspace> fresh,
-               make_box<Workspace>(model.allocator(), state.device, model.allocator()));
-    const Status status = fresh->init(model, shape_of(demand));
-    if (status.ok()) {
-      exchange_own(state, std::move(fresh));
-      Reservation& kept = state.member.memory;
-      return model.budget().reserve(
-          {{&kept, kept.bytes() + bytes.total() - freed.total()}, {&more, 0}});
-    }
-    if (!made_room(model, status, bytes.total())) return status;
-  }
-}
-
-}  // namespace
-
-Status SessionState::set_demand(const PassDemand& demand) {
-  if (!own) return pool.change(member, demand, stop);
-  const PassShape& has = own->shape;
-  const PassShape needed = shape_of(demand);
-  if (needed.rows <= has.rows && needed.context == has.context && needed.latent == has.latent) {
-    member.demand = demand;
-    return {};
-  }
-  MOE_TRY(exchange_own(*this, demand));
-  member.demand = demand;
+  routers.init(config, model.next_number());
+  logits.stay = device.can_sample();
+  if (lends_workspaces(model)) return {};
+  MOE_ASSIGN(passes.own, make_box<Workspace>(allocator, device, allocator));
+  passes.workspace = passes.own.get();
+  MOE_TRY(passes.own->init(model, shape_of(passes.member.demand)));
+  call.run_on(&stream());
   return {};
 }
 
@@ -201,7 +75,7 @@ Result<Box<Session>> Session::create(Model& model, const SessionOptions& options
       if (latent) MOE_TRY(model.make_latent_matrices(std::move(latent_memory)));
       return session;
     }
-    if (!made_room(model, status, account.device_bytes)) return status;
+    if (!model.make_room_after(status, account.device_bytes)) return status;
   }
 }
 
@@ -219,7 +93,7 @@ std::span<const int32_t> Session::tokens() const {
 const Model& Session::model() const { return state_->model; }
 uint64_t Session::bytes() const { return member_->memory.bytes(); }
 ExpertStats Session::expert_stats() const {
-  return state_->own ? state_->stream().experts : state_->experts;
+  return state_->passes.own ? state_->stream().experts : state_->passes.experts;
 }
 
 Status Session::eval(std::span<const int32_t> tokens, LogitRows rows, float* logits) {
@@ -238,7 +112,7 @@ Status Session::eval(std::span<const int32_t> tokens, LogitRows rows, float* log
       std::memcpy(c.to + index * c.n, from, c.n * sizeof(float));
       return {};
     }
-  } copy{logits, state_->logits.size()};
+  } copy{logits, state_->logits.row().size()};
   const LogitSink all{Copy::take, &copy};
   return eval_tokens(*state_, tokens, rows == LogitRows::kAll ? all : LogitSink{},
                      rows == LogitRows::kLast ? logits : nullptr);
@@ -255,10 +129,10 @@ Status Session::sample(const SamplingConfig& config, TokenLogprob* out, TokenLog
   return sample_next(*state_, config, out, top, n_top);
 }
 
-Status rewind_to(SessionState& state, size_t position) {
-  if (position == state.tokens.size()) return {};
-  state.has_logits = false;
-  return state.tokens.resize(position);
+void rewind_to(SessionState& state, size_t position) {
+  if (position == state.tokens.size()) return;
+  state.logits.forget();
+  state.tokens.resize(position);
 }
 
 Status Session::rewind(int32_t position) {
@@ -268,73 +142,38 @@ Status Session::rewind(int32_t position) {
     return Status::error(MOE_ERR_RANGE, "position: expected 0..%d, found %d", state_->position(),
                          position);
   }
-  return rewind_to(*state_, static_cast<size_t>(position));
+  rewind_to(*state_, static_cast<size_t>(position));
+  return {};
 }
 
 Status Session::reset() {
   SessionCall call(*this, true);
   MOE_TRY(call.status());
-  state_->tokens.clear();
-  state_->has_logits = false;
-  if (state_->poisoned) state_->n_source = 0;
-  state_->poisoned = false;
-  if (state_->own) (void)state_->device.sync(state_->stream());  // clears a latched fault
+  rewind_to(*state_, 0);
+  if (state_->call.poisoned) state_->kv.n_source = 0;
+  state_->call.poisoned = false;
+  if (state_->passes.own) (void)state_->device.sync(state_->stream());  // clears a latched fault
   return {};
 }
 
-void Session::cancel() {
-  state_->cancels.fetch_add(1);  // the stream exists until this is over
-  int running = SessionState::kRunning;
-  if (state_->call.compare_exchange_strong(running, SessionState::kCancelled)) {
-    SessionState* lead = state_->lead.load();
-    if (lead == nullptr) lead = state_.get();
-    lead->stop.store(true);
-    Stream* const stream = lead->running.load();
-    if (stream != nullptr) stream->cancelled.store(true);
-  }
-  state_->cancels.fetch_sub(1);
-}
+void Session::cancel() { state_->call.cancel(); }
 
 Status Session::set_router(const moe_router* router) {
   SessionCall call(*this);
   MOE_TRY(call.status());
-  const ModelConfig& config = state_->model.config();
-  bool has_capacity = false;
-  bool any = false;
-  for (int32_t l = 0; l < config.n_layers(); ++l) {
-    const FfnConfig& ffn = config.layers[static_cast<size_t>(l)].ffn;
-    RouterConfig& staged = state_->staged_routers[static_cast<size_t>(l)];
-    staged = ffn.moe.router;
-    if (ffn.kind != FfnKind::kMoe) continue;
-    any = true;
-    if (router != nullptr) {
-      MOE_TRY(override_router(ffn.moe.router, ffn.moe.n_experts, *router, &staged)
-                  .with_context("layer %d", l));
-    }
-    if (staged.resident > 0 && !state_->device.uses_host_memory()) {
-      return Status::error(MOE_ERR_UNSUPPORTED,
-                           "router override: 'resident' works only on the CPU");
-    }
-    has_capacity = has_capacity || staged.gamma > 0;
-  }
-  if (!any && router != nullptr) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "the model has no router: every layer is dense");
-  }
-  const PassDemand demand = pass_demand(state_->model, state_->options, has_capacity);
-  if (demand != state_->member.demand) MOE_TRY(state_->set_demand(demand));
-  for (size_t l = 0; l < config.layers.size(); ++l) {
-    state_->routers[l] = state_->staged_routers[l];
-  }
-  state_->overridden = router != nullptr;
-  state_->number = state_->model.next_number();
-  state_->has_capacity = has_capacity;
+  SessionRouters& routers = state_->routers;
+  MOE_TRY(routers.prepare(state_->model.config(), state_->device, router));
+  const PassDemand demand =
+      pass_demand(state_->model, state_->options, routers.prepared_capacity());
+  if (demand != state_->passes.member.demand) MOE_TRY(set_demand(*state_, demand));
+  routers.put_in_force(state_->model.next_number());
   return {};
 }
 
 const RouterConfig* Session::router(int32_t layer) const {
   const size_t l = static_cast<size_t>(layer);
   const bool moe = state_->model.config().layers[l].ffn.kind == FfnKind::kMoe;
-  return moe ? &state_->routers[l] : nullptr;
+  return moe ? &state_->routers.of(layer) : nullptr;
 }
 
 Status Session::set_routing_hook(const RoutingHook& hook) {
@@ -343,20 +182,19 @@ Status Session::set_routing_hook(const RoutingHook& hook) {
   if (!state_->device.uses_host_memory()) {
     return Status::error(MOE_ERR_UNSUPPORTED, "routing can be watched only on the CPU");
   }
-  state_->hook = hook;
+  state_->routers.hook = hook;
   return {};
 }
 
 Status Session::count_routing(bool on) {
   SessionCall call(*this);
   MOE_TRY(call.status());
-  if (on) state_->counters.clear();
-  state_->counting = on;
+  state_->routers.counters.turn(on);
   return {};
 }
 
 const RoutingStats* Session::routing_stats(int32_t layer) const {
-  return state_->counting ? &state_->counters.layer(layer) : nullptr;
+  return state_->routers.counters.layer(layer);
 }
 
 }  // namespace moe

@@ -8,7 +8,6 @@
 namespace moe {
 
 struct SessionState;
-struct BatchPart;
 class PoolMember;
 
 /// Rows of logits to compute. (The last row is always stored for sample().)

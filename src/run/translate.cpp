@@ -33,9 +33,8 @@ Status check_source(const SessionState& state, std::span<const int32_t> tokens) 
 }
 
 void forget_source(SessionState& state) {
-  state.tokens.clear();
-  state.has_logits = false;
-  state.n_source = 0;
+  rewind_to(state, 0);
+  state.kv.n_source = 0;
 }
 
 Status check_memory(std::span<const float> hidden) {
@@ -50,14 +49,14 @@ Status check_memory(std::span<const float> hidden) {
 Status encode_source(SessionState& state, std::span<const int32_t> tokens, float* hidden) {
   forget_source(state);
   const Status status = forward_source(state, tokens, hidden);
-  if (status.code() == MOE_ERR_DEVICE) state.poisoned = true;
+  if (status.code() == MOE_ERR_DEVICE) state.call.poisoned = true;
   MOE_TRY(status);
   if (hidden != nullptr) {
     const auto d = static_cast<size_t>(state.model.config().d_model);
     MOE_TRY(check_memory({hidden, tokens.size() * d}));
   }
-  if (state.counting) state.counters.add_pass();
-  state.n_source = static_cast<int32_t>(tokens.size());
+  state.routers.counters.add_pass();
+  state.kv.n_source = static_cast<int32_t>(tokens.size());
   return {};
 }
 
@@ -81,6 +80,10 @@ Status check_options(const SessionState& state, const TranslateOptions& o) {
   return check_ids(state, o.prefix).with_context("prefix");
 }
 
+void lay_out_row(Carver& c, const ModelConfig& config, std::span<float>* logprobs) {
+  c.take(logprobs, config.vocab_size);
+}
+
 /// A beam search over the decoder's texts for the session's source. Each running hypothesis has a
 /// place in the KV cache.
 class Search {
@@ -89,7 +92,7 @@ class Search {
       : state_(state),
         options_(options),
         beam_(state.model.allocator()),
-        logprobs_(state.model.allocator()) {}
+        memory_(state.model.allocator()) {}
 
   Status run();
   Status read(Translations* out) const;
@@ -108,7 +111,8 @@ class Search {
   SessionState& state_;
   const TranslateOptions& options_;
   BeamSearch beam_;
-  Array<float> logprobs_;  // (vocab_size)
+  std::span<float> logprobs_;  // (vocab_size)
+  HostBuffer memory_;
   int32_t places_[kMaxBeam] = {};
   int32_t tokens_[kMaxBeam] = {};  // the last ones
   Offer offers_[kMaxBeam] = {};
@@ -122,7 +126,7 @@ std::span<const int32_t> Search::prefix() const {
 
 Status Search::run() {
   const ModelConfig& config = state_.model.config();
-  MOE_TRY(logprobs_.resize(static_cast<size_t>(config.vocab_size)));
+  MOE_TRY(memory_.init("beam search", [&](Carver& c) { lay_out_row(c, config, &logprobs_); }));
   MOE_TRY(
       beam_.begin(options_.search, {config.eos_token_ids.span(), prefix(), config.pad_token_id}));
   for (int32_t n = 0; !beam_.done(); ++n) {
@@ -165,7 +169,7 @@ void Search::place(int32_t n_positions) {
 
 Status Search::Offer::take(void* user, size_t, const float* logits) {
   const Offer& offer = *static_cast<Offer*>(user);
-  const std::span<float> logprobs = offer.search->logprobs_.span();
+  const std::span<float> logprobs = offer.search->logprobs_;
   double total = 0;
   MOE_TRY(log_sum_exp({logits, logprobs.size()}, &total));
   for (size_t v = 0; v < logprobs.size(); ++v) {
@@ -191,22 +195,21 @@ Status Search::step(int32_t position) {
       part.text = places_[j];
     }
     MOE_TRY(run_batch(state_, {state_.work().parts.data(), static_cast<size_t>(end - first)}));
-    if (state_.counting) state_.counters.add_pass();
+    state_.routers.counters.add_pass();
   }
   return {};
 }
 
 Status Search::read(Translations* out) const {
   const int32_t n_texts = beam_.n_results();
-  size_t n_tokens = 0;
-  for (int32_t i = 0; i < n_texts; ++i) n_tokens += static_cast<size_t>(beam_.n_tokens(i));
-  MOE_TRY(out->texts.reserve(static_cast<size_t>(n_texts)));
-  MOE_TRY(out->tokens.resize(n_tokens));
+  int64_t n_tokens = 0;
+  for (int32_t i = 0; i < n_texts; ++i) n_tokens += beam_.n_tokens(i);
+  MOE_TRY(out->memory.init("texts", [&](Carver& c) { out->lay_out(c, n_texts, n_tokens); }));
   int32_t* tokens = out->tokens.data();
   for (int32_t i = 0; i < n_texts; ++i) {
     const auto n = static_cast<size_t>(beam_.n_tokens(i));
     beam_.read(i, tokens);
-    MOE_TRY(out->texts.push({tokens, n, beam_.score(i)}));
+    out->texts[static_cast<size_t>(i)] = {tokens, n, beam_.score(i)};
     tokens += n;
   }
   return {};
@@ -228,12 +231,23 @@ Status translate(Session& session, std::span<const int32_t> source, const Transl
   SessionState& state = call.state();
   MOE_TRY(check_source(state, source));
   MOE_TRY(check_options(state, options));
-  out->tokens.clear();
-  out->texts.clear();
+  out->texts = {};
   MOE_TRY(encode_source(state, source, nullptr));
   Search search(state, options);
   MOE_TRY(search.run());
   return search.read(out);
+}
+
+uint64_t search_bytes(const ModelConfig& config, int32_t beam, int32_t context) {
+  std::span<float> logprobs;
+  Translations texts(system_allocator());
+  BeamOptions most;
+  most.beam = beam;
+  most.max_tokens = context - 1;
+  return BeamSearch::bytes(most) + measured([&](Carver& c) {
+           lay_out_row(c, config, &logprobs);
+           texts.lay_out(c, beam, int64_t{beam} * context);
+         });
 }
 
 }  // namespace moe

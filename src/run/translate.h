@@ -25,13 +25,18 @@ struct TranslateOptions {
 /// Texts of a search, best first.
 struct Translations {
   struct Text {
-    const int32_t* tokens;  // in `tokens`
-    size_t n_tokens;
-    float score;
+    const int32_t* tokens = nullptr;  // in `tokens`
+    size_t n_tokens = 0;
+    float score = 0;
   };
-  explicit Translations(const Allocator& allocator) : tokens(allocator), texts(allocator) {}
-  Array<int32_t> tokens;  // of each text, the EOS last
-  Array<Text> texts;
+  explicit Translations(const Allocator& allocator) : memory(allocator) {}
+  void lay_out(Carver& c, int64_t n_texts, int64_t n_tokens) {
+    c.take(&texts, n_texts);
+    c.take(&tokens, n_tokens);
+  }
+  std::span<Text> texts;
+  std::span<int32_t> tokens;  // of each text, the EOS last
+  HostBuffer memory;
 };
 
 /// The best texts for a source. Afterwards the session has read it and is empty. Counted routing

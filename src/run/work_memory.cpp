@@ -79,18 +79,21 @@ bool WorkMemory::device_bytes(const Device& device, const ModelConfig& config,
   return measure([&](Carver& c) { unused.lay_out(c, device, config, shape); }, out);
 }
 
+void WorkMemory::lay_out_lists(Carver& c, const PassShape& shape) {
+  c.take(&rows, shape.rows);
+  c.take(&caches, shape.rows);
+  c.take(&parts, shape.rows);
+}
+
 uint64_t WorkMemory::host_bytes(const PassShape& shape) {
-  return static_cast<uint64_t>(shape.rows) *
-         (sizeof(BatchRow) + sizeof(KvCacheView) + sizeof(BatchPart));
+  WorkMemory work(system_allocator());
+  return measured([&](Carver& c) { work.lay_out_lists(c, shape); });
 }
 
 Status WorkMemory::init(Device& device, const ModelConfig& config, const PassShape& shape) {
   MOE_TRY(
       memory.init(device, "activations", [&](Carver& c) { lay_out(c, device, config, shape); }));
-  const size_t n = static_cast<size_t>(shape.rows);
-  MOE_TRY(rows.resize(n));
-  MOE_TRY(caches.resize(n));
-  return parts.resize(n);
+  return lists.init("a pass", [&](Carver& c) { lay_out_lists(c, shape); });
 }
 
 }  // namespace moe

@@ -2,6 +2,7 @@
 #pragma once
 // Memory for the activations of one forward pass.
 
+#include "src/base/host_buffer.h"
 #include "src/run/device_buffer.h"
 #include "src/run/forward.h"
 #include "src/run/memory.h"
@@ -10,12 +11,14 @@ namespace moe {
 
 /// Device memory of a forward pass of up to `rows` rows, and the host lists that describe it.
 struct WorkMemory {
-  explicit WorkMemory(const Allocator& a) : rows(a), caches(a), parts(a) {}
+  explicit WorkMemory(const Allocator& a) : lists(a) {}
   Status init(Device& device, const ModelConfig& config, const PassShape& shape);
   static bool device_bytes(const Device& device, const ModelConfig& config, const PassShape& shape,
                            uint64_t* out);
+  /// Host memory that init() allocates.
   static uint64_t host_bytes(const PassShape& shape);
   void lay_out(Carver& c, const Device& device, const ModelConfig& config, const PassShape& shape);
+  void lay_out_lists(Carver& c, const PassShape& shape);
   void find_late_rows(const Device& device, int32_t n_outputs);
 
   float* x = nullptr;         // (rows, d_model) the residual stream
@@ -37,10 +40,11 @@ struct WorkMemory {
   int32_t late_rows = 0;         // its own memory the same as `logits`
   float* device_logits =
       nullptr;                // (vocab_size) the session's own row; null unless Device::can_sample
-  Array<BatchRow> rows;       // (rows)
-  Array<KvCacheView> caches;  // (rows) one per part
-  Array<BatchPart> parts;     // (rows)
+  std::span<BatchRow> rows;       // (rows)
+  std::span<KvCacheView> caches;  // (rows) one per part
+  std::span<BatchPart> parts;     // (rows)
   DeviceBuffer memory;
+  HostBuffer lists;
 };
 
 }  // namespace moe

@@ -74,7 +74,7 @@ std::vector<SamplingConfig> samplings() {
   return all;
 }
 
-void bring_rows_over(Session& session) { SessionCall::state_of(session).logits_stay = false; }
+void bring_rows_over(Session& session) { SessionCall::state_of(session).logits.stay = false; }
 
 TEST(GpuSampling, SameTokensWithTheRowOnEitherSide) {
   const auto bytes = build_tiny_kind(plain_kind());
