@@ -76,6 +76,7 @@ struct moe_session {
   moe::Mutex watching;             // guards it
   moe::Translations translations;  // the latest
 };
+static_assert(sizeof(moe_session) <= moe::kHandleBytes);
 
 namespace moe {
 

@@ -230,6 +230,27 @@ TEST_P(Translate, StopsOnCancelAndWorksAgain) {
   EXPECT_EQ(translate_with(*session, source, wide()), expected);
 }
 
+TEST_P(Translate, ASearchAllocatesWhatTheAccountAllows) {
+  FailingAllocator memory;
+  Machine machine(*bytes_, 1, nullptr, memory.get());
+  ASSERT_TRUE(machine.status().ok());
+  SessionOptions options = for_beam(4);
+  options.context = 20;
+  MemoryAccount account;
+  ASSERT_TRUE(account_memory(machine.model(), options, &account).ok());
+  const uint64_t allowed = line_of(account, "beam search");
+  const Box<Session> session = machine.session(options);
+  Translations out(memory.get());
+  TranslateOptions longest = wide(4);
+  longest.search.max_tokens = 19;
+  longest.search.min_tokens = 19;  // so that there are four texts of 20 tokens
+  const size_t before = memory.live_bytes();
+  memory.reset_peak();
+  ASSERT_TRUE(translate(*session, span(source_of(12, 9)), longest, &out).ok());
+  EXPECT_EQ(out.tokens.size(), 80u);
+  EXPECT_EQ(memory.peak_bytes() - before, allowed);
+}
+
 TEST_P(Translate, AnyAllocationMayFail) {
   FailingAllocator allocator;
   Machine machine(*bytes_, 1, nullptr, allocator.get());
