@@ -17,10 +17,6 @@ bool is_set(const std::atomic<bool>* cancelled) {
   return cancelled != nullptr && cancelled->load();
 }
 
-bool is_unwanted_read(const CachedExpert& expert) {
-  return expert.state == CachedExpert::kComing && expert.n_wants == 0 && expert.n_waits == 0;
-}
-
 }  // namespace
 
 // --- Use -----------------------------------------------------------------------------------------
@@ -36,10 +32,11 @@ void ExpertCache::add(CachedExpert& expert) {
 Status ExpertCache::acquire(CachedExpert& expert, const ExpertWait& wait) {
   LockGuard guard(mutex);
   const bool wanted = expert.n_wants > 0;
-  const CachedExpert::State found = expert.state;
+  const bool ready = expert.ready();
+  const bool absent = expert.absent();
   MOE_TRY(make_ready(expert, wait));
   if (!wanted) {
-    count_use(expert, found, wait.stats);
+    count_use(expert, ready, absent, wait.stats);
   } else if (expert.n_wants > 0) {
     --expert.n_wants;
   }
@@ -65,13 +62,12 @@ void ExpertCache::prefetch(CachedExpert* experts, const int32_t* chosen, int32_t
   LockGuard guard(mutex);
   for (int32_t i = 0; i < n; ++i) {
     CachedExpert& expert = experts[chosen[i]];
-    count_use(expert, expert.state, stats);
-    if (is_unwanted_read(expert)) expert.joined = true;
+    count_use(expert, expert.ready(), expert.absent(), stats);
+    join_read(expert);
     ++expert.n_wants;
-    if (expert.state == CachedExpert::kReady && expert.n_holds == 0) place(expert);
+    if (expert.ready() && expert.n_holds == 0) place(expert);
     (void)take_failure(expert);
-    if (expert.state != CachedExpert::kAbsent || expert.queued || readers_.count() == 0) continue;
-    enqueue(expert);
+    if (expert.state == CachedExpert::kAbsent && readers_.count() > 0) enqueue(expert);
   }
   if (queue_.first != nullptr) readers_.wake();
 }
@@ -81,8 +77,8 @@ void ExpertCache::cancel_prefetch(CachedExpert* experts, const int32_t* chosen, 
   for (int32_t i = 0; i < n; ++i) {
     CachedExpert& expert = experts[chosen[i]];
     if (expert.n_wants == 0 || --expert.n_wants > 0) continue;
-    if (expert.queued && expert.n_waits == 0) dequeue(expert);
-    if (expert.state == CachedExpert::kReady && expert.n_holds == 0) place(expert);
+    if (!awaited(expert)) dequeue(expert);
+    if (expert.ready() && expert.n_holds == 0) place(expert);
     (void)take_failure(expert);
   }
   notify();
@@ -114,16 +110,15 @@ ExpertStats ExpertCache::stats() {
   return stats_;
 }
 
-void ExpertCache::count_use(const CachedExpert& expert, CachedExpert::State found,
+// As it was found.
+void ExpertCache::count_use(const CachedExpert& expert, bool ready, bool absent,
                             ExpertStats* stats) {
   for (ExpertStats* s : {&stats_, stats}) {
     if (s == nullptr) continue;
     ++s->n_uses;
-    s->n_hits += found == CachedExpert::kReady ? 1 : 0;
+    s->n_hits += ready ? 1 : 0;
   }
-  if (stats != nullptr && found == CachedExpert::kAbsent) {
-    stats->read_bytes += expert.segment->stored;
-  }
+  if (stats != nullptr && absent) stats->read_bytes += expert.segment->stored;
 }
 
 void ExpertCache::notify() {
@@ -169,11 +164,10 @@ void ExpertCache::unlink(CachedExpert& expert) {
 
 void ExpertCache::remove(CachedExpert& expert) {
   unlink(expert);
-  if (expert.state == CachedExpert::kReady) ready_bytes_ -= expert.segment->raw;
-  expert.state = CachedExpert::kAbsent;
+  if (expert.ready()) ready_bytes_ -= expert.segment->raw;
   memory_.wait_for(expert.arrival);
   memory_.free(expert.memory, static_cast<size_t>(expert.segment->raw));
-  expert.memory = nullptr;
+  expert.leave();
 }
 
 bool ExpertCache::evict(bool urgent) {
@@ -199,7 +193,7 @@ Status ExpertCache::reserve(CachedExpert& expert, bool urgent) {
 // --- Waiting -------------------------------------------------------------------------------------
 
 Status ExpertCache::make_ready(CachedExpert& expert, const ExpertWait& wait) {
-  if (expert.state == CachedExpert::kReady) {
+  if (expert.ready()) {
     hold(expert);
     return {};
   }
@@ -217,13 +211,14 @@ Status ExpertCache::make_ready(CachedExpert& expert, const ExpertWait& wait) {
 
 Status ExpertCache::wait_for_reader(CachedExpert& expert, const std::atomic<bool>* cancelled) {
   MOE_TRY(take_failure(expert));
-  if (is_unwanted_read(expert)) expert.joined = true;
+  join_read(expert);
+  const bool first = !awaited(expert);
   Wish wish;
   wish.expert = &expert;
   wish.next = wishes_;
   wishes_ = &wish;
-  if (++expert.n_waits == 1 && expert.state == CachedExpert::kAbsent) {
-    if (expert.queued) dequeue(expert);
+  if (first && expert.absent()) {
+    dequeue(expert);  // it becomes urgent
     enqueue(expert);
     readers_.wake();
   }
@@ -232,7 +227,7 @@ Status ExpertCache::wait_for_reader(CachedExpert& expert, const std::atomic<bool
   Wish** at = &wishes_;
   while (*at != &wish) at = &(*at)->next;
   *at = wish.next;
-  if (--expert.n_waits == 0 && expert.queued) dequeue(expert);
+  if (!awaited(expert)) dequeue(expert);
   return Status::error(MOE_ERR_CANCELLED, "cancelled");
 }
 
@@ -240,12 +235,12 @@ Status ExpertCache::wait_for_reader(CachedExpert& expert, const std::atomic<bool
 Status ExpertCache::read_here(CachedExpert& expert, const ExpertWait& wait) {
   Waiter waiter;
   Status status;
-  while (expert.state != CachedExpert::kReady) {
+  while (!expert.ready()) {
     if (is_set(wait.cancelled)) {
       status = Status::error(MOE_ERR_CANCELLED, "cancelled");
       break;
     }
-    if (expert.state == CachedExpert::kComing) {
+    if (expert.reading()) {
       leave_line(&waiter);  // others need not wait for this read
       changed_.wait_unless(mutex, wait.cancelled);
       continue;
@@ -308,14 +303,27 @@ bool ExpertCache::Queue::remove(CachedExpert* expert) {
   return false;
 }
 
-void ExpertCache::enqueue(CachedExpert& expert) {
-  (expert.n_waits > 0 ? urgent_ : queue_).push(&expert);
-  expert.queued = true;
+bool ExpertCache::awaited(const CachedExpert& expert) const {
+  const Wish* wish = wishes_;
+  while (wish != nullptr && wish->expert != &expert) wish = wish->next;
+  return wish != nullptr;
 }
 
+// Before somebody wants it or waits for it.
+void ExpertCache::join_read(CachedExpert& expert) {
+  if (expert.reading() && expert.n_wants == 0 && !awaited(expert)) expert.rejoin();
+}
+
+void ExpertCache::enqueue(CachedExpert& expert) {
+  (awaited(expert) ? urgent_ : queue_).push(&expert);
+  expert.state = CachedExpert::kQueued;
+}
+
+// Does nothing if it is not queued.
 void ExpertCache::dequeue(CachedExpert& expert) {
+  if (expert.state != CachedExpert::kQueued) return;
   if (!urgent_.remove(&expert)) queue_.remove(&expert);
-  expert.queued = false;
+  expert.state = CachedExpert::kAbsent;
 }
 
 CachedExpert* ExpertCache::next_read() {
@@ -338,9 +346,9 @@ CachedExpert* ExpertCache::next_fill() {
   while (unfilled_ != nullptr) {
     CachedExpert& expert = *unfilled_;
     unfilled_ = expert.after;
-    if (expert.state != CachedExpert::kAbsent || expert.queued) continue;
+    if (expert.state != CachedExpert::kAbsent) continue;
     if (!reserve(expert, false).ok()) return nullptr;
-    expert.filling = true;
+    expert.state = CachedExpert::kFilling;
     return &expert;
   }
   return nullptr;
@@ -348,7 +356,8 @@ CachedExpert* ExpertCache::next_fill() {
 
 Status ExpertCache::read(CachedExpert& expert, const std::atomic<bool>* cancelled,
                          uint8_t* scratch) {
-  expert.state = CachedExpert::kComing;
+  const bool fills = expert.state == CachedExpert::kFilling;
+  expert.begin_read();
   ++n_passing_;
   ++n_reading_;
   const bool check = !expert.checked;
@@ -357,22 +366,19 @@ Status ExpertCache::read(CachedExpert& expert, const std::atomic<bool>* cancelle
   mutex.lock();
   --n_passing_;
   --n_reading_;
-  const bool filled = std::exchange(expert.filling, false);
-  const bool joined = std::exchange(expert.joined, false);
-  (filled ? filled_bytes_ : stats_.read_bytes) += expert.segment->stored;
+  const bool rejoined = expert.state == CachedExpert::kRejoined;
+  (fills ? filled_bytes_ : stats_.read_bytes) += expert.segment->stored;
   if (status.ok()) {
-    expert.state = CachedExpert::kReady;
-    expert.checked = true;
-    expert.n_reads = 0;
+    expert.arrive();
     ready_bytes_ += expert.segment->raw;
-    if (filled && expert.n_wants == 0) {
+    if (fills && expert.n_wants == 0) {
       place_oldest(expert);
     } else {
       place(expert);
     }
   } else {
     remove(expert);
-    if (joined && readers_.count() > 0 && (expert.n_waits > 0 || expert.n_wants > 0)) {
+    if (rejoined && readers_.count() > 0 && (awaited(expert) || expert.n_wants > 0)) {
       enqueue(expert);  // it failed for a call that has ended, or for none
       notify();
       return status;
@@ -384,7 +390,7 @@ Status ExpertCache::read(CachedExpert& expert, const std::atomic<bool>* cancelle
 
 // Wakes the threads that wait for the expert.
 void ExpertCache::grant(CachedExpert& expert, const Status& status) {
-  const bool waited_for = expert.n_waits > 0;
+  const bool waited_for = awaited(expert);
   for (Wish** at = &wishes_; *at != nullptr;) {
     Wish* wish = *at;
     if (wish->expert != &expert) {
@@ -396,7 +402,6 @@ void ExpertCache::grant(CachedExpert& expert, const Status& status) {
     wish->status = status;
     if (status.ok()) hold(expert);
   }
-  expert.n_waits = 0;
   if (!status.ok() && !waited_for && expert.n_wants > 0) {
     failures_[next_failure_] = {&expert, status};
     next_failure_ = (next_failure_ + 1) % kFailures;

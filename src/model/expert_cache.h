@@ -31,7 +31,32 @@ struct CachedExpert : IdleLink {
    protected:
     ~Loader() = default;
   };
-  enum State : uint8_t { kAbsent, kComing, kReady };
+  enum State : uint8_t {
+    kAbsent,
+    kQueued,   // for a reader
+    kFilling,  // memory was reserved for it, though no token has chosen it
+    kReading,
+    kRejoined,  // being read for nobody any more when somebody wanted it
+    kReady      // held by operations, or linked
+  };
+
+  // A reader takes it from the queue, and whoever reads it takes it from kAbsent or kFilling to
+  // kReading, and then to kReady or, after a failure, back to kAbsent.
+  bool absent() const { return state == kAbsent || state == kQueued; }
+  bool reading() const { return state == kReading || state == kRejoined; }
+  bool ready() const { return state == kReady; }
+  void begin_read() { state = kReading; }
+  /// A failure of the read will not be a failure for whoever joins it now.
+  void rejoin() { state = kRejoined; }
+  void arrive() {
+    state = kReady;
+    checked = true;
+    n_reads = 0;
+  }
+  void leave() {
+    state = kAbsent;
+    memory = nullptr;
+  }
 
   Loader* loader = nullptr;
   const FileSegment* segment = nullptr;
@@ -41,12 +66,8 @@ struct CachedExpert : IdleLink {
   Arrival arrival = 0;
   int32_t n_holds = 0;  // acquired, not yet released
   int32_t n_wants = 0;  // prefetched, not yet acquired
-  int32_t n_waits = 0;  // threads waiting for the read
   int32_t n_reads = 0;  // reads on the host since it was loaded
-  bool queued = false;
   bool checked = false;  // its bytes were verified once
-  bool filling = false;  // being read without having been chosen
-  bool joined = false;   // being read for nobody any more when somebody wanted it
   State state = kAbsent;
 };
 
@@ -143,7 +164,7 @@ class ExpertCache {
     Waiter* next = nullptr;
     bool in_line = false;
   };
-  /// A thread waiting for the readers to read an expert.
+  /// A thread waiting for a reader to read an expert.
   struct Wish {
     CachedExpert* expert = nullptr;
     Wish* next = nullptr;
@@ -183,9 +204,11 @@ class ExpertCache {
   void link(CachedExpert& expert, IdleLink* older);
   void unlink(CachedExpert& expert);
   void grant(CachedExpert& expert, const Status& status);
-  void count_use(const CachedExpert& expert, CachedExpert::State found, ExpertStats* stats);
+  void count_use(const CachedExpert& expert, bool ready, bool absent, ExpertStats* stats);
   void notify();
   Status take_failure(CachedExpert& expert);
+  bool awaited(const CachedExpert& expert) const;
+  void join_read(CachedExpert& expert);
   void enqueue(CachedExpert& expert);
   void dequeue(CachedExpert& expert);
   bool may_take(const Waiter& waiter) const { return first_ == nullptr || first_ == &waiter; }

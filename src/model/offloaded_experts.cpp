@@ -48,12 +48,12 @@ bool OffloadedExperts::fit_in(uint64_t free, uint64_t more) {
 
 bool OffloadedExperts::at_hand(int32_t expert) {
   LockGuard guard(cache_->mutex);
-  return at(expert).state == CachedExpert::kReady;
+  return at(expert).ready();
 }
 
 bool OffloadedExperts::would_evict(int32_t expert) {
   LockGuard guard(cache_->mutex);
-  return at(expert).state == CachedExpert::kAbsent && cache_->memory().full();
+  return at(expert).absent() && cache_->memory().full();
 }
 
 bool OffloadedExperts::on_host(int32_t expert, HostExpert* out) {
