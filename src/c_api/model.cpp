@@ -56,7 +56,7 @@ Status open_source(moe_env* env, FileSource source, const char* name,
   if (name != nullptr) file->set_name(name);
   ModelOptions options;
   options.verify = params.skip_checksums == 0;
-  options.memory_cap = params.memory_bytes;
+  options.memory_bytes = params.memory_bytes;
   options.fill_cache = params.lazy_experts == 0;
   options.clock = env->clock;
   MOE_ASSIGN(handle->model,

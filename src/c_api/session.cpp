@@ -231,7 +231,7 @@ Status get_memory_stats(const moe_session* session, moe_memory_stats* out) {
   moe_memory_stats value{};
   value.session = public_stats(session->session->expert_stats());
   value.model = public_stats(model.expert_stats());
-  value.cap_bytes = model.budget().cap();
+  value.cap_bytes = memory.cap;
   value.counted_bytes = memory.counted;
   value.peak_bytes = memory.peak;
   value.arena_bytes = cache.arena_bytes;

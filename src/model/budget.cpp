@@ -108,7 +108,7 @@ void Budget::count() {
 Budget::Usage Budget::usage() const {
   if (cap_ == 0) return {};
   LockGuard guard(mutex_);
-  return {reserved() + (last_ == nullptr ? 0 : last_->bytes()), peak_};
+  return {cap_, reserved() + (last_ == nullptr ? 0 : last_->bytes()), peak_};
 }
 
 }  // namespace moe

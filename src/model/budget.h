@@ -51,7 +51,8 @@ class LastTenant {
 /// it.
 class Budget {
  public:
-  struct Usage {           // all zero without a cap
+  struct Usage {  // all zero without a cap
+    uint64_t cap = 0;
     uint64_t counted = 0;  // all reservations and the last tenant
     uint64_t peak = 0;     // the maximum of `counted`
   };

@@ -64,9 +64,9 @@ struct CachedExpert : IdleLink {
   CachedExpert* next = nullptr;   // in the queue of reads
   CachedExpert* after = nullptr;  // in the list of all experts
   Arrival arrival = 0;
-  int32_t n_holds = 0;  // acquired, not yet released
-  int32_t n_wants = 0;  // prefetched, not yet acquired
-  int32_t n_reads = 0;  // reads on the host since it was loaded
+  int32_t n_holds = 0;   // acquired, not yet released
+  int32_t n_wants = 0;   // prefetched, not yet acquired
+  int32_t n_reads = 0;   // reads on the host since it was loaded
   bool checked = false;  // its bytes were verified once
   State state = kAbsent;
 };

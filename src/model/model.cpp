@@ -72,7 +72,7 @@ struct Model::Impl {
         device(d),
         logger(l),
         allocator(a),
-        budget(o.memory_cap),
+        budget(o.memory_bytes),
         config(a),
         latent_memory(budget),
         layers(a),
@@ -172,7 +172,7 @@ Status Model::Impl::open_cache() {
   if (!system_has_threads()) options.n_readers = 0;  // they would never start, but be counted
   ExpertMemory* memory = device.expert_memory();
   if (memory == nullptr) {
-    const bool fits = options.memory_cap == 0 || account.n_experts == 0;
+    const bool fits = options.memory_bytes == 0 || account.n_experts == 0;
     if (fits || !device.uses_host_memory() || all_in_place(*file)) return {};
     constexpr uint64_t kBookkeeping = 4096;
     constexpr uint64_t kAlign = ExpertArena::kAlign;

@@ -81,7 +81,7 @@ inline constexpr int32_t kExpertReaders = 4;
 
 struct ModelOptions {
   bool verify = true;                  // verify every segment's checksum on reading
-  uint64_t memory_cap = 0;             // bytes for the model and its sessions; 0: no cap
+  uint64_t memory_bytes = 0;           // bytes for the model and its sessions; 0: no cap
   int32_t n_readers = kExpertReaders;  // threads that read offloaded experts
   bool fill_cache = false;             // they also read ahead what no token has chosen yet
   Clock clock = system_clock();        // measures the time of waits and of generation
@@ -137,9 +137,9 @@ class Model final {
   uint64_t latent_matrix_bytes(bool wanted) const;
   /// False once prepare() has decided to offload experts from the device's memory.
   bool experts_stay() const;
-  /// If `status` says that memory is missing: evicts idle experts from device memory, least recently
-  /// used first, until `bytes` are evicted or none is left. True if any were, so that it is worth
-  /// trying again. Any thread.
+  /// If `status` says that memory is missing: evicts idle experts from device memory, least
+  /// recently used first, until `bytes` are evicted or none is left. True if any were, so that it
+  /// is worth trying again. Any thread.
   bool make_room_after(const Status& status, uint64_t bytes);
   /// All sessions since the model was opened. Any thread.
   ExpertStats expert_stats() const;

@@ -39,7 +39,8 @@ void CallState::cancel() {
 
 bool CallState::group_cancelled() const {
   bool found = phase_.load() == kCancelled;
-  for (const Session* session : group_) found = found || call_of(session).phase_.load() == kCancelled;
+  for (const Session* session : group_)
+    found = found || call_of(session).phase_.load() == kCancelled;
   return found;
 }
 

@@ -88,8 +88,7 @@ Status sample_on_device(SessionState& state, const SamplingConfig& config, Token
                         },
                         &state};
   return state.sampler().sample(config, state.logits.report.values, row,
-                                         static_cast<uint64_t>(state.position()), out, top, n_top,
-                                         enough);
+                                static_cast<uint64_t>(state.position()), out, top, n_top, enough);
 }
 
 }  // namespace
@@ -107,7 +106,7 @@ Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogpr
   }
   MOE_TRY(fetch_logits(state));
   return state.sampler().sample(config, state.logits.row(), state.tokens.span(),
-                                         static_cast<uint64_t>(state.position()), out, top, n_top);
+                                static_cast<uint64_t>(state.position()), out, top, n_top);
 }
 
 void ask_for(SessionState& state, const SamplingConfig& config, size_t n_top) {

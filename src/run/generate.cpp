@@ -59,9 +59,7 @@ Status settle_bans(std::span<float> logits) {
   return Status::error(MOE_ERR_RANGE, "logits callback: every token is banned");
 }
 
-void lay_out_copy(Carver& c, int32_t n_outputs, std::span<float>* copy) {
-  c.take(copy, n_outputs);
-}
+void lay_out_copy(Carver& c, int32_t n_outputs, std::span<float>* copy) { c.take(copy, n_outputs); }
 
 /// One generation in progress.
 class Generation {
@@ -207,8 +205,7 @@ Status Generation::sample_next_token() {
   const PassLease lease(state_);
   MOE_TRY(lease.status());
   return state_.sampler().sample(options_.sampling, changed_, state_.tokens.span(),
-                                          static_cast<uint64_t>(state_.position()), &next_, top_,
-                                          n_top());
+                                 static_cast<uint64_t>(state_.position()), &next_, top_, n_top());
 }
 
 // Samples the token after the session's last one, unless the generation ends.

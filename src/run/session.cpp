@@ -42,9 +42,8 @@ Status SessionState::init(const Allocator& allocator) {
   routers.init(config, model.next_number());
   logits.stay = device.can_sample();
   if (lends_workspaces(model)) return {};
-  MOE_ASSIGN(passes.own, make_box<Workspace>(allocator, device, allocator));
+  MOE_ASSIGN(passes.own, Workspace::make(model, shape_of(passes.member.demand)));
   passes.workspace = passes.own.get();
-  MOE_TRY(passes.own->init(model, shape_of(passes.member.demand)));
   call.run_on(&stream());
   return {};
 }
@@ -60,19 +59,19 @@ Result<Box<Session>> Session::create(Model& model, const SessionOptions& options
   const bool latent = is_latent(resolved.kv);
   const uint64_t matrices =
       model.latent_matrices() == nullptr ? model.latent_matrix_bytes(latent) : 0;
-  Reservation latent_memory(model.budget());
   MOE_ASSIGN(auto member, make_box<PoolMember>(allocator, model));
-  MOE_TRY(pool->join(*member, pass_demand(model, resolved, false), account.session_bytes,
-                     latent_memory, matrices));
+  MOE_TRY(
+      pool->join(*member, pass_demand(model, resolved, false), account.session_bytes, matrices));
   for (;;) {
     MOE_ASSIGN(auto state,
                make_box<SessionState>(allocator, model, *pool, *member, resolved, allocator));
     const Status status = state->init(allocator);
     if (status.ok()) {
       MOE_TRY(model.start_cache());
+      Reservation& shared = member->shared;  // stays where it is
       MOE_ASSIGN(auto session, make_box<Session>(allocator, std::move(member), std::move(state)));
       // They stay even if the session is freed: nothing may fail after them.
-      if (latent) MOE_TRY(model.make_latent_matrices(std::move(latent_memory)));
+      if (latent) MOE_TRY(model.make_latent_matrices(std::move(shared)));
       return session;
     }
     if (!model.make_room_after(status, account.device_bytes)) return status;

@@ -35,8 +35,9 @@ struct Encoding {
 /// reset().
 class Session final {
  public:
-  /// MOE_ERR_BUDGET, before anything is allocated, if the model's cap is too small. Then loads the
-  /// model's weights (Model::prepare). Sessions that exist may get smaller automatic chunks.
+  /// MOE_ERR_BUDGET, before anything is allocated, if the model may not take so much memory. Then
+  /// loads the model's weights (Model::prepare). Sessions that exist may get smaller automatic
+  /// chunks.
   static Result<Box<Session>> create(Model& model, const SessionOptions& options,
                                      const Allocator& allocator);
   ~Session();
@@ -79,7 +80,7 @@ class Session final {
 
   /// Overrides every MoE layer's router (kernels/router/text.h); null: as in the file.
   /// All layers are checked before any is changed. With a capacity an automatic chunk is the
-  /// context (at most kMaxChunk): MOE_ERR_BUDGET if the cap leaves too little for it.
+  /// context (at most kMaxChunk): MOE_ERR_BUDGET if there may be no memory for it.
   Status set_router(const moe_router* router);
   const RouterConfig* router(int32_t layer) const;  // null for a dense layer
 

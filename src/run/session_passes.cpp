@@ -34,48 +34,6 @@ PassLease::~PassLease() {
   passes.pool.give_back(std::exchange(passes.workspace, nullptr));
 }
 
-namespace {
-
-// The caller is in a call of the session.
-void exchange_own(SessionState& state, Box<Workspace> fresh) {
-  SessionPasses& passes = state.passes;
-  state.call.move_to([&] {
-    fresh->stream->experts = state.stream().experts;
-    passes.own = std::move(fresh);
-    passes.workspace = passes.own.get();
-    return passes.workspace->stream;
-  });
-}
-
-// On a device with its own memory. The old workspace exists until the new one does, and the budget
-// counts both.
-Status exchange_own(SessionState& state, const PassDemand& demand) {
-  Model& model = state.model;
-  const PassShape old = state.passes.own->shape;
-  WorkspaceBytes freed;
-  WorkspaceBytes bytes;
-  MOE_TRY(workspace_bytes(model, old, &freed));
-  MOE_TRY(workspace_bytes(model, shape_of(demand), &bytes));
-  Reservation more(model.budget());
-  MOE_TRY(model.budget().reserve({{&more, bytes.total()}}));
-  // They may be in the memory that is freed.
-  if (state.logits.known()) MOE_TRY(fetch_logits(state));
-  for (;;) {
-    MOE_ASSIGN(Box<Workspace> fresh,
-               make_box<Workspace>(model.allocator(), state.device, model.allocator()));
-    const Status status = fresh->init(model, shape_of(demand));
-    if (status.ok()) {
-      exchange_own(state, std::move(fresh));
-      Reservation& kept = state.passes.member.memory;
-      return model.budget().reserve(
-          {{&kept, kept.bytes() + bytes.total() - freed.total()}, {&more, 0}});
-    }
-    if (!model.make_room_after(status, bytes.total())) return status;
-  }
-}
-
-}  // namespace
-
 Status set_demand(SessionState& state, const PassDemand& demand) {
   SessionPasses& passes = state.passes;
   if (!passes.own) return passes.pool.change(passes.member, demand, state.call.stop);
@@ -85,9 +43,16 @@ Status set_demand(SessionState& state, const PassDemand& demand) {
     passes.member.demand = demand;
     return {};
   }
-  MOE_TRY(exchange_own(state, demand));
-  passes.member.demand = demand;
-  return {};
+  // They may be in the memory that is freed.
+  if (state.logits.known()) MOE_TRY(fetch_logits(state));
+  return passes.pool.change_own(passes.member, demand, *passes.own, [&](Box<Workspace> fresh) {
+    state.call.move_to([&] {
+      fresh->stream->experts = state.stream().experts;
+      passes.own = std::move(fresh);
+      passes.workspace = passes.own.get();
+      return passes.workspace->stream;
+    });
+  });
 }
 
 }  // namespace moe

@@ -39,8 +39,8 @@ struct WorkMemory {
   float* late_logits = nullptr;  // (late_rows, n_outputs) in the layers' scratch; on a device with
   int32_t late_rows = 0;         // its own memory the same as `logits`
   float* device_logits =
-      nullptr;                // (vocab_size) the session's own row; null unless Device::can_sample
-  std::span<BatchRow> rows;       // (rows)
+      nullptr;               // (vocab_size) the session's own row; null unless Device::can_sample
+  std::span<BatchRow> rows;  // (rows)
   std::span<KvCacheView> caches;  // (rows) one per part
   std::span<BatchPart> parts;     // (rows)
   DeviceBuffer memory;

@@ -20,8 +20,18 @@ Status cancelled() { return Status::error(MOE_ERR_CANCELLED, "cancelled"); }
 
 }  // namespace
 
+Result<Box<Workspace>> Workspace::make(const Model& model, const PassShape& shape) {
+  MOE_ASSIGN(Box<Workspace> workspace,
+             make_box<Workspace>(model.allocator(), model.device(), model.allocator()));
+  MOE_TRY(workspace->init(model, shape));
+  return workspace;
+}
+
 Status Workspace::init(const Model& model, const PassShape& given) {
   shape = given;
+  WorkspaceBytes bytes;
+  MOE_TRY(workspace_bytes(model, shape, &bytes));
+  bytes_ = bytes.total();
   MOE_TRY(work.init(device_, model.config(), shape));
   MOE_TRY(sampler.init(model.config().vocab_size));
   MOE_ASSIGN(stream, device_.open_stream(stream_shape(model, shape)));
@@ -79,9 +89,10 @@ Sharers WorkspacePool::sharers() const {
 }
 
 Status WorkspacePool::join(PoolMember& member, const PassDemand& demand, uint64_t bytes,
-                           Reservation& more, uint64_t more_bytes) {
+                           uint64_t shared_bytes) {
   LockGuard guard(mutex_);
-  const Status status = join_locked(member, demand, bytes, more, more_bytes);
+  const Status status =
+      join_locked(member, demand, {{&member.memory, bytes}, {&member.shared, shared_bytes}});
   forget_those_that_left();
   return status;
 }
@@ -99,11 +110,10 @@ void WorkspacePool::forget_those_that_left() {
   if (!refitting_ && std::exchange(left_, false)) settle({});
 }
 
-Status WorkspacePool::join_locked(PoolMember& member, const PassDemand& demand, uint64_t bytes,
-                                  Reservation& more, uint64_t more_bytes) {
-  const Joining joining = {{&member.memory, bytes}, {&more, more_bytes}};
+Status WorkspacePool::join_locked(PoolMember& member, const PassDemand& demand,
+                                  const Joining& joining) {
   if (!lends_workspaces(model_)) {
-    MOE_TRY(model_.budget().reserve({joining.session, joining.more}));
+    MOE_TRY(model_.budget().reserve({joining.session, joining.shared}));
     link(member, demand);
     return {};
   }
@@ -115,7 +125,7 @@ Status WorkspacePool::join_locked(PoolMember& member, const PassDemand& demand, 
   const Status status = make_first();
   if (status.ok()) return {};
   unlink(member);
-  settle({{&member.memory, 0}, {&more, 0}});
+  settle({{&member.memory, 0}, {&member.shared, 0}});
   return status;
 }
 
@@ -216,7 +226,7 @@ Status WorkspacePool::refit(const PassDemands& all, const Joining& joining,
   const auto with_changes = [&](uint64_t bytes) {
     if (budget.unlimited()) return UINT64_MAX;
     bytes += memory_.bytes();
-    for (const Budget::Change& change : {joining.session, joining.more}) {
+    for (const Budget::Change& change : {joining.session, joining.shared}) {
       if (change.of == nullptr) continue;
       bytes += change.of->bytes();
       bytes -= std::min(bytes, change.bytes);
@@ -242,7 +252,7 @@ Status WorkspacePool::refit(const PassDemands& all, const Joining& joining,
   Status status;
   for (;;) {
     trim();
-    status = budget.reserve({{&memory_, needed_bytes()}, joining.session, joining.more});
+    status = budget.reserve({{&memory_, needed_bytes()}, joining.session, joining.shared});
     const bool missing = status.code() == MOE_ERR_BUDGET && lent_ != nullptr;
     if (!missing || !patience.waits || holds_one()) break;
     if (asked(patience.stop)) {
@@ -275,7 +285,7 @@ void WorkspacePool::settle(const Joining& leaving) {
     shape_bytes_ = 0;
     trim();
   }
-  (void)model_.budget().reserve({{&memory_, needed_bytes()}, leaving.session, leaving.more});
+  (void)model_.budget().reserve({{&memory_, needed_bytes()}, leaving.session, leaving.shared});
 }
 
 // --- Passes --------------------------------------------------------------------------------------
@@ -288,24 +298,27 @@ Status WorkspacePool::busy() {
       "cap");
 }
 
-Result<Box<Workspace>> WorkspacePool::make() const {
-  MOE_ASSIGN(Box<Workspace> workspace,
-             make_box<Workspace>(model_.allocator(), model_.device(), model_.allocator()));
-  MOE_TRY(workspace->init(model_, shape_));
-  return workspace;
+// For a session that keeps it.
+Result<Box<Workspace>> WorkspacePool::make_own(const PassShape& shape, Reservation& more) {
+  WorkspaceBytes bytes;
+  MOE_TRY(workspace_bytes(model_, shape, &bytes));
+  MOE_TRY(model_.budget().reserve({{&more, bytes.total()}}));
+  for (;;) {
+    Result<Box<Workspace>> made = Workspace::make(model_, shape);
+    if (made.ok() || !model_.make_room_after(made.status(), bytes.total())) return made;
+  }
 }
 
 // Makes an idle one.
 Status WorkspacePool::add() {
   Budget& budget = model_.budget();
   MOE_TRY(budget.reserve({{&memory_, needed_bytes() + (has_one() ? shape_bytes_ : 0)}}));
-  Result<Box<Workspace>> made = make();
+  Result<Box<Workspace>> made = Workspace::make(model_, shape_);
   if (!made.ok()) {
     (void)budget.reserve({{&memory_, needed_bytes()}});
     return made.status();
   }
   Workspace* workspace = made.value().release();
-  workspace->bytes_ = shape_bytes_;
   workspace->next_ = idle_;
   idle_ = workspace;
   return {};

@@ -24,7 +24,7 @@ class Workspace {
   ~Workspace() {
     if (stream != nullptr) device_.close_stream(stream);
   }
-  Status init(const Model& model, const PassShape& shape);
+  static Result<Box<Workspace>> make(const Model& model, const PassShape& shape);
 
   PassShape shape;
   WorkMemory work;
@@ -33,6 +33,8 @@ class Workspace {
 
  private:
   friend class WorkspacePool;
+  Status init(const Model& model, const PassShape& shape);
+
   Device& device_;
   uint64_t bytes_ = 0;
   uintptr_t holder_ = 0;  // the thread that borrowed it
@@ -42,13 +44,14 @@ class Workspace {
 /// A session as the workspaces of its model know it. Ends when the session has freed its memory.
 class PoolMember {
  public:
-  explicit PoolMember(Model& model) : memory(model.budget()) {}
+  explicit PoolMember(Model& model) : memory(model.budget()), shared(model.budget()) {}
   PoolMember(const PoolMember&) = delete;
   PoolMember& operator=(const PoolMember&) = delete;
   ~PoolMember();
 
   PassDemand demand;
   Reservation memory;  // of the session itself
+  Reservation shared;  // of what it makes for every session, and then belongs to the model
 
  private:
   friend class WorkspacePool;
@@ -70,13 +73,26 @@ class WorkspacePool {
 
   /// The sessions that exist, for the account of a further one.
   Sharers sharers() const;
-  /// Reserves `bytes` for a session, `more_bytes` in `more`, and the workspace of the session's
+  /// Reserves the bytes of a session and of what it shares, and the workspace of the session's
   /// passes, which then exists. Automatic chunks shrink if they must; waits for passes whose
   /// workspaces are too large then. On failure nothing changes: MOE_ERR_BUDGET, MOE_ERR_MEMORY.
-  Status join(PoolMember& member, const PassDemand& demand, uint64_t bytes, Reservation& more,
-              uint64_t more_bytes);
+  Status join(PoolMember& member, const PassDemand& demand, uint64_t bytes, uint64_t shared_bytes);
   /// Changes what a session asks for, as join(). MOE_ERR_CANCELLED soon after `stop` is set.
   Status change(PoolMember& member, const PassDemand& demand, const std::atomic<bool>& stop);
+  /// For sessions that keep a workspace: replaces it by a larger one by calling exchange(fresh),
+  /// until which both exist and count.
+  template <class Exchange>
+  Status change_own(PoolMember& member, const PassDemand& demand, const Workspace& own,
+                    Exchange&& exchange) {
+    Reservation more(model_.budget());
+    MOE_ASSIGN(Box<Workspace> fresh, make_own(shape_of(demand), more));
+    const uint64_t before = own.bytes_;
+    const uint64_t bytes = fresh->bytes_;
+    exchange(std::move(fresh));
+    member.demand = demand;
+    return model_.budget().reserve(
+        {{&member.memory, member.memory.bytes() - before + bytes}, {&more, 0}});
+  }
 
   /// Waits, first come first served, until there is a workspace. If memory is missing for another
   /// one, it waits for one to be given back; MOE_ERR_MEMORY only if there is none to wait for.
@@ -97,7 +113,7 @@ class WorkspacePool {
   /// Reservations that a new session changes.
   struct Joining {
     Budget::Change session = {nullptr, 0};
-    Budget::Change more = {nullptr, 0};
+    Budget::Change shared = {nullptr, 0};
   };
 
   /// Whether to wait for passes with workspaces of the old shape, if memory is missing until they
@@ -109,13 +125,13 @@ class WorkspacePool {
 
   friend class PoolMember;
   void leave(PoolMember& member);
+  Result<Box<Workspace>> make_own(const PassShape& shape, Reservation& more);
 
   // The caller holds the mutex in all functions below.
   PassDemands demands(const PoolMember* without) const;
   void link(PoolMember& member, const PassDemand& demand);
   void unlink(PoolMember& member);
-  Status join_locked(PoolMember& member, const PassDemand& demand, uint64_t bytes,
-                     Reservation& more, uint64_t more_bytes);
+  Status join_locked(PoolMember& member, const PassDemand& demand, const Joining& joining);
   Status change_locked(PoolMember& member, const PassDemand& demand, const std::atomic<bool>& stop);
   void forget_those_that_left();
   Status refit(const PassDemands& all, const Joining& joining, const Patience& patience);
@@ -126,7 +142,6 @@ class WorkspacePool {
   bool has_one() const;
   bool holds_one() const;
   bool may_grow(bool nested) const;
-  Result<Box<Workspace>> make() const;
   Status add();
   Status make_first();
   Status wait_for_one(Waiter& me, const std::atomic<bool>& stop);

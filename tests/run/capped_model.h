@@ -73,7 +73,7 @@ class CappedModel : public OneModel {
     MOE_ASSIGN(device_, open_cpu_device(nullptr, pool_, allocator_, 1));
     MOE_ASSIGN(Box<MoeFile> opened, MoeFile::open(file.source(), allocator_));
     ModelOptions o;
-    o.memory_cap = options.cap;
+    o.memory_bytes = options.cap;
     o.n_readers = options.n_readers;
     o.fill_cache = options.fill;
     MOE_ASSIGN(model_, Model::open(std::move(opened), o, *device_, Logger(), allocator_));

@@ -76,7 +76,7 @@ class Machine : public OneModel {
     MOE_ASSIGN(device_, open_cpu_device(isa, pool_, allocator_, 1));
     hook_ = std::make_unique<HookDevice>(*device_);
     ModelOptions options;
-    options.memory_cap = cap;
+    options.memory_bytes = cap;
     MOE_ASSIGN(model_, open_model(bytes, *hook_, allocator_, options));
     return {};
   }

@@ -57,7 +57,7 @@ class TextCalibration final : public Calibration {
       : options_(std::move(options)), text_(text), plan_(plan) {
     model_.emplace(file, n_bytes, options_.model_bytes, pool_, watch_);
     run_.text.n_tokens = text.tokens.size();
-    for (const PlannedSegment& segment : plan.segments) {  // under a cap this reads every expert
+    for (const PlannedSegment& segment : plan.segments) {  // may read every expert
       if (options_.progress && !options_.progress(0, text.tokens.size())) {
         fail(MOE_ERR_CANCELLED, "cancelled");
       }

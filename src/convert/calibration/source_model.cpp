@@ -16,7 +16,7 @@ uint64_t machine_share() {
   return machine_memory(&memory) ? memory.available / 2 : kUnknown;
 }
 
-SourceModel::SourceModel(ModelSink& file, uint64_t n_bytes, uint64_t memory_cap, ThreadPool& pool,
+SourceModel::SourceModel(ModelSink& file, uint64_t n_bytes, uint64_t memory_bytes, ThreadPool& pool,
                          InputWatcher& watch)
     : file_(file) {
   device_.reset(take(open_cpu_device(nullptr, pool, system_allocator(), kParallelWork, &watch)));
@@ -24,7 +24,7 @@ SourceModel::SourceModel(ModelSink& file, uint64_t n_bytes, uint64_t memory_cap,
   Box<MoeFile> opened = take(MoeFile::open(std::move(source), system_allocator()));
   ModelOptions options;
   options.verify = false;
-  options.memory_cap = memory_cap != 0 ? memory_cap : sensible_cap(n_bytes);
+  options.memory_bytes = memory_bytes != 0 ? memory_bytes : sensible_bytes(n_bytes);
   model_ = take(Model::open(std::move(opened), options, *device_, logger_, system_allocator()));
   SessionOptions session;
   session.context = std::min(model_->config().context_length, kWindow);
@@ -53,7 +53,7 @@ bool SourceModel::call_progress(void* user, uint64_t done, uint64_t total) {
   return (*static_cast<const ReadingProgress*>(user))(done, total);
 }
 
-uint64_t SourceModel::sensible_cap(uint64_t n_bytes) {
+uint64_t SourceModel::sensible_bytes(uint64_t n_bytes) {
   MachineMemory memory;
   if (!machine_memory(&memory) || n_bytes <= memory.available / 2) return 0;
   return memory.available / 2;

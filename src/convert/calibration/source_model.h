@@ -30,9 +30,9 @@ uint64_t machine_share();
 
 class SourceModel {
  public:
-  /// Opens the model of `n_bytes` in `file`. `memory_cap`: bytes for it and its session; 0: half of
-  /// the machine's memory if it would need more. All references must outlive this.
-  SourceModel(ModelSink& file, uint64_t n_bytes, uint64_t memory_cap, ThreadPool& pool,
+  /// Opens the model of `n_bytes` in `file`. `memory_bytes`: bytes for it and its session; 0: half
+  /// of the machine's memory if it would need more. All references must outlive this.
+  SourceModel(ModelSink& file, uint64_t n_bytes, uint64_t memory_bytes, ThreadPool& pool,
               InputWatcher& watch);
   SourceModel(const SourceModel&) = delete;
   SourceModel& operator=(const SourceModel&) = delete;
@@ -69,7 +69,7 @@ class SourceModel {
 
   static bool read(void* user, uint64_t offset, void* buffer, size_t n);
   static bool call_progress(void* user, uint64_t done, uint64_t total);
-  static uint64_t sensible_cap(uint64_t n_bytes);
+  static uint64_t sensible_bytes(uint64_t n_bytes);
   static const Matrix* matrix_in(const void* owner, const TensorRow& row) {
     return reinterpret_cast<const Matrix*>(static_cast<const uint8_t*>(owner) + row.field);
   }
