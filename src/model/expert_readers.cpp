@@ -1,31 +1,24 @@
 // SPDX-License-Identifier: MIT
 #include "src/model/expert_readers.h"
 
-#include "formats/moe/layout.h"
+#include "src/base/checked.h"
 #include "src/base/os/machine.h"
 #include "src/model/expert_cache.h"
 
 namespace moe {
 
-ReadScratch::~ReadScratch() {
-  if (memory_ != nullptr) deallocate(*allocator_, memory_, bytes_);
-}
-
-Status ReadScratch::open(const Allocator& allocator, size_t bytes) {
-  if (bytes == 0) return {};
-  memory_ = static_cast<uint8_t*>(allocate(allocator, bytes, kSegmentAlign));
-  if (memory_ == nullptr) return out_of_memory("reading experts", bytes);
-  allocator_ = &allocator;
-  bytes_ = bytes;
-  return {};
+uint64_t ExpertReaders::bytes(int32_t n, uint64_t scratch_bytes) {
+  const uint64_t each = sizeof(Box<Reader>) + sizeof(Reader) + kStackBytes +
+                        round_up(scratch_bytes, uint64_t{sizeof(Page)});
+  return static_cast<uint64_t>(n) * each;
 }
 
 Status ExpertReaders::start(int32_t n, size_t scratch_bytes) {
   process_ = process_id();
   MOE_TRY(readers_.reserve(static_cast<size_t>(n)));
   for (int32_t i = 0; i < n; ++i) {
-    MOE_ASSIGN(Box<Reader> reader, make_box<Reader>(allocator_));
-    MOE_TRY(reader->scratch.open(allocator_, scratch_bytes));
+    MOE_ASSIGN(Box<Reader> reader, make_box<Reader>(allocator_, allocator_));
+    MOE_TRY(reader->scratch.reserve((scratch_bytes + sizeof(Page) - 1) / sizeof(Page)));
     reader->all = this;
     const auto main = [](void* r) {
       auto& self = *static_cast<Reader*>(r);
@@ -62,7 +55,9 @@ void ExpertReaders::serve(Reader& reader) {
       work_.wait(cache_.mutex);
       continue;
     }
-    (void)cache_.read(*expert, nullptr, reader.scratch.data());  // waiting threads get the status
+    (void)cache_.read(
+        *expert, nullptr,
+        reinterpret_cast<uint8_t*>(reader.scratch.data()));  // waiting threads get the status
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 // Threads that read experts during computation.
 
+#include "formats/moe/layout.h"
 #include "src/base/array.h"
 #include "src/base/mutex.h"
 
@@ -9,27 +10,8 @@ namespace moe {
 
 class ExpertCache;
 
-/// Scratch memory of one reader: see SegmentRoom.
-class ReadScratch {
- public:
-  ReadScratch() = default;
-  ReadScratch(const ReadScratch&) = delete;
-  ReadScratch& operator=(const ReadScratch&) = delete;
-  ~ReadScratch();
-  Status open(const Allocator& allocator, size_t bytes);
-  uint8_t* data() const { return memory_; }
-
- private:
-  const Allocator* allocator_ = nullptr;
-  uint8_t* memory_ = nullptr;
-  size_t bytes_ = 0;
-};
-
 class ExpertReaders {
  public:
-  /// A thread's memory besides its scratch: its stack.
-  static constexpr uint64_t kThreadBytes = 64 << 10;
-
   ExpertReaders(ExpertCache& cache, const Allocator& allocator)
       : cache_(cache), allocator_(allocator), readers_(allocator) {}
   ExpertReaders(const ExpertReaders&) = delete;
@@ -38,6 +20,10 @@ class ExpertReaders {
 
   /// Continues with fewer readers, or none, if threads cannot be started.
   Status start(int32_t n, size_t scratch_bytes);
+  /// Memory of that, with the threads' stacks.
+  static uint64_t bytes(int32_t n, uint64_t scratch_bytes);
+  /// Of a stack, as far as it is used.
+  static constexpr uint64_t kStackBytes = 64 << 10;
   /// Stops the readers after their current reads. In a forked child, which has no readers, it only
   /// drops them.
   void stop();
@@ -46,10 +32,15 @@ class ExpertReaders {
   void wake() { work_.notify_all(); }
 
  private:
+  /// A unit of direct reads.
+  struct alignas(kSegmentAlign) Page {
+    uint8_t bytes[kSegmentAlign];
+  };
   struct Reader {
+    explicit Reader(const Allocator& allocator) : scratch(allocator) {}
     ExpertReaders* all = nullptr;
     Thread thread;
-    ReadScratch scratch;
+    Array<Page> scratch;  // never resized: only its room is used, see SegmentRoom
   };
   void serve(Reader& reader);
 

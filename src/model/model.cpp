@@ -179,8 +179,8 @@ Status Model::Impl::open_cache() {
     if (account.largest_expert > SIZE_MAX / 2) return out_of_memory("expert", SIZE_MAX);
     shape.slot_bytes = round_up(account.largest_expert, kAlign);
     shape.most_slots = account.n_experts;
-    shape.reader_bytes = kBookkeeping + static_cast<uint64_t>(options.n_readers) *
-                                            (account.expert_scratch + ExpertReaders::kThreadBytes);
+    shape.reader_bytes =
+        kBookkeeping + ExpertReaders::bytes(options.n_readers, account.expert_scratch);
     account.lines[ModelAccount::kExpertLine].bytes = 0;
     MOE_ASSIGN(arena,
                make_box<ExpertArena>(allocator, allocator, static_cast<size_t>(shape.slot_bytes),

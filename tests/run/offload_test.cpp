@@ -46,7 +46,7 @@ TEST_F(Offload, WhatIsAllocatedStaysUnderTheCap) {
       EXPECT_TRUE(eval_all(*session, text_, 1) == first);
       EXPECT_EQ(memory.n_allocations(), warm) << "something was allocated while running";
       EXPECT_LE(memory.peak_bytes() - opened, least.with(slots));
-      const uint64_t stacks = kExpertReaders * ExpertReaders::kThreadBytes;
+      const uint64_t stacks = kExpertReaders * ExpertReaders::kStackBytes;
       EXPECT_GT(memory.peak_bytes() + stacks, least.with(std::min<uint64_t>(slots, 16)) * 9 / 10);
     }
   }
