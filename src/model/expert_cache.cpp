@@ -32,11 +32,10 @@ void ExpertCache::add(CachedExpert& expert) {
 Status ExpertCache::acquire(CachedExpert& expert, const ExpertWait& wait) {
   LockGuard guard(mutex);
   const bool wanted = expert.n_wants > 0;
-  const bool ready = expert.ready();
-  const bool absent = expert.absent();
+  const CachedExpert::State found = expert.state;
   MOE_TRY(make_ready(expert, wait));
   if (!wanted) {
-    count_use(expert, ready, absent, wait.stats);
+    count_use(expert, found, wait.stats);
   } else if (expert.n_wants > 0) {
     --expert.n_wants;
   }
@@ -62,7 +61,7 @@ void ExpertCache::prefetch(CachedExpert* experts, const int32_t* chosen, int32_t
   LockGuard guard(mutex);
   for (int32_t i = 0; i < n; ++i) {
     CachedExpert& expert = experts[chosen[i]];
-    count_use(expert, expert.ready(), expert.absent(), stats);
+    count_use(expert, expert.state, stats);
     join_read(expert);
     ++expert.n_wants;
     if (expert.ready() && expert.n_holds == 0) place(expert);
@@ -110,15 +109,16 @@ ExpertStats ExpertCache::stats() {
   return stats_;
 }
 
-// As it was found.
-void ExpertCache::count_use(const CachedExpert& expert, bool ready, bool absent,
+void ExpertCache::count_use(const CachedExpert& expert, CachedExpert::State found,
                             ExpertStats* stats) {
   for (ExpertStats* s : {&stats_, stats}) {
     if (s == nullptr) continue;
     ++s->n_uses;
-    s->n_hits += ready ? 1 : 0;
+    s->n_hits += found == CachedExpert::kReady ? 1 : 0;
   }
-  if (stats != nullptr && absent) stats->read_bytes += expert.segment->stored;
+  if (stats != nullptr && CachedExpert::is_absent(found)) {
+    stats->read_bytes += expert.segment->stored;
+  }
 }
 
 void ExpertCache::notify() {
@@ -316,14 +316,14 @@ void ExpertCache::join_read(CachedExpert& expert) {
 
 void ExpertCache::enqueue(CachedExpert& expert) {
   (awaited(expert) ? urgent_ : queue_).push(&expert);
-  expert.state = CachedExpert::kQueued;
+  expert.queue();
 }
 
 // Does nothing if it is not queued.
 void ExpertCache::dequeue(CachedExpert& expert) {
   if (expert.state != CachedExpert::kQueued) return;
   if (!urgent_.remove(&expert)) queue_.remove(&expert);
-  expert.state = CachedExpert::kAbsent;
+  expert.unqueue();
 }
 
 CachedExpert* ExpertCache::next_read() {
@@ -348,7 +348,7 @@ CachedExpert* ExpertCache::next_fill() {
     unfilled_ = expert.after;
     if (expert.state != CachedExpert::kAbsent) continue;
     if (!reserve(expert, false).ok()) return nullptr;
-    expert.state = CachedExpert::kFilling;
+    expert.fill();
     return &expert;
   }
   return nullptr;

@@ -33,26 +33,28 @@ struct CachedExpert : IdleLink {
   };
   enum State : uint8_t {
     kAbsent,
-    kQueued,   // for a reader
-    kFilling,  // memory was reserved for it, though no token has chosen it
-    kReading,
-    kRejoined,  // being read for nobody any more when somebody wanted it
+    kQueued,    // for a reader, which makes it absent again before reading it
+    kFilling,   // about to be read, though no token has chosen it
+    kReading,   // by a reader or by the thread that wants it
+    kRejoined,  // it was being read for nobody any more when somebody wanted it
     kReady      // held by operations, or linked
   };
-
-  // A reader takes it from the queue, and whoever reads it takes it from kAbsent or kFilling to
-  // kReading, and then to kReady or, after a failure, back to kAbsent.
-  bool absent() const { return state == kAbsent || state == kQueued; }
+  static bool is_absent(State s) { return s == kAbsent || s == kQueued; }
+  bool absent() const { return is_absent(state); }
   bool reading() const { return state == kReading || state == kRejoined; }
   bool ready() const { return state == kReady; }
+
+  void queue() { state = kQueued; }
+  void unqueue() { state = kAbsent; }
+  void fill() { state = kFilling; }
   void begin_read() { state = kReading; }
-  /// A failure of the read will not be a failure for whoever joins it now.
   void rejoin() { state = kRejoined; }
   void arrive() {
     state = kReady;
     checked = true;
     n_reads = 0;
   }
+  /// It was evicted, or its read has failed.
   void leave() {
     state = kAbsent;
     memory = nullptr;
@@ -204,7 +206,7 @@ class ExpertCache {
   void link(CachedExpert& expert, IdleLink* older);
   void unlink(CachedExpert& expert);
   void grant(CachedExpert& expert, const Status& status);
-  void count_use(const CachedExpert& expert, bool ready, bool absent, ExpertStats* stats);
+  void count_use(const CachedExpert& expert, CachedExpert::State found, ExpertStats* stats);
   void notify();
   Status take_failure(CachedExpert& expert);
   bool awaited(const CachedExpert& expert) const;

@@ -24,7 +24,7 @@ struct Batch {
 /// pass counts too.
 inline bool cancel_asked(const Batch& batch) {
   for (const Session* session : batch.lead.call.group()) {
-    if (SessionCall::state_of(*session).call.cancelled()) return true;
+    if (SessionCall::of(*session).cancelled()) return true;
   }
   for (const BatchPart& part : batch.parts) {
     if (part.session->call.cancelled()) return true;

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "src/run/call_state.h"
 
-#include "src/run/session_state.h"
+#include "src/base/os/threads.h"
+#include "src/run/session_call.h"
 
 namespace moe {
-namespace {
-
-CallState& call_of(const Session* session) { return SessionCall::state_of(*session).call; }
-
-}  // namespace
-
 Status CallState::begin(bool heal) {
   int idle = kIdle;
   if (!phase_.compare_exchange_strong(idle, kRunning)) {
@@ -40,7 +35,7 @@ void CallState::cancel() {
 bool CallState::group_cancelled() const {
   bool found = phase_.load() == kCancelled;
   for (const Session* session : group_)
-    found = found || call_of(session).phase_.load() == kCancelled;
+    found = found || SessionCall::of(*session).phase_.load() == kCancelled;
   return found;
 }
 
@@ -53,7 +48,7 @@ Status CallState::check() const {
 void CallState::wait_for_cancels() const {
   while (cancels_.load() != 0) yield_thread();
   for (const Session* session : group_) {
-    while (call_of(session).cancels_.load() != 0) yield_thread();
+    while (SessionCall::of(*session).cancels_.load() != 0) yield_thread();
   }
 }
 
@@ -71,7 +66,7 @@ void CallState::forget_late_stop() {
 void CallState::lead_group(std::span<Session* const> group) {
   group_ = group;
   for (const Session* session : group) {
-    CallState& call = call_of(session);
+    CallState& call = SessionCall::of(*session);
     call.lead_.store(this);
     if (call.phase_.load() == kCancelled) stop.store(true);  // before it was led
   }

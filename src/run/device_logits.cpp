@@ -93,6 +93,13 @@ Status sample_on_device(SessionState& state, const SamplingConfig& config, Token
 
 }  // namespace
 
+Status score_next(SessionState& state, int32_t token, double* logprob) {
+  const std::span<float> row = state.logits.row();
+  MOE_TRY(recall_logits(state));
+  MOE_TRY(read_logits(state, row.data()));
+  return log_probability(row, token, logprob);
+}
+
 Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
                    TokenLogprob* top, size_t n_top) {
   ask_for(state, config, n_top);

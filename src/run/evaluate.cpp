@@ -45,7 +45,7 @@ class GroupCall {
   SessionState& lead() const { return SessionCall::state_of(*sessions_[0]); }
 
  private:
-  CallState& call_of(size_t i) const { return SessionCall::state_of(*sessions_[i]).call; }
+  CallState& call_of(size_t i) const { return SessionCall::of(*sessions_[i]); }
 
   std::span<Session* const> sessions_;
   size_t n_begun_ = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "src/run/head.h"
 
+#include "src/run/batch.h"
 #include "src/run/logits.h"
-#include "src/run/session_state.h"
 
 namespace moe {
 namespace {

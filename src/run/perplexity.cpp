@@ -6,8 +6,7 @@
 #include "kernels/math.h"
 #include "src/base/bounded_list.h"
 #include "src/base/host_buffer.h"
-#include "src/run/logits.h"
-#include "src/run/session_state.h"
+#include "src/run/session_call.h"
 
 namespace moe {
 namespace {
@@ -15,7 +14,8 @@ namespace {
 /// How a text is split.
 struct Windows {
   std::span<const int32_t> prefix;
-  size_t length;  // tokens of the text per window
+  size_t length;    // tokens of the text per window
+  int32_t context;  // of the session: prefix and text of a window
   size_t stride;
 };
 
@@ -34,8 +34,12 @@ Status plan(const Session& session, std::span<const int32_t> tokens,
                          stride);
   }
   const auto n = static_cast<size_t>(length);
-  *out = {options.prefix, n, stride == 0 ? n : static_cast<size_t>(stride)};
+  *out = {options.prefix, n, session.context(), stride == 0 ? n : static_cast<size_t>(stride)};
   return {};
+}
+
+void lay_out_input(Carver& c, int32_t context, BoundedList<int32_t>* input) {
+  input->lay_out(c, context);
 }
 
 /// Sums the negative log-probabilities of a text. Input i of a window predicts input i + 1, so the
@@ -47,7 +51,7 @@ class Scorer {
 
   Status init() {
     return memory_.init("perplexity",
-                        [&](Carver& c) { input_.lay_out(c, state_.options.context); });
+                        [&](Carver& c) { lay_out_input(c, windows_.context, &input_); });
   }
 
   /// Scores the tokens of `window` from index first_new on.
@@ -103,28 +107,26 @@ Status score_text(Scorer& scorer, const Windows& windows, std::span<const int32_
 
 uint64_t scoring_bytes(int32_t context) {
   BoundedList<int32_t> input;
-  return measured([&](Carver& c) { input.lay_out(c, context); });
+  return measured([&](Carver& c) { lay_out_input(c, context, &input); });
 }
 
 Status score_tokens(Session& session, std::span<const int32_t> tokens, std::span<float> logprobs) {
   SessionCall call(session);
   MOE_TRY(call.status());
   SessionState& state = call.state();
-  const size_t unscored = state.tokens.empty() ? 1 : 0;
+  const size_t unscored = session.position() == 0 ? 1 : 0;
   const size_t n = tokens.size() > unscored ? tokens.size() - unscored : 0;
   if (logprobs.size() != n) {
     return Status::error(MOE_ERR_ARGUMENT,
                          "n_logprobs: expected %zu for %zu tokens after %d others, found %zu", n,
-                         tokens.size(), state.position(), logprobs.size());
+                         tokens.size(), session.position(), logprobs.size());
   }
   MOE_TRY(check_tokens(state, tokens));
   if (tokens.empty()) return {};
   float* to = logprobs.data();
   if (unscored == 0) {
     double logprob = 0;
-    MOE_TRY(recall_logits(state));
-    MOE_TRY(read_logits(state, state.logits.row().data()));
-    MOE_TRY(log_probability(state.logits.row(), tokens[0], &logprob));
+    MOE_TRY(score_next(state, tokens[0], &logprob));
     *to++ = static_cast<float>(logprob);
   }
   const auto take = [](void* user, size_t index, double logprob) {

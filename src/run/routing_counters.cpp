@@ -45,6 +45,10 @@ void RoutingCounters::clear_from(size_t count, size_t layer) {
   }
 }
 
+void RoutingCounters::begin_pass() {
+  if (on_) clear_from(counts_.size() / 2, layers_.size() / 2);
+}
+
 void RoutingCounters::add_pass() {
   if (!on_) return;
   const size_t n_counts = counts_.size() / 2;

@@ -22,7 +22,8 @@ class RoutingCounters {
   RoutingStats* of_pass(int32_t index) {
     return at(layers_.size() / 2 + static_cast<size_t>(index));
   }
-  void begin_pass() { clear_from(counts_.size() / 2, layers_.size() / 2); }
+  /// Neither does anything when nothing is being counted.
+  void begin_pass();
   /// Adds the current pass to the statistics.
   void add_pass();
 

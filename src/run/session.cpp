@@ -17,6 +17,8 @@ SessionCall::~SessionCall() {
   if (status_.ok()) state_.call.end();
 }
 
+CallState& SessionCall::of(const Session& session) { return session.state_->call; }
+
 Status check_cancel(const SessionState& state) { return state.call.check(); }
 
 void SessionParts::lay_out(Carver& c, const Model& model, const SessionOptions& options) {

@@ -2,6 +2,7 @@
 #pragma once
 // Calls of a session, and their steps. Private to src/run.
 
+#include "src/run/call_state.h"
 #include "src/run/forward.h"
 #include "src/run/sampler.h"
 
@@ -18,6 +19,7 @@ class SessionCall {
   const Status& status() const { return status_; }
   SessionState& state() const { return state_; }
   static SessionState& state_of(const Session& session) { return *session.state_; }
+  static CallState& of(const Session& session);
 
  private:
   SessionState& state_;
@@ -74,6 +76,8 @@ void ask_for(SessionState& state, const SamplingConfig& config, size_t n_top);
 Status fetch_logits(SessionState& state);
 /// Copies the last token's logits; MOE_ERR_NON_FINITE, with nothing copied, if they are not finite.
 Status read_logits(SessionState& state, float* to);
+/// The log-probability of `token` after the last one.
+Status score_next(SessionState& state, int32_t token, double* logprob);
 Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
                    TokenLogprob* top, size_t n_top);
 
