@@ -80,7 +80,7 @@ class Session final {
 
   /// Overrides every MoE layer's router (kernels/router/text.h); null: as in the file.
   /// All layers are checked before any is changed. With a capacity an automatic chunk is the
-  /// context (at most kMaxChunk): MOE_ERR_BUDGET if there may be no memory for it.
+  /// context (at most kMaxChunk): MOE_ERR_BUDGET if the model may not take so much.
   Status set_router(const moe_router* router);
   const RouterConfig* router(int32_t layer) const;  // null for a dense layer
 
