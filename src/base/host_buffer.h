@@ -29,8 +29,8 @@ class HostBuffer {
   Array<uint8_t> memory_;
 };
 
-/// What lay_out(Carver&) takes. If that overflows, more than any memory has, yet so little that a
-/// few of these can be added.
+/// The bytes that lay_out(Carver&) takes. If that overflows, more than any memory has, yet so
+/// little that a few of these can be added.
 template <class LayOut>
 uint64_t measured(LayOut&& lay_out) {
   uint64_t bytes = 0;

@@ -22,7 +22,7 @@ class ExpertReaders {
   Status start(int32_t n, size_t scratch_bytes);
   /// Memory of that, with the threads' stacks.
   static uint64_t bytes(int32_t n, uint64_t scratch_bytes);
-  /// Of a stack, as far as it is used.
+  /// Bytes of a stack that are used.
   static constexpr uint64_t kStackBytes = 64 << 10;
   /// Stops the readers after their current reads. In a forked child, which has no readers, it only
   /// drops them.

@@ -80,7 +80,7 @@ void normalise(std::span<float> vector) {
 // Rows of hidden states that are copied at a time from the memory of another device.
 constexpr size_t kRows = 16;
 
-/// What pooling a text's hidden states needs.
+/// Memory for pooling a text's hidden states.
 struct PoolingMemory {
   std::span<double> sums;   // (d_model)
   std::span<float> copies;  // (kRows, d_model); empty on devices that use host memory

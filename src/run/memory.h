@@ -43,7 +43,7 @@ inline constexpr int32_t kLogitRows = 8;
 inline constexpr int32_t kDeviceLogitRows = kMaxSampleRows;
 /// The maximum, in the layers' scratch memory: enough to amortise reading the head's weights.
 inline constexpr int32_t kLateLogitRows = 64;
-/// Of a session's handle in the C API.
+/// Bytes of a session's handle in the C API.
 inline constexpr uint64_t kHandleBytes = 320;
 
 /// The largest pass that a workspace holds.

@@ -18,7 +18,7 @@ class RoutingCounters {
   /// Null when nothing is being counted.
   const RoutingStats* layer(int32_t index) const { return at(static_cast<size_t>(index)); }
 
-  /// What the pass in progress adds to; null when nothing is being counted.
+  /// The counters that the pass in progress adds to; null when nothing is being counted.
   RoutingStats* of_pass(int32_t index) {
     return at(layers_.size() / 2 + static_cast<size_t>(index));
   }

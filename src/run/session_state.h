@@ -15,7 +15,7 @@
 
 namespace moe {
 
-/// What a session keeps between its passes.
+/// Everything that a session keeps between its passes.
 struct SessionParts {
   /// Host memory of all parts.
   void lay_out(Carver& c, const Model& model, const SessionOptions& options);
