@@ -181,10 +181,10 @@ struct RoutingStats {
   double skipped_probability = 0;  // their total probability
 };
 
-/// y (+)= scale * MoE(norm(x)): head, routing, experts, ordered sum (ascending expert index),
-/// merge, shared expert. n_experts 0: a dense FFN; only `shared` is computed, and y is (n_rows,
-/// shared->down.rows). y may be x.
-struct MoeOp {
+/// The feed-forward part of a layer: y (+)= scale * FFN(norm(x)). With experts: head, routing,
+/// experts, ordered sum (ascending expert index), merge, shared expert. n_experts 0: a dense FFN;
+/// only `shared` is computed, and y is (n_rows, shared->down.rows). y may be x.
+struct FfnOp {
   const float* x = nullptr;  // (n_rows, d_model)
   float* y = nullptr;        // (n_rows, d_model)
   int32_t n_rows = 0;
@@ -306,7 +306,7 @@ class Device {
   virtual void cap(Stream& s, const CapOp& op) = 0;
   virtual void linear(Stream& s, const LinearOp& op) = 0;
   virtual void attention(Stream& s, const AttentionOp& op) = 0;
-  virtual void moe(Stream& s, const MoeOp& op) = 0;
+  virtual void ffn(Stream& s, const FfnOp& op) = 0;
 
   // True if rows of logits may remain on a device with its own memory for sampling.
   virtual bool can_sample() const { return false; }

@@ -11,7 +11,7 @@ namespace {
 void run_transformed(SessionState& lead, const float* x, int32_t n, float* logits) {
   const ModelConfig& config = lead.model.config();
   const ModelWeights& weights = lead.model.weights();
-  MoeOp op;
+  FfnOp op;
   op.x = x;
   op.y = logits;
   op.n_rows = n;
@@ -20,7 +20,7 @@ void run_transformed(SessionState& lead, const float* x, int32_t n, float* logit
   op.norm = weights.final_norm;
   op.act.kind = config.head.act;
   op.shared = &weights.transformed_head;
-  lead.device.moe(lead.stream(), op);
+  lead.device.ffn(lead.stream(), op);
 }
 
 }  // namespace

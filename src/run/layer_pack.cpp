@@ -202,7 +202,7 @@ Status pack_all(Packer& p, const LayerSpec& spec, LayerParts* parts) {
   if (spec.shared_d_ff > 0) {
     MOE_TRY(pack_ffn(p, spec, "shared", spec.shared, d, spec.shared_d_ff, &parts->shared));
   }
-  MoeOp& op = parts->op;
+  FfnOp& op = parts->op;
   MOE_TRY(p.matrix("shared_gate", spec.shared_gate, 1, d, FormatId::kF32, ActPrecision::kF32,
                    &op.shared_gate));
   MOE_TRY(p.matrix("head", spec.head, d, d, spec.format, spec.precision, &op.head));
@@ -232,7 +232,7 @@ Status pack_layer(const LayerSpec& spec, const Allocator& allocator, LayerParts*
   MOE_TRY(pack_all(packer, spec, parts));
   MOE_TRY(packer.start_packing());
   MOE_TRY(pack_all(packer, spec, parts));
-  MoeOp& op = parts->op;
+  FfnOp& op = parts->op;
   MOE_TRY(measure_embeddings(parts));
   op.d_model = spec.d_model;
   op.n_experts = spec.n_experts;

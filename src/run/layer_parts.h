@@ -35,7 +35,7 @@ struct LayerParts {
   DeviceBuffer work;
   PackedExperts experts;
   Ffn shared;
-  MoeOp op;                        // everything except the rows
+  FfnOp op;                        // everything except the rows
   Array<float> embedding_lengths;  // of a cosine router
   Stream* stream = nullptr;
   Array<BatchRow> rows;  // (max_rows)

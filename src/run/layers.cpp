@@ -146,7 +146,7 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
   const FfnConfig& c = config.layers[static_cast<size_t>(layer)].ffn;
   const LayerWeights& w = lead.model.layer(layer);
   const BlockOut out = block_out(lead, w.ffn_norms);
-  MoeOp op;
+  FfnOp op;
   op.d_model = config.d_model;
   op.accumulate = out.accumulate;
   op.scale = out.scale;
@@ -173,7 +173,7 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
     op.rows = batch.rows + run.first_row;
     op.x = lead.work().x + int64_t{run.first_row} * config.d_model;
     op.y = out.y + int64_t{run.first_row} * config.d_model;
-    lead.device.moe(lead.stream(), op);
+    lead.device.ffn(lead.stream(), op);
   }
   finish_block(lead, w.ffn_norms, batch.n_rows);
 }
