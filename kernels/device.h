@@ -99,9 +99,9 @@ struct LatentHeads {
   const Matrix* values = nullptr;  // (n_kv_heads) of (up to head_dim, width); further rows are zero
   // Scratch for max_rows rows at a time.
   int32_t max_rows = 0;
-  float* key = nullptr;   // (max_rows, rope_dims + width)
-  float* q = nullptr;     // (max_rows, n_heads, rope_dims + width)
-  float* seen = nullptr;  // (max_rows, n_heads, width)
+  float* key = nullptr;  // (max_rows, rope_dims + width)
+  float* q = nullptr;    // (max_rows, n_heads, rope_dims + width)
+  float* out = nullptr;  // (max_rows, n_heads, width)
 };
 
 /// QK norm, clip, RoPE, storing K and V in the caches, then softmax attention over the cached

@@ -21,8 +21,8 @@ size_t find_stop(const std::string& text, const std::vector<std::string>& stops)
 
 }  // namespace
 
-void Slot::begin(size_t number, uint64_t end) {
-  line = number;
+void Slot::begin(size_t line_number, uint64_t end) {
+  line = line_number;
   input_end = end;
   id = Json::object();
   made.clear();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "src/c_api/load_tokenizer.h"
 
-#include "src/text/full_text.h"
+#include "src/text/subword_text.h"
 
 namespace moe {
 namespace {
@@ -81,7 +81,7 @@ Result<Box<Tokenizer>> load_tokenizer(const fbs::Tokenizer& table, uint32_t mode
 }
 
 bool can_load_tokenizer(const fbs::Tokenizer& table) {
-  return FullText::kBuilt || (table.kind() != nullptr && table.kind()->string_view() == "bytes");
+  return SubwordText::kBuilt || (table.kind() != nullptr && table.kind()->string_view() == "bytes");
 }
 
 }  // namespace moe

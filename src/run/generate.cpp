@@ -50,7 +50,7 @@ bool depends_on_passes(const SessionState& state) {
 
 /// Checks the logits that a callback left. A ban becomes the lowest finite number, because sampling
 /// needs finite logits: its weight is zero.
-Status settle_bans(std::span<float> logits) {
+Status clamp_bans(std::span<float> logits) {
   constexpr float kLowest = -3.40282347e38f;
   size_t n_banned = 0;
   for (size_t i = 0; i < logits.size(); ++i) {
@@ -201,7 +201,7 @@ Status Generation::sample_next_token() {
     end(Finish::kCallback);
     return {};
   }
-  MOE_TRY(settle_bans(changed_.span()));
+  MOE_TRY(clamp_bans(changed_.span()));
   const PassLease lease(state_);
   MOE_TRY(lease.status());
   return state_.workspace->sampler.sample(options_.sampling, changed_.span(), state_.tokens.span(),
@@ -382,7 +382,7 @@ Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const
   result.n_prompt = static_cast<int32_t>(prompt.size());
   state.spec = {};
   if (options.change_logits == nullptr) {
-    ask_for(state, options.sampling, static_cast<size_t>(options.n_top));
+    set_sample_spec(state, options.sampling, static_cast<size_t>(options.n_top));
   }
   const Clock& clock = state.model.clock();
   const double start = clock.seconds();

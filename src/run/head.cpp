@@ -66,7 +66,7 @@ struct RowScores {
 Status read_downloaded(SessionState& lead, std::span<const int32_t> targets, double* logprobs) {
   const std::span<float> row = lead.logits.span();
   for (size_t i = 0; i < targets.size(); ++i) {
-    const float* from = lead.work().late_logits + i * row.size();
+    const float* from = lead.work().scratch_logits + i * row.size();
     MOE_TRY(lead.device.download(row.data(), from, row.size() * sizeof(float)));
     MOE_TRY(log_probability({row.data(), row.size()}, targets[i], &logprobs[i]));
   }
@@ -78,7 +78,7 @@ Status read_downloaded(SessionState& lead, std::span<const int32_t> targets, dou
 Status read_scores(SessionState& lead, std::span<const int32_t> targets, double* logprobs) {
   if (!lead.device.uses_host_memory()) return read_downloaded(lead, targets, logprobs);
   const size_t width = lead.logits.size();
-  RowScores rows{lead.work().late_logits, width, targets.data(), logprobs};
+  RowScores rows{lead.work().scratch_logits, width, targets.data(), logprobs};
   constexpr int64_t kWork = 8;  // relative cost of a logit
   lead.device.share(static_cast<int64_t>(targets.size()), kWork * static_cast<int64_t>(width),
                     RowScores::part, &rows);

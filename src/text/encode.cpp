@@ -31,7 +31,7 @@ Status encode_text(const TokenizerParts& parts, std::string_view text, bool pars
   }
   const SpecialRule rule{parse_special, marks};
   if (parts.kind == TokenizerParts::kBytes) return encode_bytes(parts, text, rule, ids);
-  return encode_full_text(parts, text, rule, ids);
+  return encode_subwords(parts, text, rule, ids);
 }
 
 }  // namespace moe

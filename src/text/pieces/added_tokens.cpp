@@ -3,7 +3,7 @@
 
 #include "src/base/string.h"
 #include "src/text/characters/utf8.h"
-#include "src/text/full_text.h"
+#include "src/text/subword_text.h"
 
 namespace moe {
 
