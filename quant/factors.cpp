@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Fits the factors of a segment's scales or minimums by weighted least squares, and packs six-bit
+// ones.
 #include "quant/factors.h"
 
 #include <algorithm>

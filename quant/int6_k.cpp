@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Packs, reads, checks and randomly fills tiles of int6_k, and quantises rows to it.
 #include "quant/int6_k.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The class CpuDevice: memory, streams and errors; each operation is in a device_cpu_*.cpp.
 #include "kernels/cpu/device_cpu.h"
 
 #include <cstring>

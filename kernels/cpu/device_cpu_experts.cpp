@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Computes several experts at once on the CPU: gate and up, activation, then the down projection
+// with the weighted sum over experts; stacks of sub-layers too.
 #include <algorithm>
 
 #include "kernels/cpu/device_cpu_ffn.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// The order of a feed-forward part's steps on the CPU: norm, head, routing, experts, merge, shared
+// expert, result.
 #include "kernels/cpu/device_cpu_ffn.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Matrix products on the CPU, shared between threads by tiles of weights; norms, caps and
+// embeddings of rows.
 #include <algorithm>
 
 #include "kernels/cpu/device_cpu_impl.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Routing on the CPU: scores, choices, the caller's hook, capacity, statistics, and pairs grouped
+// by expert.
 #include <algorithm>
 #include <atomic>
 

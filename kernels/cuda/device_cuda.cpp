@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// The class CudaDevice: opening a GPU, memory, streams, steps with their graphs, and the latched
+// error; the operations are in device_cuda_*.cpp.
 #include "kernels/cuda/device_cuda.h"
 
 #include <algorithm>

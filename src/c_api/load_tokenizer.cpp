@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Copies the tokenizer's table of a model file into a TokenizerSpec and makes the tokenizer.
 #include "src/c_api/load_tokenizer.h"
 
 #include "src/text/subword_text.h"

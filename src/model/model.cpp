@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Opens a model file: checks it, loads the weights, decides which experts are resident and which
+// are offloaded, and sets up the budget.
 #include "src/model/model.h"
 
 #include <atomic>

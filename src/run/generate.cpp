@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Samples tokens, checks drafts in one pass, decodes text, and ends at stop strings, limits or the
+// caller's wish.
 #include "src/run/generate.h"
 
 #include <algorithm>

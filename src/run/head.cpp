@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Runs the final norm and the head, some as a dense layer before it, and turns rows of logits to
+// log-probabilities.
 #include "src/run/head.h"
 
 #include "src/run/logits.h"

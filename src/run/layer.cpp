@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Opens the stream of a single layer and runs it in chunks of rows, one thread at a time.
 #include "src/run/layer.h"
 
 #include <algorithm>

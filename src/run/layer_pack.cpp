@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Quantises and packs a single layer's weights into one device buffer.
 #include <algorithm>
 
 #include "kernels/router/table.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Norms, attention and FFN of each layer, with parts of a batch together where one operation can
+// process them.
 #include "src/run/layers.h"
 
 #include "src/model/latent_matrices.h"

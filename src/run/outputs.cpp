@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Delivers the logits, scores and hidden states that each part of a batch asked for.
 #include "src/run/outputs.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Computes the widest buffer of each kind over all layers and lays them out.
 #include "src/run/work_memory.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Stands in for subword_text.cpp in builds with MOE_TEXT=OFF: every kind of tokenizer but "bytes"
+// is refused.
 #include "src/text/parts.h"
 
 namespace moe {

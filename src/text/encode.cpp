@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Checks a text and sends it to the encoder of its tokenizer's kind; the kind "bytes" is encoded
+// here.
 #include "src/text/characters/utf8.h"
 #include "src/text/parts.h"
 

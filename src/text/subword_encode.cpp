@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Splits a text at added tokens, normalises and splits the rest, and encodes each piece; words that
+// repeat are remembered.
 #include <algorithm>
 
 #include "src/text/characters/utf8.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Creates the parts of a subword tokenizer from its specification, and says which white space an
+// added token takes along.
 #include "src/text/subword_text.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Creates a tokenizer from its specification, finds its special tokens, and encodes and decodes
+// whole texts.
 #include "src/text/tokenizer.h"
 
 #include "src/text/characters/utf8.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Gives rows to the CPU device; only experts whose products are sums of integer codes get the same
+// bits there.
 #include "kernels/cuda/experts/cpu_experts.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads the routing back and sorts the experts: those at hand first, then those to upload, last
+// those that the CPU computes; moves their pairs accordingly.
 #include "kernels/cuda/experts/expert_order.h"
 
 #include <algorithm>

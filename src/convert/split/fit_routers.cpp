@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Runs the model over a text, adds up inputs and activations, and solves a least-squares problem
+// per layer.
 #include "src/convert/split/fit_routers.h"
 
 #include <algorithm>

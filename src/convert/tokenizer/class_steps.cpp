@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Compares what a class would build with what tokenizer.json has, and says where ids would differ.
 #include "src/convert/tokenizer/class_steps.h"
 
 #include <algorithm>

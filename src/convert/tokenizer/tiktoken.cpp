@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Decodes the lines, checks that ranks are complete, and writes the vocabulary as a tokenizer.json
+// with merges.
 #include "src/convert/tokenizer/tiktoken.h"
 
 #include <charconv>

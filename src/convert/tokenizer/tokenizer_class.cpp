@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The table of classes: the steps and tokens that each builds whatever tokenizer.json says.
 #include "src/convert/tokenizer/tokenizer_class.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads vocabulary, merges, scores and added tokens; the steps are in tokenizer_steps.cpp.
 #include "src/convert/tokenizer/tokenizer_json.h"
 
 #include <algorithm>

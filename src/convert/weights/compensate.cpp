@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Carries the errors of a row's rounded weights over to the following ones, 16 rows in vector
+// registers.
 #include "src/convert/weights/compensate.h"
 
 #include <algorithm>

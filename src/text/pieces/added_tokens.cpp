@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Searches for the next added token with a trie; marked bytes, which come from users, hold no
+// special ones.
 #include "src/text/pieces/added_tokens.h"
 
 #include "src/base/string.h"

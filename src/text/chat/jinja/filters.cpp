@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The filters of templates ("x | trim"), and JSON as Python's json.dumps writes it.
 #include "src/base/string.h"
 #include "src/text/chat/jinja/evaluator.h"
 #include "src/text/chat/jinja/number.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The methods of Python's strings and mappings that templates call, and strftime for the date.
 #include "src/base/string.h"
 #include "src/text/chat/jinja/evaluator.h"
 

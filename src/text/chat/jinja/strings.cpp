@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Operations on texts for templates: search, strip, split, replace, case, indent, join, slices.
 #include <cstdlib>
 
 #include "src/base/string.h"

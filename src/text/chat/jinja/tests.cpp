@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Truth, equality, order and membership as in Python, and the tests of templates ("x is defined").
 #include "src/text/chat/jinja/evaluator.h"
 #include "src/text/chat/jinja/number.h"
 
