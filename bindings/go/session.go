@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Session: evaluating, scoring, encoding, translating, saving and forking, over moe_session_*.
+
 package moe
 
 /*

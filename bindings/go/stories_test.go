@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Tests of every part of the package on the stories model of this repository.
+
 package moe
 
 import (

@@ -89,8 +89,8 @@ class Generation {
   GenerateResult& result() { return result_; }
 
  private:
-  /// What would be sampled after each token of a pass that checks a draft, up to the first wrong
-  /// one.
+  /// The tokens that would be sampled after each token of a pass that checks a draft, up to the
+  /// first wrong one.
   struct Checked {
     TokenLogprob tokens[kMaxDraft + 1];
     TokenLogprob top[(kMaxDraft + 1) * kMaxTopLogprobs];

@@ -16,7 +16,7 @@ class RoutingCounters {
   void clear() { clear_from(0, 0); }
   const RoutingStats& layer(int32_t index) const { return layers_[static_cast<size_t>(index)]; }
 
-  /// What the pass in progress adds to.
+  /// The counters that the pass in progress adds to.
   RoutingStats* of_pass(int32_t index) {
     return &layers_[layers_.size() / 2 + static_cast<size_t>(index)];
   }

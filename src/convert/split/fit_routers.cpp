@@ -110,7 +110,7 @@ class LayerSums {
     return out;
   }
 
-  // Of the inputs with one target.
+  // The covariance of the inputs with one target.
   Vector covariance_with(size_t g) const {
     const double n = static_cast<double>(n_);
     Vector out(x_sums_.size());

@@ -120,7 +120,7 @@ void Compensator::aim(int32_t begin, int32_t n) {
   }
 }
 
-// Of all groups of the n inputs.
+// Chooses the scales of all groups of the n inputs.
 bool Compensator::choose_scales(int32_t begin, int32_t n, int n_rows) {
   for (int r = 0; r < n_rows; ++r) {
     for (int32_t i = 0; i < n; ++i) {

@@ -36,7 +36,7 @@ class Section:
 
 
 def _names(a: Analysis) -> list[str]:
-    """Of the models, each its own."""
+    """A name for each model, none twice."""
     names = [r.name for r in a.models]
     return names if len(set(names)) == len(names) else [f"checkpoint {i + 1}" for i in range(len(names))]
 
@@ -177,7 +177,7 @@ def _consistency(a: Analysis) -> Section:
 
 
 def sections(a: Analysis) -> list[Section]:
-    """What there is to show; a comparison only where there is something to compare."""
+    """The report's sections; a comparison only where there is something to compare."""
     if not a.models[-1].layers:
         return [_activations(a)]
     thresholds = list(a.models[-1].layers[0].needed)
