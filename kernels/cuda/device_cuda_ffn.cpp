@@ -37,9 +37,14 @@ void compute_scores(FfnCall& call) {
   }
   const Matrix proj = in_float(w.proj);
   plain_matmul(s, in, call.n_tokens, proj, w.proj_bias, s.scratch.cosine, proj.rows);
-  s.check(cosine_scores(s.stream, {call.op.router, s.scratch.cosine, in_float(w.embedding),
-                                   call.n_tokens, s.scratch.scores}),
-          "cosine scores");
+  CosineOp cosine;
+  cosine.config = call.op.router;
+  cosine.projected = s.scratch.cosine;
+  cosine.embedding = in_float(w.embedding);
+  cosine.lengths = w.embedding_length;
+  cosine.n_tokens = call.n_tokens;
+  cosine.scores = s.scratch.scores;
+  s.check(cosine_scores(s.stream, cosine), "cosine scores");
 }
 
 // Tokens whose pairs are computed at once.

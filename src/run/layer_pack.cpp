@@ -216,13 +216,9 @@ Status pack_all(Packer& p, const LayerSpec& spec, LayerParts* parts) {
 // A cosine router divides by the lengths of its embeddings, which never change.
 Status measure_embeddings(LayerParts* parts) {
   RouterWeightsView& w = parts->op.router_weights;
-  if (w.embedding.empty() || !parts->device.uses_host_memory()) return {};
-  MOE_TRY(parts->embedding_lengths.resize(static_cast<size_t>(w.embedding.rows)));
-  for (int32_t e = 0; e < w.embedding.rows; ++e) {
-    parts->embedding_lengths[static_cast<size_t>(e)] = row_length(w.embedding, e);
-  }
-  w.embedding_length = parts->embedding_lengths.data();
-  return {};
+  if (w.embedding.empty()) return {};
+  MOE_TRY(parts->embedding_lengths.reserve(parts->device, static_cast<size_t>(w.embedding.rows)));
+  return parts->embedding_lengths.measure(w.embedding, &w.embedding_length);
 }
 
 }  // namespace
