@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Decodes a slot's tokens, cuts the text at stop strings, and writes its result as JSON.
 #include "cli/batch/batch_slot.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Signal handlers that cancel the session in progress; a second signal ends the process at once.
 #include "cli/io/interrupt.h"
 
 #include <fcntl.h>

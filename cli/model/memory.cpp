@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Asks the library for the memory plan of a model, chooses a cap, and prints what was used.
 #include "cli/model/memory.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Prints a table of layers: how evenly experts were used, and how many activations were positive.
 #include "cli/model/routing_stats.h"
 
 #include <algorithm>
