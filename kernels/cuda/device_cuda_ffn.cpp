@@ -106,7 +106,8 @@ Pass pass_of(FfnCall& call, int32_t n, const LayerTable* table) {
   pass.groups.input_row = pairs.token;
   pass.expert = pairs.expert;
   pass.outputs = call.s.scratch.outputs;
-  WantedInputs wanted{true, true, true, true};  // for experts that are not known yet
+  // For experts that are not known yet.
+  WantedInputs wanted{.floats = true, .a8 = true, .a8_block = true, .a8_group = true};
   if (table != nullptr) {
     wanted = {};
     if (!table->stack) wanted.add(table->networks[0].like.gate);

@@ -363,7 +363,11 @@ uint64_t Model::Impl::staging_bytes() const {
 
 Status Model::Impl::verify_segments() const {
   for (const FileSegment& segment : file->segments()) {
-    const BlobLoader loader{*file, device, allocator, true, experts_of(segment.layer)};
+    const BlobLoader loader{.file = *file,
+                            .device = device,
+                            .allocator = allocator,
+                            .verify = true,
+                            .n_experts = experts_of(segment.layer)};
     Blob blob;
     MOE_TRY(blob.load(loader, segment));
   }
