@@ -28,7 +28,7 @@ void store_key(const CpuRuntime& rt, const AttentionOp& op, int64_t r, float* ke
   rt.kernels.round_f16(key, width, 1, cache + int64_t{row.position} * width);
 }
 
-// Rotates the rotary part of a row's queries of the queries in the latent.
+// Rotates the rotary part of a row's queries, and puts it in front of the queries in the latent.
 void turn_queries(const CpuRuntime& rt, const AttentionOp& op, int64_t r, float* latent_q) {
   float* q = op.q + r * op.n_heads * op.head_dim;
   turn(rt, op, r, q, op.n_heads, op.head_dim);

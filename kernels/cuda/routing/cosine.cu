@@ -16,7 +16,7 @@ constexpr int kThreads = 64;
 __device__ inline float floored(float length, float eps) { return length < eps ? eps : length; }
 
 /// Length of one row of W by one thread.
-__device__ inline float row_length(const Matrix& w, int32_t row) {
+__device__ inline float measured_length(const Matrix& w, int32_t row) {
   float lane[16];
   for (int l = 0; l < 16; ++l) lane[l] = 0;
   for (int i = 0; i < w.cols; i += 16) {
@@ -55,8 +55,9 @@ __device__ inline float dot(const Matrix& w, int32_t row, const float* z) {
   return grouped ? total : sum * scale_of(w, row, 0);
 }
 
+/// Length of an expert's embedding, which is known if the model measured it.
 __device__ inline float length_of(const CosineOp& op, int32_t expert) {
-  return op.lengths != nullptr ? op.lengths[expert] : row_length(op.embedding, expert);
+  return op.lengths != nullptr ? op.lengths[expert] : measured_length(op.embedding, expert);
 }
 
 __global__ void __launch_bounds__(kThreads) cosine_kernel(CosineOp op) {
