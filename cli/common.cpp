@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Turns errors of the library into exceptions with an exit code, and opens environments, models and
+// sessions from options.
 #include "cli/common.h"
 
 #include <unistd.h>

@@ -15,7 +15,8 @@
 
 namespace moe_cli {
 
-/// Of --chunk; the library takes the context if that is smaller. An encoder reads a text in one.
+/// The largest --chunk; the library takes the context if that is smaller. An encoder reads a text
+/// at once.
 inline constexpr int kMostChunk = 4096;
 
 /// Fill Json::object() or Json::array(), never a null value: if memory runs out while null becomes
@@ -83,7 +84,7 @@ struct ModelOptions {
   bool verbose = false;
 };
 
-/// What a command offers of the options that most have.
+/// The options of most commands, and which of them one command offers.
 struct Offered {
   bool path = true;
   bool json = true;
@@ -91,7 +92,7 @@ struct Offered {
 };
 /// Adds the machine options (threads, isa ...), --json, --verbose and the MODEL argument.
 void add_model_options(CLI::App& app, ModelOptions& o, Offered offered = {});
-/// Of a command that reads a model but does not run it: MODEL, --io, --json and --verbose.
+/// The options of a command that reads a model but does not run it: MODEL, --io, --json, --verbose.
 void add_reader_options(CLI::App& app, ModelOptions& o);
 /// UsageError, beginning with its name, for the first option of the command line that is not among
 /// `used`. Nothing is ignored: `why` says why the command has no use for it here.
@@ -105,7 +106,7 @@ void add_session_options(
     const std::string& default_chunk =
         "256; 1024 on a GPU with enough memory; 32 to 4096 under a memory cap");
 moe_kv_type kv_type(const ModelOptions& o);
-/// Of a key or value, with --kv.
+/// The size of an element of a key or value, with --kv.
 uint64_t kv_element_bytes(const ModelOptions& o);
 /// The same without --kv, for encoder commands, which evaluate a whole text at once.
 void add_encoder_options(CLI::App& app, ModelOptions& o);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The command moe: its subcommands, help and version, and exit codes.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -75,7 +75,7 @@ foreach(name zstd pcre2 utf8proc)
   endif()
 endforeach()
 
-# What every binary that holds the core links.
+# The libraries that every binary with the core links.
 add_library(moe_dep_core INTERFACE)
 target_link_libraries(moe_dep_core INTERFACE moe_dep_zstd $<TARGET_NAME_IF_EXISTS:Threads::Threads>
   $<$<NOT:$<BOOL:${WIN32}>>:m> ${CMAKE_DL_LIBS}

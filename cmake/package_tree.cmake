@@ -4,7 +4,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/notices.cmake)
 # The date of SOURCE_DATE_EPOCH, where that is set.
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
 
-# What the loader finds by itself needs no path.
+# Libraries that the loader finds by itself need no path.
 function(drop_run_paths tree)
   file(GLOB programs ${tree}/bin/* ${tree}/lib/*/lib*.so ${tree}/lib/*/lib*.so.*)
   foreach(program IN LISTS programs)

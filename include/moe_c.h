@@ -195,7 +195,7 @@ typedef void (*moe_log_fn)(void* user, moe_log_level level, const char* text);
  * also several at once. */
 typedef uint64_t (*moe_clock_fn)(void* user);
 
-/* What an environment is made of. */
+/* The options of an environment. */
 typedef struct moe_env_params {
   uint32_t struct_size;
   /* compute threads, including the caller's; 0: as many as affinity and cgroup allow this process;
@@ -232,7 +232,7 @@ MOE_API moe_status moe_env_create(const moe_env_params* params, moe_env** out, m
 /* Gives up the handle; NULL is allowed. Models and layers made with it keep the environment. */
 MOE_API void moe_env_free(moe_env* env);
 
-/* What an environment runs on. */
+/* The device, threads and instruction set of an environment. */
 typedef struct moe_env_info {
   uint32_t struct_size;
   int32_t threads;    /* that compute, the caller's included */
@@ -322,7 +322,7 @@ MOE_API moe_status moe_model_open_reader(moe_env* env, const moe_reader* reader,
 /* Gives up the handle; NULL is allowed. Sessions keep the model. */
 MOE_API void moe_model_free(moe_model* model);
 
-/* What a model file says of its model. */
+/* A description of a model, as its file has it. */
 typedef struct moe_model_info {
   uint32_t struct_size;
   int32_t vocab_size;        /* tokens, and floats in a row of logits */
@@ -341,7 +341,7 @@ typedef struct moe_model_info {
   uint64_t weight_bytes;    /* all weights in memory, padding included */
   uint64_t bytes_per_token; /* weights read per token, including routers and head */
   uint64_t file_bytes;      /* size of the model file */
-  /* What the head predicts: "tokens"; for an encoder also "classes" (of the whole text), "tags" (of
+  /* The head's predictions: "tokens"; for an encoder also "classes" (of the whole text), "tags" (of
    * each token), "span" (where an answer begins and ends) or "none". */
   const char* head;
   int32_t n_outputs;  /* vocab_size, the number of labels, 2 or 0 */
@@ -354,7 +354,7 @@ typedef struct moe_model_info {
   int32_t n_encoder_layers; /* 0: not an encoder-decoder */
   int32_t source_length;    /* maximum tokens of a source */
   int32_t start_token;      /* begins each text of the decoder; -1: not an encoder-decoder */
-  /* What the model file says about vectors of texts (moe_session_encode). */
+  /* The model file's settings for vectors of texts (moe_session_encode). */
   const char* pooling;    /* "mean", "first" or "last"; "": nothing, and there are no prompts */
   int32_t normalized;     /* 1: to length 1 */
   int32_t vector_tokens;  /* maximum tokens of a text; 0: as many as the context holds */
@@ -493,7 +493,7 @@ MOE_API moe_status moe_model_get_memory(const moe_model* model, const moe_sessio
                                         int32_t n_sessions, moe_memory_line* lines, size_t capacity,
                                         size_t* n_lines, moe_error* error);
 
-/* What sessions get under the model's cap. */
+/* The memory that sessions get under the model's cap. */
 typedef struct moe_memory_plan {
   uint32_t struct_size;
   int32_t chunk;         /* rows evaluated at once, when all sessions exist */
@@ -609,7 +609,7 @@ typedef enum moe_kv_type {
   MOE_KV_LATENT = 4
 } moe_kv_type;
 
-/* What a session has room for. */
+/* The options of a session: how much text it has room for, and how it keeps it. */
 struct moe_session_params {
   uint32_t struct_size;
   /* Positions of the KV cache, at most the model's context length; 0: the context length, at most
@@ -699,7 +699,7 @@ typedef enum moe_normalize {
   MOE_NORMALIZE_ON = 2       /* 1, so that the dot product of two vectors is their cosine */
 } moe_normalize;
 
-/* What moe_session_encode writes. NULL: not requested. */
+/* The outputs of moe_session_encode. NULL: not requested. */
 typedef struct moe_encode_params {
   uint32_t struct_size;
   moe_pooling pooling; /* of `pooled` */
@@ -894,7 +894,7 @@ MOE_API moe_status moe_session_set_router(moe_session* session, const moe_router
  * or failed passes. */
 MOE_API moe_status moe_session_count_routing(moe_session* session, bool on, moe_error* error);
 
-/* What was counted of one MoE layer. */
+/* The routing counts of one MoE layer. */
 typedef struct moe_routing_stats {
   uint32_t struct_size;
   int32_t n_experts;      /* of the layer */
@@ -1102,7 +1102,7 @@ typedef struct moe_generate_params {
   void* logits_user;    /* its first argument */
 } moe_generate_params;
 
-/* What a generation did. */
+/* The outcome of a generation. */
 typedef struct moe_generate_result {
   uint32_t struct_size;
   moe_finish finish;       /* why it ended */
@@ -1161,7 +1161,7 @@ typedef enum moe_thinking {
   MOE_THINKING_OFF = 2
 } moe_thinking;
 
-/* What a conversation begins with. */
+/* The options of a conversation. */
 typedef struct moe_chat_params {
   uint32_t struct_size;
   /* On and off set the template's variables enable_thinking and thinking; MOE_ERR_UNSUPPORTED if it
@@ -1238,7 +1238,7 @@ MOE_API moe_status moe_chat_render(const moe_chat* chat, bool begin_reply, char*
 MOE_API moe_status moe_chat_tokens(const moe_chat* chat, bool begin_reply, int32_t* tokens,
                                    size_t capacity, size_t* n_tokens, moe_error* error);
 
-/* What a reply took. */
+/* The outcome of a reply: tokens and time. */
 typedef struct moe_chat_result {
   uint32_t struct_size;
   moe_finish finish;       /* why it ended */
@@ -1342,7 +1342,7 @@ MOE_API moe_status moe_layer_forward(moe_layer* layer, const float* x, size_t n,
 /* Receives a JSON object. */
 typedef void (*moe_report_fn)(void* user, const char* json);
 
-/* What is made of a checkpoint. */
+/* The options of a conversion. */
 typedef struct moe_convert_params {
   uint32_t struct_size;
   int32_t compress;    /* 1: zstd for segments where it saves at least 5 % */
@@ -1393,8 +1393,9 @@ typedef struct moe_convert_params {
   /* 1: accept a file that ends in matrices of zeros. 0: MOE_ERR_CORRUPT, before anything is
    * written, because a download that stopped after its space was reserved leaves such a file. */
   int32_t allow_zeros;
-  /* Of I2_S tensors in a GGUF file. 1: in blocks of 64 weights, as bitnet.cpp writes them on ARM
-   * since November 2025; 0: of 128, as it writes them elsewhere. The file does not say which. */
+  /* The order of I2_S tensors in a GGUF file. 1: blocks of 64 weights, as bitnet.cpp writes them on
+   * ARM since November 2025; 0: of 128, as it writes them elsewhere. The file does not say which.
+   */
   int32_t i2_s_arm;
 } moe_convert_params;
 
@@ -1404,7 +1405,7 @@ typedef struct moe_convert_params {
 MOE_API moe_status moe_convert(const char* source, const char* destination,
                                const moe_convert_params* params, moe_error* error);
 
-/* What a synthetic model is made of. */
+/* The options of a synthetic model. */
 typedef struct moe_synthetic_params {
   uint32_t struct_size;
   int32_t context;          /* 0: the shape's default */

@@ -99,9 +99,9 @@ struct LatentHeads {
   const Matrix* values = nullptr;  // (n_kv_heads) of (up to head_dim, width); further rows are zero
   // Scratch for max_rows rows at a time.
   int32_t max_rows = 0;
-  float* key = nullptr;   // (max_rows, rope_dims + width)
-  float* q = nullptr;     // (max_rows, n_heads, rope_dims + width)
-  float* seen = nullptr;  // (max_rows, n_heads, width)
+  float* key = nullptr;  // (max_rows, rope_dims + width)
+  float* q = nullptr;    // (max_rows, n_heads, rope_dims + width)
+  float* out = nullptr;  // (max_rows, n_heads, width)
 };
 
 /// QK norm, clip, RoPE, storing K and V in the caches, then softmax attention over the cached
@@ -144,8 +144,7 @@ struct RouterWeightsView {
   Matrix proj;                       // cosine: (d_e, d)
   const float* proj_bias = nullptr;  // (d_e)
   Matrix embedding;                  // cosine: (n_experts, d_e)
-  // cosine: (n_experts) host memory, row_length() of each row of `embedding`, or null: computed by
-  // every call.
+  // cosine: (n_experts) row_length() of each row of `embedding`, or null: every call measures them.
   const float* embedding_length = nullptr;
   const float* selection_bias = nullptr;  // (n_experts) or null
   const int32_t* table = nullptr;         // hash: (vocab)
@@ -181,10 +180,10 @@ struct RoutingStats {
   double skipped_probability = 0;  // their total probability
 };
 
-/// y (+)= scale * MoE(norm(x)): head, routing, experts, ordered sum (ascending expert index),
-/// merge, shared expert. n_experts 0: a dense FFN; only `shared` is computed, and y is (n_rows,
-/// shared->down.rows). y may be x.
-struct MoeOp {
+/// The feed-forward part of a layer: y (+)= scale * FFN(norm(x)). With experts: head, routing,
+/// experts, ordered sum (ascending expert index), merge, shared expert. n_experts 0: a dense FFN;
+/// only `shared` is computed, and y is (n_rows, shared->down.rows). y may be x.
+struct FfnOp {
   const float* x = nullptr;  // (n_rows, d_model)
   float* y = nullptr;        // (n_rows, d_model)
   int32_t n_rows = 0;
@@ -306,7 +305,7 @@ class Device {
   virtual void cap(Stream& s, const CapOp& op) = 0;
   virtual void linear(Stream& s, const LinearOp& op) = 0;
   virtual void attention(Stream& s, const AttentionOp& op) = 0;
-  virtual void moe(Stream& s, const MoeOp& op) = 0;
+  virtual void ffn(Stream& s, const FfnOp& op) = 0;
 
   // True if rows of logits may remain on a device with its own memory for sampling.
   virtual bool can_sample() const { return false; }

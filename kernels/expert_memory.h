@@ -23,7 +23,7 @@ class ExpertMemory {
   /// Allocates memory for one expert, 64-byte aligned. MOE_ERR_BUDGET or MOE_ERR_MEMORY if full.
   virtual Status alloc(size_t bytes, void** out) = 0;
   virtual void free(void* memory, size_t bytes) = 0;
-  /// What alloc(bytes) takes of the memory's limit.
+  /// The bytes that alloc(bytes) takes from the memory's limit.
   virtual uint64_t taken_by(uint64_t bytes) const { return bytes; }
   /// False if alloc() can still provide the largest expert.
   virtual bool full() const { return true; }

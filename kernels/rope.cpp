@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Computes the frequencies of each kind of scaling (Llama 3, YaRN, LongRoPE), then the table, with
+// a direct sine at the start of every block of positions.
 #include "kernels/rope.h"
 
 #include "kernels/math.h"

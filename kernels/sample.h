@@ -26,7 +26,7 @@ MOE_HD int32_t logit_class(float best, float logit) {
   return (ScalarLanes::bits(best - logit) & 0x7fffffff) >> 20;  // 0 - -0 may be -0
 }
 
-/// What to report about a row for sampling.
+/// The report about a row that sampling needs.
 struct SampleSpec {
   float temperature = 0;      // for weights; 0: not requested
   float min_p = 0;            // smaller p do not count in SampleReport::weights

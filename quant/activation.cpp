@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The reference that kernels are compared with: one row of floats to codes and their scale.
 #include "quant/activation.h"
 
 #include "quant/rounding.h"

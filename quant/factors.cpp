@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Fits the factors of a segment's scales or minimums by weighted least squares, and packs six-bit
+// ones.
 #include "quant/factors.h"
 
 #include <algorithm>
@@ -60,7 +62,7 @@ Factors best_factors(FactorRange range, const float* values, const float* weight
   return best;
 }
 
-// Of several ways to write the same numbers, the one with the largest factors.
+// The same numbers written with the largest factors possible.
 Factors again(FactorRange range, const Factors& numbers, int n) {
   float values[Factors::kMany];
   for (int i = 0; i < n; ++i) values[i] = numbers.at(i);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Packs, reads, checks and randomly fills tiles of plain values.
 #include "quant/floats.h"
 
 #include <cstring>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Looks formats up by name, computes sizes, reads single weights and whole rows, and checks
+// matrices from files.
 #include "quant/formats.h"
 
 #include "src/base/checked.h"

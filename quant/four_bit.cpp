@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Packs, reads, checks and randomly fills tiles of every four-bit format; a FourBitKind says how
+// they differ.
 #include "quant/four_bit.h"
 
 #include <cmath>

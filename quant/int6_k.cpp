@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Packs, reads, checks and randomly fills tiles of int6_k, and quantises rows to it.
 #include "quant/int6_k.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ constexpr int kN = Layout::kGroupInputs;
 constexpr int kSegment = Layout::kGroups * kN;
 constexpr float kLeast = -Layout::kOffset;
 constexpr float kMost = Layout::kOffset - 1;
-// Of a weight: the largest f16 times the largest factor and code.
+// The largest weight: the largest f16 times the largest factor and code.
 constexpr float kLargestWeight = 128 * 31 * kLargestHalf;
 
 int32_t groups_in(int64_t cols) { return static_cast<int32_t>((cols + kN - 1) / kN); }

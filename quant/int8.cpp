@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Packs, reads, checks and randomly fills tiles of int8.
 #include "quant/int8.h"
 
 #include <cstring>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Packs, reads, checks and randomly fills tiles of int8_group, and searches each group's scale.
 #include "quant/int8_group.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Compares the magnitudes of weights as bits, row after row, and keeps every kind of scale that is
+// still possible.
 #include "quant/lossless.h"
 
 #include "quant/half.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// The rounding of ternary and int8 codes, exactly as PyTorch rounds, and the mean magnitude of a
+// streamed matrix.
 #include "quant/quantise.h"
 
 #include <algorithm>

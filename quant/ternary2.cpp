@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Packs, reads, checks and randomly fills tiles of ternary2.
 #include "quant/ternary2.h"
 
 #include <cstring>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Packs, reads, checks and randomly fills tiles of ternary3, whose bytes hold five base-3 digits.
 #include "quant/ternary3.h"
 
 #include <algorithm>

@@ -94,7 +94,7 @@ cross_libraries() {
   done
 }
 
-# What uses the finished tree of release, and what needs no tree of these.
+# Stages that use the finished tree of release, and those that need no tree of these.
 users() {
   # Builds what the preset cuda builds, in the tree of release, which has the library already. No line of the kernels
   # depends on the architecture, so one of the six is enough.

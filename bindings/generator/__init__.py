@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""What bindings/generate.py consists of: a reader of the header, and a writer for each language."""
+"""The parts of bindings/generate.py: a reader of the header, and a writer for each language."""

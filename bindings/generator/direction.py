@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the caller gives to the library, and what the library gives to the caller."""
+"""Tells what the caller gives to the library from what the library gives to the caller."""
 
 from __future__ import annotations
 

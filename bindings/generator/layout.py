@@ -50,6 +50,6 @@ class _Layouts:
 
 
 def layouts(header: Header) -> dict[str, Layout]:
-    """Of each struct whose fields are declared."""
+    """The layout of each struct whose fields are declared."""
     found = _Layouts(header)
     return {name: found.struct(name) for name, struct in header.structs.items() if struct.fields}

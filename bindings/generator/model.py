@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a C header declares, as the writers of the languages need it."""
+"""The declarations of a C header, as the writers of the languages need them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a C compiler makes of the header, for tests: it does not depend on the reader in header.py."""
+"""Sizes and values that a C compiler finds in the header, for tests: independent of the reader in header.py."""
 
 from __future__ import annotations
 

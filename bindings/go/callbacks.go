@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// The functions that the library calls back, and what each kind of callback needs of its call.
+
 package moe
 
 // #include <moe_c.h>

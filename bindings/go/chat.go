@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Chat: conversations in a session, over moe_chat_*.
+
 package moe
 
 // #include <moe_c.h>

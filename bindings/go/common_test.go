@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Shared by the other tests: the stories model, and checks that name the value.
+
 package moe
 
 import (
@@ -11,7 +13,7 @@ import (
 
 const prompt = "Once upon a time"
 
-// What `moe generate examples/models/stories.moe -p "Once upon a time" -n 24` prints after the prompt.
+// The text that `moe generate examples/models/stories.moe -p "Once upon a time" -n 24` prints after the prompt.
 const story = ", a quiet girl called Clara lived in a stone house under the mountain. " +
 	"She would rather listen than talk. Her best"
 

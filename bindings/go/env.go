@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Env: compute threads and device, over moe_env_*.
+
 package moe
 
 /*

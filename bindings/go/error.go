@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Error: a status of the library with its text, and the cause that it stands for.
+
 package moe
 
 // #include <moe_c.h>

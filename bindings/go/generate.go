@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 
+// Sampling, and generation token by token or to the end, over moe_session_generate and
+// moe_session_sample.
+
 package moe
 
 /*

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// A counted pointer of the library, so that objects may be closed in any order and during calls.
+
 package moe
 
 import (

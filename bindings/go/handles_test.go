@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Tests of closing, the garbage collector, concurrent calls, errors and readers that fail.
+
 package moe
 
 import (

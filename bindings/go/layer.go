@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Layer: a single MoE layer as a kernel, over moe_layer_*.
+
 package moe
 
 // #include <moe_c.h>

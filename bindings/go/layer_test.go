@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Tests of a single layer against a reference in Go.
+
 package moe
 
 import (

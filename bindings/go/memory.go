@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// C memory for the structs of a call, and conversion of slices and strings.
+
 package moe
 
 /*

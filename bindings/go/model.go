@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Model: opening model files and what they say of themselves, over moe_model_*.
+
 package moe
 
 /*

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Routers as text, over moe_router_parse and moe_router_format.
+
 package moe
 
 // #include <moe_c.h>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Statistics of routing and memory, and the callback that sees or changes routing.
+
 package moe
 
 /*

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Session: evaluating, scoring, encoding, translating, saving and forking, over moe_session_*.
+
 package moe
 
 /*
@@ -545,16 +547,16 @@ func (s *Session) Load(source io.ReaderAt, size int64) error {
 
 // Fork copies the session with its text, parameters and router. The two continue independently.
 func (s *Session) Fork() (*Session, error) {
-	var twin *Session
+	var fork *Session
 	err := s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
 		var out *C.moe_session
 		status := C.moe_session_fork(p, &out, e)
 		if status == C.MOE_OK {
-			twin = newSession(s.model, out, s.h.parent, s.vocab)
+			fork = newSession(s.model, out, s.h.parent, s.vocab)
 		}
 		return status
 	})
-	return twin, err
+	return fork, err
 }
 
 // Rewind drops everything from position on.

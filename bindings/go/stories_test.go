@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Tests of every part of the package on the stories model of this repository.
+
 package moe
 
 import (
@@ -330,27 +332,27 @@ func TestSaveLoadAndFork(t *testing.T) {
 	check0(t, s.Save(&saved))
 	load := func(data []byte) error { return other.Load(bytes.NewReader(data), int64(len(data))) }
 	check0(t, load(saved.Bytes()))
-	twin := must(s.Fork())
+	fork := must(s.Fork())
 	equal(t, rest(s), story)
 	s.Close()
-	equal(t, rest(twin), story)
+	equal(t, rest(fork), story)
 	equal(t, rest(other), story)
 
 	path := filepath.Join(t.TempDir(), "saved")
 	check0(t, os.WriteFile(path, []byte("old"), 0o600))
-	check0(t, twin.SaveFile(path))
+	check0(t, fork.SaveFile(path))
 	equal(t, must(os.Stat(path)).Mode().Perm(), 0o600)
 	equal(t, len(must(os.ReadDir(filepath.Dir(path)))), 1)
 	check0(t, load(must(os.ReadFile(path))))
-	equal(t, must(other.Position()), must(twin.Position()))
-	fails(t, twin.SaveFile(filepath.Dir(path)), StatusIO)
+	equal(t, must(other.Position()), must(fork.Position()))
+	fails(t, fork.SaveFile(filepath.Dir(path)), StatusIO)
 
-	err := twin.Save(&full{100})
+	err := fork.Save(&full{100})
 	fails(t, err, StatusIO)
 	if !errors.Is(err, errFull) {
 		t.Fatal(err)
 	}
-	err = twin.Save(short{})
+	err = fork.Save(short{})
 	fails(t, err, StatusIO)
 	equal(t, errors.Is(err, io.ErrShortWrite), true)
 	data := saved.Bytes()
@@ -363,9 +365,9 @@ func TestSaveLoadAndFork(t *testing.T) {
 	fails(t, err, StatusIO)
 	equal(t, errors.Is(err, errBroken), true)
 	equal(t, panicOf(func() { _ = other.Load(broken{panics: true}, 1000) }), "no disk")
-	equal(t, panicOf(func() { _ = twin.Save(nil) }) != "<nil>", true)
-	twin.Close()
-	_, err = twin.Fork()
+	equal(t, panicOf(func() { _ = fork.Save(nil) }) != "<nil>", true)
+	fork.Close()
+	_, err = fork.Fork()
 	fails(t, err, StatusState)
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+// Tokenizer: text to ids and back, over moe_tokenizer_*.
+
 package moe
 
 // #include <moe_c.h>

@@ -56,7 +56,7 @@ export interface ModelInfo {
   maskToken: number;
   /** First token of an encoder-decoder's output; -1: none. */
   startToken: number;
-  /** Of vectors of texts: "mean", "first" or "last"; "": the file says nothing of them. */
+  /** How vectors of texts are pooled: "mean", "first" or "last"; "": the file says nothing of them. */
   pooling: string;
   /** Vectors have the length 1. */
   normalized: boolean;
@@ -118,7 +118,7 @@ export interface GenerateResult {
   generateSeconds: number;
   /** Tokens drafted (`maxDraft`). */
   nDrafted: number;
-  /** Of these, generated. */
+  /** Drafted tokens that were generated. */
   nAccepted: number;
 }
 
@@ -168,7 +168,7 @@ export interface Model extends Closable {
 export interface ActivationStats {
   /** 0 for a layer without an FFN. */
   nActivations: number;
-  /** Of these, above zero. */
+  /** Activations above zero. */
   nPositive: number;
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Opens a chat for each request with messages, generates the reply, and gives it back without
+// thinking.
 #include "cli/batch/batch_chat.h"
 
 #include <new>

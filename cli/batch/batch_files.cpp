@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads lines of any length, and appends results to a file so that a run that was ended can be
+// resumed.
 #include "cli/batch/batch_files.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Checks a request's keys and values, OpenAI's included, and names the key that is wrong.
 #include "cli/batch/batch_request.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Decodes a slot's tokens, cuts the text at stop strings, and writes its result as JSON.
 #include "cli/batch/batch_slot.h"
 
 #include <algorithm>
@@ -21,8 +22,8 @@ size_t find_stop(const std::string& text, const std::vector<std::string>& stops)
 
 }  // namespace
 
-void Slot::begin(size_t number, uint64_t end) {
-  line = number;
+void Slot::begin(size_t line_number, uint64_t end) {
+  line = line_number;
   input_end = end;
   id = Json::object();
   made.clear();

@@ -23,7 +23,7 @@ struct Slot {
   int32_t next = -1;  // sampled and not yet evaluated
 
   /// For the line that ends at byte `end` of the input.
-  void begin(size_t number, uint64_t end);
+  void begin(size_t line_number, uint64_t end);
   bool has_stop(const moe_model* model) const;
   /// The keys that every result begins with.
   Json begin_result() const;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads a large buffer with all threads in a child process, with the widest loads of this CPU.
 #include "cli/bench/bandwidth.h"
 
 #include <sys/socket.h>

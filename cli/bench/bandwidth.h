@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+// Measures the memory bandwidth that moe bench compares its speed with.
 
 #include <sys/types.h>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Lists where the file's experts lie and reads them in parts with several threads, computing
+// nothing.
 #include "cli/bench/disk_meter.h"
 
 #include <fcntl.h>

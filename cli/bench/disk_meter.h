@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+// Measures how fast whole experts can be read from a model file, which moe bench compares its speed
+// with.
 
 #include <cstdint>
 #include <string>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Makes a synthetic model in memory, or in a temporary file if it would not fit.
 #include "cli/bench/synthetic.h"
 
 #include <sys/statvfs.h>

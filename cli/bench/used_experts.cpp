@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Compares counters of the sessions before and after, layer by layer.
 #include "cli/bench/used_experts.h"
 
 #include <algorithm>

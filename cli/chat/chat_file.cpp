@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads and writes conversation files; a file is locked while a chat uses it and replaced at the
+// end.
 #include "cli/chat/chat_file.h"
 
 #include <signal.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads a message that may continue over several lines, in quotes or after a backslash, and
+// recognises commands.
 #include "cli/chat/chat_input.h"
 
 #include <unistd.h>

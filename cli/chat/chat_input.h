@@ -9,7 +9,7 @@
 
 namespace moe_cli {
 
-/// What /help shows.
+/// The text that /help shows.
 inline constexpr const char* kChatHelp =
     "  /clear, /reset   starts again\n"
     "  /system TEXT     changes the system prompt; without TEXT removes it\n"

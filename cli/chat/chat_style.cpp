@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Colours only for a terminal that wants them.
 #include "cli/chat/chat_style.h"
 
 #include <unistd.h>

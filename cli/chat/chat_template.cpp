@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Adds the options of templates, reads a template's file, and creates the chat.
 #include "cli/chat/chat_template.h"
 
 #include <unistd.h>

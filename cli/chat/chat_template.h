@@ -23,7 +23,7 @@ struct TemplateOptions {
 
 /// --template, --system, --think, --no-think and --set. `system` describes --system.
 void add_template_options(CLI::App& app, TemplateOptions& o, const std::string& system);
-/// What moe_chat_create takes for a given --template: a name or Jinja text. Throws UsageError.
+/// A given --template as moe_chat_create takes it: a name or Jinja text. Throws UsageError.
 std::string read_template(const std::string& given);
 /// A conversation in `session` with these options and the template `text`; empty: the model's own.
 moe_status create_chat(const TemplateOptions& o, const std::string& text, moe_session* session,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Sets libedit up for UTF-8, pastes of several lines and signals, and keeps the history.
 #include "cli/chat/line_editor.h"
 
 #include <histedit.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Runs the conversation: input, commands, replies as they come, thinking on stderr, notes.
 #include "cli/chat/talk.h"
 
 #include <unistd.h>

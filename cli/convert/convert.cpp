@@ -61,7 +61,7 @@ std::string read_calibration(const std::string& path) {
   return text;
 }
 
-// Of --set, before the checkpoint is read.
+// Checks --set before the checkpoint is read.
 CLI::Validator override_format() {
   return CLI::Validator(
       [](std::string& text) -> std::string {
@@ -78,7 +78,7 @@ CLI::Validator override_format() {
       "");
 }
 
-// What is written replaces a file of that name.
+// Files that are written replace those of their names: the text must not be one of them.
 void keep_text(const ConvertOptions& o) {
   for (const std::string& written : {o.destination, o.save_statistics}) {
     if (!written.empty()) keep_input(written, o.calibrate, "the text of --calibrate");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What moe convert prints about a finished conversion.
+// Prints a finished conversion for moe convert.
 
 #include <algorithm>
 #include <iomanip>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Converts a checkpoint once under a lock and finds it again by its key; lists and removes
+// conversions.
 #include "cli/convert/model_cache.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Lists a folder's files that matter, and hashes their names, sizes and content.
 #include "cli/convert/source_files.h"
 
 #include <sys/stat.h>

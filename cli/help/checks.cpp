@@ -16,7 +16,7 @@ std::string out_of_range(const std::string& text, const std::string& low, const 
   return "expected a whole number in " + low + ".." + high + ", found '" + text + "'";
 }
 
-// Of "a, b".
+// The words of "a, b".
 std::vector<std::string> words_of(std::string list) {
   std::vector<std::string> words;
   std::replace(list.begin(), list.end(), ',', ' ');

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Prints options as a list wrapped between words, and finds the nearest known word by
+// edit distance.
 #include "cli/help/help.h"
 
 #include <algorithm>

@@ -64,7 +64,7 @@ CLI::Validator unsigned_64();
 CLI::Validator not_empty();
 /// "NAME=VALUE", where the option shows this `form`.
 CLI::Validator with_equals(const std::string& form);
-/// Of a file to write: "-" is refused, which means stdout elsewhere.
+/// Checks a file to write: "-" is refused, which means stdout elsewhere.
 CLI::Validator no_stdout();
 
 }  // namespace moe_cli

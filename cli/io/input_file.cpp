@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Opens a file or pipe without waiting for its writer, and reads it in parts.
 #include "cli/io/input_file.h"
 
 #include <fcntl.h>

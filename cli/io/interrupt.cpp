@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Signal handlers that cancel the session in progress (a second Ctrl-C, or a later SIGTERM, ends
+// the process at once), and waits that a signal ends.
 #include "cli/io/interrupt.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Counts brackets outside of strings.
 #include "cli/io/json_depth.h"
 
 namespace moe_cli {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Writes to a temporary file that takes the final name when it is complete; pipes and devices are
+// written directly.
 #include "cli/io/output_file.h"
 
 #include <fcntl.h>

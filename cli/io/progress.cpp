@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Draws the bar with rate and remaining time, at most ten times a second.
 #include "cli/io/progress.h"
 
 #include <sys/ioctl.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+// The progress bar of long work.
 
 #include <cstdint>
 

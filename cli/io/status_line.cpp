@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Rewrites the line in place, and clears it.
 #include "cli/io/status_line.h"
 
 #include <unistd.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+// The line that says what a command is doing.
 
 #include <string>
 

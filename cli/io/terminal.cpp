@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Spells out control characters, and puts a filter in front of stdout and stderr if they are
+// terminals.
 #include "cli/io/terminal.h"
 
 #include <unistd.h>

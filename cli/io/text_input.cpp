@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads the text from the place that the options name, and checks its size and encoding.
 #include "cli/io/text_input.h"
 
 #include <unistd.h>

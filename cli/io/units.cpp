@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads sizes with units, and writes bytes, counts and times for people.
 #include "cli/io/units.h"
 
 #include <cctype>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Sorts the most probable tokens and writes tokens with their text and log-probability.
 #include "cli/model/candidates.h"
 
 #include <algorithm>

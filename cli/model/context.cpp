@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Chooses the context from the text and the model, and says what does not fit.
 #include "cli/model/context.h"
 
 #include <algorithm>

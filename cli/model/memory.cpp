@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Asks the library for the memory plan of a model, chooses a cap, and prints what was used.
 #include "cli/model/memory.h"
 
 #include <algorithm>
@@ -94,7 +95,7 @@ void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_session
   ModelOptions with = o;
   with.memory = std::to_string(budget);
   model.reset();
-  // What is too little as a cap may do without one, as a cap leaves a part of the memory unused.
+  // Memory that is too small as a cap may suffice without one: a cap leaves a part of it unused.
   if (needed <= machine_memory().available_bytes) {
     model = open_if_fits(with, env, n_sessions);
     if (!model) {

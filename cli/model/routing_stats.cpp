@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Prints a table of layers: how evenly experts were used, and how many activations were positive.
 #include "cli/model/routing_stats.h"
 
 #include <algorithm>
@@ -32,7 +33,7 @@ struct Line {
 
   bool dense() const { return served.empty(); }
   double share(size_t rank) const { return quotient(served[by_demand[rank]], n_served); }
-  /// What of many lines is shown first.
+  /// The lines with the largest weights are shown if there are many.
   double weight() const { return dense() ? -quotient(n_positive, n_activations) : share(0); }
   size_t n_unused() const {
     return static_cast<size_t>(std::count(served.begin(), served.end(), uint64_t{0}));
@@ -119,7 +120,7 @@ void print_lines(const std::vector<Line>& lines) {
   }
 }
 
-/// Of more than kMostLines lines of one kind those with the greatest weight. Returns the note that
+/// Keeps at most kMostLines lines of a kind, those with the greatest weight. Returns the note that
 /// says so.
 std::string shorten(std::vector<Line>* lines, const char* greatest, const char* kind) {
   const size_t n = lines->size();

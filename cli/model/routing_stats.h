@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// What --stats tells about the experts that were used, and about the activations inside.
+// Statistics of --stats: the experts that were used, and the activations inside.
 
 #include "cli/common.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Declares the options, checks them against the model, and prints the model's own settings as
+// options.
 #include "cli/model/sampling.h"
 
 #include <cmath>

@@ -95,8 +95,8 @@ class Embedder {
   const std::string& pooling() const { return pooling_; }
   bool normalizes() const { return normalizes_; }
 
-  void embed(const std::string& line, size_t number, float* pooled) const {
-    const std::vector<int32_t> tokens = tokens_of(line, number);
+  void embed(const std::string& line, size_t line_number, float* pooled) const {
+    const std::vector<int32_t> tokens = tokens_of(line, line_number);
     moe_encode_params p{};
     p.struct_size = sizeof p;
     p.pooling = pooling_ == "first"  ? MOE_POOL_FIRST
@@ -106,14 +106,14 @@ class Embedder {
     p.pooled = pooled;
     moe_error error;
     check_line(moe_session_encode(session_, tokens.data(), tokens.size(), &p, &error), error,
-               number);
+               line_number);
   }
 
  private:
-  std::vector<int32_t> tokens_of(const std::string& line, size_t number) const {
+  std::vector<int32_t> tokens_of(const std::string& line, size_t line_number) const {
     const std::string text = prompt_ + line;
     const auto tokens = encode(model_, text, 0);
-    const std::string line_n = "line " + std::to_string(number);
+    const std::string line_n = "line " + std::to_string(line_number);
     if (tokens.empty()) throw CallError(MOE_ERR_RANGE, line_n + ": the text has no tokens");
     const auto holds = static_cast<size_t>(moe_session_context(session_));
     const size_t most = most_ == 0 ? holds : std::min(most_, holds);

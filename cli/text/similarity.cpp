@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Cosines of all pairs of vectors.
 #include "cli/text/similarity.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Parses "PARAMETER=A,B,C" and computes what the experts of a routing cost.
 #include "cli/text/sweep.h"
 
 #include <cmath>

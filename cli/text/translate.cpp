@@ -162,7 +162,8 @@ void run_translate(TranslateOptions& o) {
   const Model model = open_model_to_run(o.model, env.get());
   check_ids(ids, model.get());
   std::vector<int32_t> prefix;
-  if (!o.prefix.empty()) prefix = encode(model.get(), o.prefix, encode_flags(true, true));
+  if (!o.prefix.empty())
+    prefix = encode(model.get(), o.prefix, MOE_ENCODE_NO_SPECIAL | MOE_ENCODE_PARSE_SPECIAL);
   const moe_translate_params p = params_of(o, prefix);
   const Session session = open_session(o.model, model.get());
   check_most(o, moe_session_context(session.get()));

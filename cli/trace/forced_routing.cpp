@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Replaces each layer's choices by those of the trace; sessions take different places of it, and
+// further experts of the model stand for its own.
 #include "cli/trace/forced_routing.h"
 
 #include <algorithm>

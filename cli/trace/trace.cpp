@@ -15,7 +15,7 @@
 #include "cli/model/context.h"
 #include "cli/model/memory.h"
 #include "cli/model/routing_stats.h"
-#include "cli/trace/trace_page.h"
+#include "cli/trace/trace_curves.h"
 #include "cli/trace/trace_replay.h"
 
 namespace moe_cli {
@@ -28,7 +28,7 @@ struct TraceOptions {
   int n_generate = 128;
   bool no_bos = false;
   bool budgets = false;
-  std::string page;
+  std::string curves;
 };
 
 // Records the routing of a session's layers.
@@ -138,7 +138,7 @@ size_t count_steps(const Trace& trace, bool decode) {
 
 void record(TraceOptions& o) {
   if (o.output.empty())
-    throw UsageError("-o FILE is required to record a trace; --budgets and --html read one");
+    throw UsageError("-o FILE is required to record a trace; --budgets and --curves read one");
   if (o.model.json) throw UsageError("--json requires --budgets");
   keep_input(o.output, o.model.path, "the model");
   o.input.keep_from(o.output);
@@ -196,8 +196,17 @@ void print_budgets(const Json& j) {
   std::cout << "  first uses, which miss in every cache: " << j["first_uses"].get<double>() << "\n";
 }
 
+void write_curves(const TraceOptions& o, const Trace& trace, const Json& budgets) {
+  Json figures = {{"trace", o.model.path}};
+  figures.update(budgets);
+  add_trace_curves(trace, &figures);
+  OutputFile out(o.curves);
+  out.begin() << figures.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  out.finish();
+}
+
 void replay(const TraceOptions& o) {
-  keep_input(o.page, o.model.path, "the trace");
+  keep_input(o.curves, o.model.path, "the trace");
   const Trace trace = read_trace(o.model.path);
   const Replay all = replay_lru(trace, SIZE_MAX);
   if (all.n_uses == 0) {
@@ -221,11 +230,7 @@ void replay(const TraceOptions& o) {
                             {"lru", replay_lru(trace, room).share()},
                             {"best", replay_best(trace, room).share()}});
   }
-  if (!o.page.empty()) {
-    OutputFile out(o.page);
-    out.begin() << trace_page(o.model.path, trace, j);
-    out.finish();
-  }
+  if (!o.curves.empty()) write_curves(o, trace, j);
   if (!o.budgets) return;
   if (o.model.json) {
     print_json(j);
@@ -239,9 +244,9 @@ void replay(const TraceOptions& o) {
 void add_trace(CLI::App& app) {
   auto o = std::make_shared<TraceOptions>();
   CLI::App* c = app.add_subcommand("trace", "Record which experts a text uses, and replay it");
-  example(*c, "moe trace model.moe -f book.txt -o book.csv && moe trace book.csv --html book.html");
+  example(*c, "moe trace model.moe -f book.txt -o book.csv && moe trace book.csv --budgets");
   c->add_option("MODEL", o->model.path,
-                std::string(kModelText) + "; with --budgets or --html a trace")
+                std::string(kModelText) + "; with --budgets or --curves a trace")
       ->required()
       ->check(not_empty());
   add_model_options(*c, o->model, {.path = false});
@@ -253,17 +258,17 @@ void add_trace(CLI::App& app) {
       ->capture_default_str();
   c->add_flag("--budgets", o->budgets, "Replay a trace: cache hit rate by cache size");
   c->add_option(
-       "--html", o->page,
-       "Draw a trace as an HTML page: expert uses, experts per token, hit rate by cache size")
+       "--curves", o->curves,
+       "Write a trace's figures token by token as JSON, which 'python3 -m moe trace' draws")
       ->check(not_empty())
       ->check(no_stdout())
-      ->option_text("PAGE");
+      ->option_text("FILE");
   add_no_bos(*c, o->no_bos);
   add_session_options(*c, o->model, "the length of the text plus -n");
   c->callback([o, c] {
-    if (!o->budgets && o->page.empty()) return record(*o);
-    refuse_others(*c, {"MODEL", "--budgets", "--html", "--json"},
-                  "--budgets and --html read a trace; record it first with -o FILE");
+    if (!o->budgets && o->curves.empty()) return record(*o);
+    refuse_others(*c, {"MODEL", "--budgets", "--curves", "--json"},
+                  "--budgets and --curves read a trace; record it first with -o FILE");
     if (o->model.json && !o->budgets) throw UsageError("--json requires --budgets");
     replay(*o);
   });

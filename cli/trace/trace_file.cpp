@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads a trace's lines and checks them: columns, order, experts in range.
 #include "cli/trace/trace_file.h"
 
 #include <algorithm>

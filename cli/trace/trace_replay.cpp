@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Replays uses against a cache that evicts the least recently used expert, and against the best
+// possible one.
 #include "cli/trace/trace_replay.h"
 
 #include <algorithm>
@@ -77,12 +79,12 @@ Replay replay_best(const Trace& trace, size_t room) {
 
 uint64_t first_uses(const Trace& trace) {
   const NumberedExperts experts = number_experts(trace);
-  std::vector<bool> seen(experts.n);
+  std::vector<bool> used(experts.n);
   uint64_t n = 0;
   for (size_t i = 0; i < trace.uses.size(); ++i) {
     const size_t expert = experts.of_use[i];
-    n += trace.uses[i].decode && !seen[expert];
-    seen[expert] = true;
+    n += trace.uses[i].decode && !used[expert];
+    used[expert] = true;
   }
   return n;
 }

@@ -155,7 +155,7 @@ static void forward(moe_layer* layer, const float* x, size_t n, float* y) {
 
 /* ---- The distributed layer ---- */
 
-/* Of `n` tokens or experts, rank r has share(n, r) .. share(n, r + 1) - 1. */
+/* Rank r has tokens or experts share(n, r) .. share(n, r + 1) - 1 of `n`. */
 static int share(int n, int of_rank) { return (int)((int64_t)n * of_rank / n_ranks); }
 static int first_expert(int of_rank) { return share(kExperts, of_rank); }
 

@@ -19,7 +19,7 @@ Config = dict[str, Any]
 
 
 class Build:
-    """What a layer's constructor needs: the configuration, and which biases exist."""
+    """The arguments of a layer's constructor: the configuration, and which biases exist."""
 
     def __init__(self, config: Config, biases: Callable[[str], bool]) -> None:
         self.config, self.biases = config, biases

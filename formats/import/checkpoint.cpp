@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Opens a folder or a file as a checkpoint, lists its tensors and documents, and reads tensors in
+// parts or whole.
 #include "formats/import/checkpoint.h"
 
 #include <algorithm>

@@ -17,15 +17,15 @@ namespace moe {
 
 class Checkpoint;
 
-/// What the weights of a PackedRows may be.
+/// The kinds of codes that the weights of a PackedRows may be.
 enum class PackedCodes : uint8_t {
   kOther,
-  // Of four bits, each 32 inputs with a scale.
+  // Codes of four bits; each 32 inputs have a scale.
   kSigned,   // scale * (-8..7)
   kMinimum,  // scale * (0..15) + minimum
   kNf4,      // scale * (a value of NF4's table)
   kFp4,      // scale * (twice a value of E2M1), scales are powers of two
-  // Of eight bits.
+  // Codes of eight bits.
   kGroups8,  // scale * (-128..127), each 32 inputs with a scale
   kRows8,    // the same, each row with a scale
   kOther8,   // any others, and those of four bits that eight hold much better

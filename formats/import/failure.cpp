@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Formats an error's text and throws it; turns whatever was thrown back into a Status.
 #include "formats/import/failure.h"
 
 #include <cstdarg>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads files and folders; names what stands in place of a model: a dangling link, a Git LFS
+// pointer, a web page.
 #include "formats/import/file.h"
 
 #include <algorithm>

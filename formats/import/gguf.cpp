@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads a GGUF header and checks it, as the file is untrusted: types, sizes, the place of every
+// tensor, and block types whose number means two things.
 #include "formats/import/gguf.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Finds the other parts of a split GGUF model by their names, and checks that a part is the one its
+// name says.
 #include "formats/import/gguf_parts.h"
 
 #include "formats/import/failure.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Parses JSON with limits on depth and size; a value of the wrong kind is reported with its key
+// path.
 #include "formats/import/json.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The operations of Json: access, change, merge patches, text.
 #include "formats/import/json_value.h"
 
 #include <algorithm>

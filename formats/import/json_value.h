@@ -82,7 +82,7 @@ class Json {
   const Object& items() const { return *std::get<Held<Object>>(value_); }
   Object& items() { return *std::get<Held<Object>>(value_); }
 
-  /// Of an array or object; otherwise 0.
+  /// The number of elements or members; 0 for any other value.
   size_t size() const;
   Array::const_iterator begin() const { return elements().begin(); }
   Array::const_iterator end() const { return elements().end(); }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Checks a safetensors header: tensors must fit their shapes and cover the data exactly, without
+// gaps or overlaps.
 #include "formats/import/safetensors.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Puts single quotes around text unless the shell takes it as it is.
 #include "formats/import/shell_quoted.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The table of element types, their sizes and names, and their conversion to float or integers.
 #include "formats/import/source_tensor.h"
 
 #include <bit>

@@ -58,7 +58,8 @@ struct SourceTypeInfo {
   int gguf = -1;       // its number in GGUF files; -1: none
   uint32_t block = 1;  // elements in a block
   void (*read_block)(const uint8_t* block, float* to) = nullptr;  // null: block is 1
-  // Of each group of values in a block (gguf_blocks.h); null: none that a weight format has.
+  // Reads the scale of each group of values in a block (gguf_blocks.h); null: no weight format has
+  // such scales.
   void (*read_scales)(const uint8_t* block, float* scales, float* minimums) = nullptr;
   uint32_t tail = 0;  // bytes behind the blocks of a tensor
 };

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Removes the prefixes of wrappers (torch.compile, FSDP, DataParallel and others) from names;
+// recognises adapters.
 #include "formats/import/tensor_names.h"
 
 #include <algorithm>

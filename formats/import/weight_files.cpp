@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Chooses the files with the weights by their names, checks that numbered sets are complete, and
+// says how to rewrite a format that is not read.
 #include "formats/import/weight_files.h"
 
 #include <algorithm>

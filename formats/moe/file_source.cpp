@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Opens, maps and reads the bytes of a model file, with direct input and output where the file
+// system allows it.
 #include "formats/moe/file_source.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Writes the header; reading, it refuses other versions, cut-off files and other formats by name.
 #include "formats/moe/header.h"
 
 #include <cinttypes>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Computes the offsets of matrices' tiles and scales in a segment, and the names of segments and
+// tensors in messages.
 #include "formats/moe/layout.h"
 
 #include <cinttypes>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Verifies the metadata and builds the index of segments; reads, checks and decompresses a segment
+// on demand.
 #include "formats/moe/reader.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Where a model file is written: a file that gets its name at the end, a file without a name, or
+// memory.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdlib>

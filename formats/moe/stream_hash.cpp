@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Wraps the state of xxHash, so that only this file includes it.
 #include "formats/moe/stream_hash.h"
 
 #include "formats/moe/checksum.h"

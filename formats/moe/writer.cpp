@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Hashes, writes and compresses segments as they come; the metadata, with an entry for each
+// segment, ends the file.
 #include "formats/moe/writer.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Checks a frame's header against the known size before it decompresses, with state in the caller's
+// memory.
 #include "formats/moe/zstd_frame.h"
 
 #define ZSTD_STATIC_LINKING_ONLY

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Compresses a segment in its own place, a chunk at a time, or only measures the result.
 #include "formats/moe/zstd_segment.h"
 
 #include <zstd.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The class CpuDevice: memory, streams and errors; each operation is in a device_cpu_*.cpp.
 #include "kernels/cpu/device_cpu.h"
 
 #include <cstring>
@@ -92,8 +93,8 @@ class CpuDevice final : public Device {
   void attention(Stream& stream, const AttentionOp& op) override {
     if (ready(stream, op.n_rows)) cpu_attention(runtime_, op);
   }
-  void moe(Stream& stream, const MoeOp& op) override {
-    if (ready(stream, op.n_rows)) cpu_moe(runtime_, own(stream), op);
+  void ffn(Stream& stream, const FfnOp& op) override {
+    if (ready(stream, op.n_rows)) cpu_ffn(runtime_, own(stream), op);
   }
 
  private:

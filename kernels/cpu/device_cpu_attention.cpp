@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Attention on the CPU: norms, clips and rotates queries and keys, stores keys and values, and
+// shares tiles of queries between threads.
 #include <algorithm>
 
 #include "kernels/cpu/device_cpu_impl.h"

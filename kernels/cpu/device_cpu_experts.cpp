@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
+// Computes several experts at once on the CPU: gate and up, activation, then the down projection
+// with the weighted sum over experts; stacks of sub-layers too.
 #include <algorithm>
 
-#include "kernels/cpu/device_cpu_moe.h"
+#include "kernels/cpu/device_cpu_ffn.h"
 
 namespace moe {
 namespace {
@@ -12,7 +14,7 @@ int32_t end_row(const Segment* segments, int32_t n) {
 
 // Calls f(segment, row within it) for every row of the segments, in parallel; `work` per row.
 template <class F>
-void for_rows(const MoeCall& call, const Segment* segments, int32_t n, int64_t work, F&& f) {
+void for_rows(const FfnCall& call, const Segment* segments, int32_t n, int64_t work, F&& f) {
   const int32_t rows = end_row(segments, n);
   call.rt.for_range(rows, work, [&](int64_t begin, int64_t end, int thread) {
     for (int32_t i = 0; i < n; ++i) {
@@ -24,7 +26,7 @@ void for_rows(const MoeCall& call, const Segment* segments, int32_t n, int64_t w
   });
 }
 
-void quantise_rows(const MoeCall& call, const Segment* segments, int32_t n,
+void quantise_rows(const FfnCall& call, const Segment* segments, int32_t n,
                    const LinearInput* inputs) {
   bool any = false;
   for (int32_t i = 0; i < n; ++i) any = any || inputs[i].act != ActPrecision::kF32;
@@ -37,7 +39,7 @@ void quantise_rows(const MoeCall& call, const Segment* segments, int32_t n,
 // The inner matrices that a region computes: both if they read the same input.
 enum class Inner { kGate, kUp, kBoth };
 
-LinearArgs inner_args(const MoeCall& call, const Segment& segment, const Ffn& ffn, bool gate) {
+LinearArgs inner_args(const FfnCall& call, const Segment& segment, const Ffn& ffn, bool gate) {
   const Matrix& m = gate ? ffn.gate : ffn.up;
   float* y = (gate ? call.s.gate : call.s.up) + static_cast<int64_t>(segment.first) * m.rows;
   return {&m, nullptr, gate ? ffn.gate_bias : ffn.up_bias, y, m.rows, false, 1, 0, 0};
@@ -52,7 +54,7 @@ bool alternate(const Matrix& gate, const Matrix& up) {
 }
 
 // s.gate and s.up = rows times the matrices, for all segments in one region.
-void project(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer, const float* x,
+void project(FfnCall& call, const Segment* segments, int32_t n, int32_t sublayer, const float* x,
              Inner which) {
   LinearInput inputs[kWaveExperts];
   LinearJob jobs[2 * kWaveExperts];
@@ -80,7 +82,7 @@ void project(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer
 }
 
 // Gate and up may be stored for different activation precisions.
-void project_inner(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer,
+void project_inner(FfnCall& call, const Segment* segments, int32_t n, int32_t sublayer,
                    const float* x) {
   bool gated = false;
   bool alike = true;
@@ -97,7 +99,7 @@ void project_inner(MoeCall& call, const Segment* segments, int32_t n, int32_t su
 // Calls f(first column, columns, first tile, end of tiles) for all columns of an output, in
 // parallel.
 template <class F>
-void for_columns(const MoeCall& call, int64_t work, F&& f) {
+void for_columns(const FfnCall& call, int64_t work, F&& f) {
   const int32_t d = call.d_in;
   call.rt.for_range((d + kTileRows - 1) / kTileRows, work, [&](int64_t begin, int64_t end, int) {
     const int64_t column = begin * kTileRows;
@@ -107,7 +109,7 @@ void for_columns(const MoeCall& call, int64_t work, F&& f) {
 
 // The down projection fused with y[token] = fma(weight, out, y[token]): each thread owns a range of
 // columns and processes the experts in order.
-void project_down(MoeCall& call, const Segment* segments, int32_t n, bool combine) {
+void project_down(FfnCall& call, const Segment* segments, int32_t n, bool combine) {
   CpuStream& s = call.s;
   LinearInput inputs[kWaveExperts];
   down_inputs(call, segments, n, 0, inputs);
@@ -132,7 +134,7 @@ void project_down(MoeCall& call, const Segment* segments, int32_t n, bool combin
 
 // out = out - x and, with `combine`, y[token] = fma(weight, out, y[token]): each thread owns a
 // range of columns and processes the experts in order.
-void add_stacks(MoeCall& call, const Segment* segments, int32_t n, bool combine) {
+void add_stacks(FfnCall& call, const Segment* segments, int32_t n, bool combine) {
   CpuStream& s = call.s;
   const int64_t d = call.d_in;
   const int64_t work = int64_t{end_row(segments, n)} * kTileRows;
@@ -152,7 +154,7 @@ void add_stacks(MoeCall& call, const Segment* segments, int32_t n, bool combine)
 }
 
 // X-MoE: v = x; v = v + FFN(norm(v)) for each sub-layer; y = fma(weight, v - x, y).
-void run_stack(MoeCall& call, const Segment* segments, int32_t n, bool combine) {
+void run_stack(FfnCall& call, const Segment* segments, int32_t n, bool combine) {
   CpuStream& s = call.s;
   const int32_t d = call.d_in;
   const auto row_of = [&](int32_t i, int32_t r) {
@@ -188,7 +190,7 @@ void run_stack(MoeCall& call, const Segment* segments, int32_t n, bool combine) 
 
 }  // namespace
 
-void inner_activations(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer,
+void inner_activations(FfnCall& call, const Segment* segments, int32_t n, int32_t sublayer,
                        const float* x) {
   CpuStream& s = call.s;
   const bool gated = !segments[0].expert.ffn[sublayer].gate.empty();
@@ -213,7 +215,7 @@ void inner_activations(MoeCall& call, const Segment* segments, int32_t n, int32_
   }
 }
 
-void down_inputs(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer,
+void down_inputs(FfnCall& call, const Segment* segments, int32_t n, int32_t sublayer,
                  LinearInput* inputs) {
   for (int32_t i = 0; i < n; ++i) {
     const Matrix& down = segments[i].expert.ffn[sublayer].down;
@@ -224,13 +226,13 @@ void down_inputs(MoeCall& call, const Segment* segments, int32_t n, int32_t subl
   quantise_rows(call, segments, n, inputs);
 }
 
-void compute_experts(MoeCall& call, const Segment* segments, int32_t n, bool combine) {
+void compute_experts(FfnCall& call, const Segment* segments, int32_t n, bool combine) {
   if (segments[0].expert.n_sublayers > 0) return run_stack(call, segments, n, combine);
   inner_activations(call, segments, n, 0, nullptr);
   if (call.s.live()) project_down(call, segments, n, combine);
 }
 
-void combine_pairs(MoeCall& call) {
+void combine_pairs(FfnCall& call) {
   const CpuStream& s = call.s;
   const int64_t d = call.d_in;
   const int32_t n_pairs = s.pair_begin[call.op.n_experts];

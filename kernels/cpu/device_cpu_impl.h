@@ -20,12 +20,12 @@ inline constexpr int64_t kTurn = 32;
 /// Tiles per thread should be a multiple of this: kernels read four streams.
 inline constexpr int64_t kTileGrain = 4;
 
-/// One matrix product in a parallel region: tiles [0, n_tiles) of args.weight, and of twin.weight
-/// if present; see LinearArgs::twin.
+/// One matrix product in a parallel region: tiles [0, n_tiles) of args.weight, and of paired.weight
+/// if present; see LinearArgs::paired.
 struct LinearJob {
   LinearArgs args;
   LinearInput input;
-  LinearArgs twin;
+  LinearArgs paired;
 };
 
 /// Context of linear operations: kernels, threads, and the stream's memory.
@@ -96,6 +96,6 @@ void cpu_attention(const CpuRuntime& rt, const AttentionOp& op);
 void cpu_latent_attention(const CpuRuntime& rt, const AttentionOp& op);
 /// Attention with queries and keys as wide as the latent.
 void cpu_attend_latent(const CpuRuntime& rt, const AttentionOp& op);
-void cpu_moe(const CpuRuntime& rt, CpuStream& s, const MoeOp& op);
+void cpu_ffn(const CpuRuntime& rt, CpuStream& s, const FfnOp& op);
 
 }  // namespace moe

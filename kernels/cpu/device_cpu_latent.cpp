@@ -28,12 +28,12 @@ void store_key(const CpuRuntime& rt, const AttentionOp& op, int64_t r, float* ke
   rt.kernels.round_f16(key, width, 1, cache + int64_t{row.position} * width);
 }
 
-// Rotates the rotary part of a row's queries inside the wide queries.
-void turn_queries(const CpuRuntime& rt, const AttentionOp& op, int64_t r, float* wide) {
+// Rotates the rotary part of a row's queries, and puts it in front of the queries in the latent.
+void turn_queries(const CpuRuntime& rt, const AttentionOp& op, int64_t r, float* latent_q) {
   float* q = op.q + r * op.n_heads * op.head_dim;
   turn(rt, op, r, q, op.n_heads, op.head_dim);
   for (int32_t h = 0; h < op.n_heads; ++h) {
-    std::copy_n(q + int64_t{h} * op.head_dim, op.rope_dims, wide + int64_t{h} * row_width(op));
+    std::copy_n(q + int64_t{h} * op.head_dim, op.rope_dims, latent_q + int64_t{h} * row_width(op));
   }
 }
 
@@ -92,15 +92,15 @@ void attend_rows(const CpuRuntime& rt, const AttentionOp& op, int32_t first, int
   });
   const int64_t at = int64_t{first} * op.n_heads * d;
   multiply(rt, op, {l.keys, op.q + at + op.rope_dims, d, l.q + op.rope_dims, width}, n);
-  AttentionOp wide = op;
-  wide.n_rows = n;
-  wide.rows = op.rows + first;
-  wide.q = l.q;
-  wide.out = l.seen;
-  wide.n_kv_heads = 1;
-  wide.head_dim = width;
-  cpu_attend_latent(rt, wide);
-  multiply(rt, op, {l.values, l.seen, l.width, op.out + at, d}, n);
+  AttentionOp mqa = op;
+  mqa.n_rows = n;
+  mqa.rows = op.rows + first;
+  mqa.q = l.q;
+  mqa.out = l.out;
+  mqa.n_kv_heads = 1;
+  mqa.head_dim = width;
+  cpu_attend_latent(rt, mqa);
+  multiply(rt, op, {l.values, l.out, l.width, op.out + at, d}, n);
   fill_behind_values(op, first, n);
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Matrix products on the CPU, shared between threads by tiles of weights; norms, caps and
+// embeddings of rows.
 #include <algorithm>
 
 #include "kernels/cpu/device_cpu_impl.h"
@@ -17,7 +19,7 @@ int64_t n_tiles(const Matrix& m) { return (m.rows + kTileRows - 1) / kTileRows; 
 
 // Rows times a tile: the work per tile of a job.
 int64_t n_products(const LinearJob& job) {
-  return int64_t{job.input.n_rows} * (job.twin.weight != nullptr ? 2 : 1);
+  return int64_t{job.input.n_rows} * (job.paired.weight != nullptr ? 2 : 1);
 }
 
 // Converts a part of [0, total) work units to tiles of a job with `size` units from `start`.
@@ -61,14 +63,14 @@ void CpuRuntime::run_jobs(LinearJob* jobs, int32_t n_jobs) const {
   for (int32_t i = 0; i < n_jobs; ++i) {
     const Matrix& m = *jobs[i].args.weight;
     const int64_t unit = n_products(jobs[i]);
-    jobs[i].args.input = jobs[i].twin.input = &jobs[i].input;
+    jobs[i].args.input = jobs[i].paired.input = &jobs[i].input;
     most_rows = std::max<int64_t>(most_rows, jobs[i].input.n_rows);
     widest = std::max(widest, unit);
     total += n_tiles(m) * unit;
     work += unit * m.rows * m.cols;
     if (watcher == nullptr) continue;
     watcher->see(m, jobs[i].input);
-    if (jobs[i].twin.weight != nullptr) watcher->see(*jobs[i].twin.weight, jobs[i].input);
+    if (jobs[i].paired.weight != nullptr) watcher->see(*jobs[i].paired.weight, jobs[i].input);
   }
   if (total == 0) return;
   const auto run = [&](int64_t begin, int64_t end, int) {
@@ -76,14 +78,14 @@ void CpuRuntime::run_jobs(LinearJob* jobs, int32_t n_jobs) const {
     int64_t start = 0;
     for (int32_t i = 0; i < n_jobs; ++i) {
       LinearArgs args = jobs[i].args;
-      LinearArgs twin = jobs[i].twin;
+      LinearArgs paired = jobs[i].paired;
       const int64_t unit = n_products(jobs[i]);
       const int64_t tiles = n_tiles(*args.weight);
       const Range range = tiles_in(part, start, unit, tiles);
       start += tiles * unit;
-      args.tile_begin = twin.tile_begin = range.begin;
-      args.tile_end = twin.tile_end = range.end;
-      if (twin.weight != nullptr) args.twin = &twin;
+      args.tile_begin = paired.tile_begin = range.begin;
+      args.tile_end = paired.tile_end = range.end;
+      if (paired.weight != nullptr) args.paired = &paired;
       if (range.begin < range.end) kernels.linear(args);
     }
   };

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
+// Routing on the CPU: scores, choices, the caller's hook, capacity, statistics, and pairs grouped
+// by expert.
 #include <algorithm>
 #include <atomic>
 
-#include "kernels/cpu/device_cpu_moe.h"
+#include "kernels/cpu/device_cpu_ffn.h"
 #include "kernels/router/route.h"
 #include "quant/formats.h"
 #include "src/base/inline.h"
@@ -16,7 +18,7 @@ Matrix in_float(Matrix m) {
   return m;
 }
 
-void cosine_scores(MoeCall& call) {
+void cosine_scores(FfnCall& call) {
   CpuStream& s = call.s;
   const RouterWeightsView& w = call.op.router_weights;
   const RouterConfig& config = call.op.router;
@@ -41,7 +43,7 @@ void cosine_scores(MoeCall& call) {
   }
 }
 
-void compute_scores(MoeCall& call) {
+void compute_scores(FfnCall& call) {
   CpuStream& s = call.s;
   const RouterWeightsView& w = call.op.router_weights;
   switch (router_info(call.op.router).scores) {
@@ -58,7 +60,7 @@ void compute_scores(MoeCall& call) {
   }
 }
 
-Routing routing_of(const MoeCall& call) {
+Routing routing_of(const FfnCall& call) {
   CpuStream& s = call.s;
   return {call.n_tokens, call.max_k, s.expert, s.weight, s.kept, s.count, s.scores};
 }
@@ -68,7 +70,7 @@ RouterScratch scratch_of(const CpuStream& s, int thread) {
   return {s.route_p + at, s.route_key + at, s.route_heap + at};
 }
 
-void choose(MoeCall& call, const RouteOp& route) {
+void choose(FfnCall& call, const RouteOp& route) {
   std::atomic<bool> failed{false};
   call.rt.for_range(
       call.n_tokens, int64_t{16} * call.op.n_experts, [&](int64_t begin, int64_t end, int thread) {
@@ -81,7 +83,7 @@ void choose(MoeCall& call, const RouteOp& route) {
 }
 
 // Applies capacity separately to every run of rows of one session.
-void limit_capacity(MoeCall& call, const RouteOp& route) {
+void limit_capacity(FfnCall& call, const RouteOp& route) {
   if (!(call.op.router.gamma > 0)) return;
   const BatchRow* rows = call.op.rows;
   for (int32_t begin = 0; begin < call.op.n_rows;) {
@@ -100,7 +102,7 @@ void copy_out(const T* from, int64_t n, T* to) {
   if (to != nullptr) std::copy(from, from + n, to);
 }
 
-void report(const MoeCall& call) {
+void report(const FfnCall& call) {
   Routing* out = call.op.routing_out;
   if (out == nullptr) return;
   const CpuStream& s = call.s;
@@ -115,7 +117,7 @@ void report(const MoeCall& call) {
   copy_out(s.scores, static_cast<int64_t>(call.n_tokens) * call.op.n_experts, out->scores);
 }
 
-void count_statistics(const MoeCall& call, uint64_t n_skipped) {
+void count_statistics(const FfnCall& call, uint64_t n_skipped) {
   RoutingStats* stats = call.op.stats;
   if (stats == nullptr) return;
   stats->n_tokens += static_cast<uint64_t>(call.n_tokens);
@@ -134,7 +136,7 @@ void count_statistics(const MoeCall& call, uint64_t n_skipped) {
 }
 
 // Checks the choices that a hook may have changed.
-Status check_choices(const MoeCall& call, int32_t token) {
+Status check_choices(const FfnCall& call, int32_t token) {
   const CpuStream& s = call.s;
   const int64_t at = static_cast<int64_t>(token) * call.max_k;
   const int32_t count = s.count[token];
@@ -162,7 +164,7 @@ Status check_choices(const MoeCall& call, int32_t token) {
 }
 
 // A token whose experts were changed has no probabilities: the hook's weights rank it.
-void rank_changed(MoeCall& call, int32_t token, const int32_t* before, int32_t count) {
+void rank_changed(FfnCall& call, int32_t token, const int32_t* before, int32_t count) {
   CpuStream& s = call.s;
   const int64_t at = static_cast<int64_t>(token) * call.max_k;
   const int32_t n = s.count[token];
@@ -170,8 +172,8 @@ void rank_changed(MoeCall& call, int32_t token, const int32_t* before, int32_t c
   std::copy_n(s.weight + at, n, s.prob + at);
 }
 
-void call_hook(MoeCall& call, Routing routing) {
-  const MoeOp& op = call.op;
+void call_hook(FfnCall& call, Routing routing) {
+  const FfnOp& op = call.op;
   if (op.hook.call == nullptr) return;
   int32_t* const before = call.s.pair_token;  // free until the pairs are grouped
   int32_t* const counts = call.s.order;
@@ -192,7 +194,7 @@ void call_hook(MoeCall& call, Routing routing) {
 
 }  // namespace
 
-void route_layer(MoeCall& call) {
+void route_layer(FfnCall& call) {
   compute_scores(call);
   if (!call.s.live()) return;
   Routing routing = routing_of(call);
@@ -214,7 +216,7 @@ void route_layer(MoeCall& call) {
   count_statistics(call, n_skipped);
 }
 
-void group_pairs(MoeCall& call) {
+void group_pairs(FfnCall& call) {
   CpuStream& s = call.s;
   const int32_t n_experts = call.op.n_experts;
   std::fill(s.pair_begin, s.pair_begin + n_experts + 1, 0);

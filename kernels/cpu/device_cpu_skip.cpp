@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/device_cpu_moe.h"
+#include "kernels/cpu/device_cpu_ffn.h"
 #include "kernels/router/cosine.h"
 #include "kernels/router/table.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 // Calls f(index of the pair) for the active pairs of a token.
 template <class F>
-void each_kept(const MoeCall& call, int32_t token, F&& f) {
+void each_kept(const FfnCall& call, int32_t token, F&& f) {
   const int64_t at = static_cast<int64_t>(token) * call.max_k;
   for (int32_t j = 0; j < call.s.count[token]; ++j) {
     if (call.s.kept[at + j] == 0) continue;
@@ -21,7 +21,7 @@ void each_kept(const MoeCall& call, int32_t token, F&& f) {
 }
 
 // A hook may have replaced the router's experts.
-void find_probabilities(MoeCall& call) {
+void find_probabilities(FfnCall& call) {
   CpuStream& s = call.s;
   const RouterConfig& r = call.op.router;
   const int32_t n_experts = call.op.n_experts;
@@ -36,7 +36,7 @@ void find_probabilities(MoeCall& call) {
 
 // Marks experts to skip: not in memory, loading would evict another, and no token gives them more
 // than `most` or ranks them best. False if there are none.
-bool find_skipped(MoeCall& call, float most, float* skipped) {
+bool find_skipped(FfnCall& call, float most, float* skipped) {
   CpuStream& s = call.s;
   constexpr float kUnused = -1, kBest = 2;  // distinct from any probability
   std::fill_n(skipped, call.op.n_experts, kUnused);
@@ -59,7 +59,7 @@ bool find_skipped(MoeCall& call, float most, float* skipped) {
 }
 
 // If the router normalises weights, it does so over the remaining pairs.
-void skip_pairs(MoeCall& call, int32_t token, const float* skipped) {
+void skip_pairs(FfnCall& call, int32_t token, const float* skipped) {
   CpuStream& s = call.s;
   const RouterConfig& r = call.op.router;
   const bool renormalise =
@@ -81,7 +81,7 @@ void skip_pairs(MoeCall& call, int32_t token, const float* skipped) {
 
 }  // namespace
 
-uint64_t skip_missing(MoeCall& call) {
+uint64_t skip_missing(FfnCall& call) {
   const float most = call.op.router.resident;
   if (!(most > 0)) return 0;
   if (call.op.hook.call != nullptr) find_probabilities(call);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Lays out the stream's buffers; the same function measures and places them.
 #include "kernels/cpu/device_cpu_stream.h"
 
 #include <algorithm>

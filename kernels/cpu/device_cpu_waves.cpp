@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/device_cpu_moe.h"
+#include "kernels/cpu/device_cpu_ffn.h"
 
 namespace moe {
 namespace {
@@ -15,12 +15,12 @@ struct Wave {
   int32_t n_rows = 0;
 };
 
-bool is_full(const MoeCall& call, const Wave& wave) {
+bool is_full(const FfnCall& call, const Wave& wave) {
   return wave.n == kWaveExperts || wave.n_rows == call.s.pair_chunk;
 }
 
 // Adds `n` pairs of one expert from `pair` on.
-void add(const MoeCall& call, int32_t index, const Expert& expert, int32_t pair, int32_t n,
+void add(const FfnCall& call, int32_t index, const Expert& expert, int32_t pair, int32_t n,
          int32_t out, Wave* wave) {
   Segment& segment = wave->segments[wave->n++];
   segment.expert = expert;
@@ -36,7 +36,7 @@ void add(const MoeCall& call, int32_t index, const Expert& expert, int32_t pair,
 }
 
 // False if it is not in memory and others can be computed meanwhile, or after a fault.
-bool acquire(MoeCall& call, int32_t index, bool wait, Expert* expert) {
+bool acquire(FfnCall& call, int32_t index, bool wait, Expert* expert) {
   CpuStream& s = call.s;
   const ExpertWait how{wait ? ExpertWait::kRoom : ExpertWait::kReady, &s.cancelled, &s.experts};
   const Status status = call.op.experts->acquire(index, how, expert);
@@ -47,7 +47,7 @@ bool acquire(MoeCall& call, int32_t index, bool wait, Expert* expert) {
 // In ascending order, combining outputs immediately. Deadlock rule: only a wave's first expert is
 // waited for, with no other acquired; the wave ends at the next miss. An expert with more rows than
 // a wave is held until its last wave.
-void run_in_order(MoeCall& call, int32_t n_chosen) {
+void run_in_order(FfnCall& call, int32_t n_chosen) {
   CpuStream& s = call.s;
   Expert expert;
   bool held = false;  // chosen[at] is acquired
@@ -75,7 +75,7 @@ void run_in_order(MoeCall& call, int32_t n_chosen) {
 
 // For few pairs: computes experts in memory first, then the shared one, the others as they arrive.
 // Outputs are combined in order once all are computed.
-void run_as_they_come(MoeCall& call, int32_t n_chosen) {
+void run_as_they_come(FfnCall& call, int32_t n_chosen) {
   CpuStream& s = call.s;
   const int32_t n_pairs = s.pair_begin[call.op.n_experts];
   bool shared_later = call.op.shared != nullptr && n_pairs + call.op.n_rows <= s.pair_chunk;
@@ -107,9 +107,9 @@ void run_as_they_come(MoeCall& call, int32_t n_chosen) {
 
 }  // namespace
 
-void run_experts(MoeCall& call) {
+void run_experts(FfnCall& call) {
   CpuStream& s = call.s;
-  const MoeOp& op = call.op;
+  const FfnOp& op = call.op;
   int32_t n_chosen = 0;
   for (int32_t e = 0; e < op.n_experts; ++e) {
     if (s.pair_begin[e] < s.pair_begin[e + 1]) s.chosen[n_chosen++] = e;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Asks x86 CPUs with cpuid and xgetbv, Arm ones through the operating system.
 #include "kernels/cpu/features.h"
 
 #include <cstdint>

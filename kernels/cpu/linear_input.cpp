@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Computes the size of the codes, scales and sums of rows, and places them in given memory.
 #include "kernels/cpu/linear_input.h"
 
 #include "src/base/checked.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Picks the first instruction set of list.h that this CPU supports, or the one that was asked for
+// by name.
 #include "kernels/cpu/select.h"
 
 #include <cstring>

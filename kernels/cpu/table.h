@@ -70,7 +70,7 @@ struct LinearArgs {
   /// shape, scale kind and group, whose tiles are interleaved with those of `weight`; null: none.
   /// Processing both together reads memory sequentially; separately, each would skip the other's
   /// tiles.
-  const LinearArgs* twin = nullptr;
+  const LinearArgs* paired = nullptr;
 };
 
 /// One query of one head: it sees positions [first, last), at least one.
@@ -109,8 +109,8 @@ struct CpuKernels {
 
   /// Quantises rows [begin, end) of input->x into codes, scales and sums. Rows are independent.
   void (*quantise_rows)(const LinearInput& input, int32_t begin, int32_t end);
-  /// Processes one range of tiles, including the twin's; ranges are independent. A row's result
-  /// depends only on that row.
+  /// Processes one range of tiles, including those of the paired product; ranges are independent. A
+  /// row's result depends only on that row.
   void (*linear)(const LinearArgs& args);
 
   /// y = norm(x) over n values; y may be x.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// The class CudaDevice: opening a GPU, memory, streams, steps with their graphs, and the latched
+// error; the operations are in device_cuda_*.cpp.
 #include "kernels/cuda/device_cuda.h"
 
 #include <algorithm>
@@ -260,8 +262,8 @@ bool CudaDevice::begin_step(Stream& stream, const BatchRow* rows, int32_t n_rows
   }
   // A step refused because experts were offloaded may be possible now.
   const uint64_t n_ready = tables_.n_ready();
-  const bool ready = graph.seen && (!graph.refused || graph.n_ready != n_ready);
-  graph.seen = true;
+  const bool ready = graph.ran_once && (!graph.refused || graph.n_ready != n_ready);
+  graph.ran_once = true;
   graph.n_ready = n_ready;
   if (ready && begin_capture(s, graph)) s.capturing = &graph;
   return true;

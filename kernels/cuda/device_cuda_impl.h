@@ -59,7 +59,7 @@ class CudaDevice final : public Device, public ExpertMemory {
   void cap(Stream& s, const CapOp& op) override;
   void linear(Stream& s, const LinearOp& op) override;
   void attention(Stream& s, const AttentionOp& op) override;
-  void moe(Stream& s, const MoeOp& op) override;
+  void ffn(Stream& s, const FfnOp& op) override;
   bool can_sample() const override { return true; }
   void sample(Stream& s, const SampleOp& op) override;
   SampleReport sampled(Stream& s, int32_t row) override;
@@ -126,6 +126,6 @@ void plain_matmul(CudaStream& s, const MatmulInput& in, int32_t n_rows, const Ma
                   const float* bias, float* y, int64_t ld_y, bool accumulate = false,
                   float scale = 1);
 
-void cuda_moe(CudaDevice& device, CudaStream& s, const MoeOp& op);
+void cuda_ffn(CudaDevice& device, CudaStream& s, const FfnOp& op);
 
 }  // namespace moe::cuda

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Finds the driver's functions at run time, retains the GPU's primary context, and makes it current
+// around each call.
 #include "kernels/cuda/gpu_context.h"
 
 namespace moe::cuda {

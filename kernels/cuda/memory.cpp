@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Allocates from cached blocks first; frees the cache when the limit or the GPU's memory is
+// reached.
 #include "kernels/cuda/memory.h"
 
 #include <algorithm>

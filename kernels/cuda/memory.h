@@ -34,8 +34,8 @@ class GpuMemory {
   GpuMemory& operator=(const GpuMemory&) = delete;
   ~GpuMemory() { trim(); }
 
-  /// What alloc(bytes) takes from the limit. cudaMalloc seems to give each block above 1 MiB pages
-  /// of 2 MiB of its own; CUDA does not document this.
+  /// The bytes that alloc(bytes) takes from the limit. cudaMalloc seems to give each block above 1
+  /// MiB pages of 2 MiB of its own; CUDA does not document this.
   static uint64_t taken_by(uint64_t bytes) {
     constexpr uint64_t kPage = uint64_t{2} << 20;
     return bytes <= kPage / 2 ? bytes : round_up(bytes, kPage);

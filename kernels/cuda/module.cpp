@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The only exported function: a table of functions with the name of the build.
 #include "kernels/cuda/module.h"
 
 #include "kernels/cuda/device_cuda.h"

@@ -176,6 +176,7 @@ struct CosineOp {
   RouterConfig config;
   const float* projected = nullptr;  // (n_tokens, d_e)
   Matrix embedding;                  // (n_experts, d_e)
+  const float* lengths = nullptr;  // (n_experts) of the embeddings; null: the kernel measures them
   int32_t n_tokens = 0;
   float* scores = nullptr;  // (n_tokens, n_experts)
 };

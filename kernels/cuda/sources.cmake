@@ -7,7 +7,7 @@ set(cuda_host_sources
   device_cuda.cpp
   device_cuda_sample.cpp
   device_cuda_linear.cpp
-  device_cuda_moe.cpp
+  device_cuda_ffn.cpp
   experts/expert_copies.cpp
   experts/expert_order.cpp
   experts/expert_rates.cpp
@@ -16,8 +16,8 @@ set(cuda_host_sources
   experts/held_experts.cpp
   gpu_context.cpp
   memory.cpp
-  moe_network.cpp
-  moe_statistics.cpp
+  ffn_network.cpp
+  ffn_statistics.cpp
   status.cpp
   step.cpp
   stream.cpp)

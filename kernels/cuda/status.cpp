@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Turns CUDA's error codes into statuses; an old driver and a missing one are told apart.
 #include "kernels/cuda/launch.h"
 
 namespace moe::cuda {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// The arena for a step's host data, and the graphs by key: when there are too many the least
+// recently used one goes.
 #include "kernels/cuda/step.h"
 
 namespace moe::cuda {

@@ -33,9 +33,9 @@ struct StepGraph {
   uint64_t key[StepKey::kWords] = {};
   int32_t n_key = 0;
   uint64_t last_use = 0;
-  bool seen = false;     // it ran once: everything loaded on first use is loaded
-  bool refused = false;  // it cannot be captured
-  uint64_t n_ready = 0;  // ExpertTables::n_ready() at the last attempt
+  bool ran_once = false;  // without a graph: everything loaded on first use is loaded
+  bool refused = false;   // it cannot be captured
+  uint64_t n_ready = 0;   // ExpertTables::n_ready() at the last attempt
   cudaGraphExec_t exec = nullptr;
   StepArena arena;
 };

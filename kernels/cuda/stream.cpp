@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Computes the sizes of a stream's scratch memory from its shape and lays it out on the GPU and on
+// the host.
 #include "kernels/cuda/stream.h"
 
 #include <algorithm>

@@ -35,7 +35,7 @@ enum RouterParam : uint32_t {
   kParamGroups = 512  // n_groups, top_groups
 };
 
-/// What a run-time override can change: the selection from a softmax over all experts.
+/// The part that a run-time override can change: the selection from a softmax over all experts.
 enum class RouterOverride : uint8_t {
   kNone,     // no such softmax
   kSelects,  // replaced by the softmax or threshold router

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Calls a router for each token of a range, refuses scores that are not finite, and applies
+// capacity.
 #include "kernels/router/route.h"
 
 #include <algorithm>

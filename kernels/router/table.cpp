@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Finds routers by name and checks a configuration's parameters against those that its router has.
 #include "kernels/router/table.h"
 
 namespace moe {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Converts routers: text to moe_router and back, moe_router to RouterConfig and back; says which
+// parameter is wrong and which are allowed.
 #include "kernels/router/text.h"
 
 #include <cmath>

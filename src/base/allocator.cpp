@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The system's allocator, and one that counts the bytes in use for another.
 #include "src/base/allocator.h"
 
 #include "src/base/os/memory.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Formats a message in a buffer of fixed size and gives it to the sink.
 #include "src/base/log.h"
 
 #include "src/base/format.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Waiting for a condition or for a flag that another thread sets without notifying: the flag is
+// read every 5 ms.
 #include "src/base/mutex.h"
 
 namespace moe {

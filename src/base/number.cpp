@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads sign, digits and exponent, then scales by a power of ten.
 #include "src/base/number.h"
 
 #include <cstddef>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Formats messages into a status's own buffer, and replaces bytes in them that no terminal should
+// get.
 #include "src/base/status.h"
 
 #include <algorithm>

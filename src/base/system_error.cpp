@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Makes a Status of a system call's error, with the path and what was tried.
 #include "src/base/system_error.h"
 
 #include "src/base/os/file.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Starts the threads, hands out the parts of a region, and lets threads spin briefly before they
+// sleep.
 #include "src/base/thread_pool.h"
 
 #include "src/base/os/machine.h"

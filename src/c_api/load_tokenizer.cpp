@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
+// Copies the tokenizer's table of a model file into a TokenizerSpec and makes the tokenizer.
 #include "src/c_api/load_tokenizer.h"
 
-#include "src/text/full_text.h"
+#include "src/text/subword_text.h"
 
 namespace moe {
 namespace {
@@ -81,7 +82,7 @@ Result<Box<Tokenizer>> load_tokenizer(const fbs::Tokenizer& table, uint32_t mode
 }
 
 bool can_load_tokenizer(const fbs::Tokenizer& table) {
-  return FullText::kBuilt || (table.kind() != nullptr && table.kind()->string_view() == "bytes");
+  return SubwordText::kBuilt || (table.kind() != nullptr && table.kind()->string_view() == "bytes");
 }
 
 }  // namespace moe

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Parses "cpu" and "cuda:N", and loads libmoe_cuda from the folder of this library or the one it
+// was installed to.
 #include "src/c_api/open_device.h"
 
 #include <cstring>

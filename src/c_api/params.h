@@ -68,7 +68,8 @@ inline Status check_reserved(int32_t field) {
   return Status::error(MOE_ERR_ARGUMENT, "params.reserved: expected 0, found %d", field);
 }
 
-// What the two templates below do for every struct, which begins with its size.
+// The parts of the two templates below that do not depend on the struct, which begins with its
+// size.
 
 inline Status check_out_size(const void* out, size_t known, const char* name) {
   if (out == nullptr) return null_argument(name);

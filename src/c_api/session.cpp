@@ -138,7 +138,7 @@ Status perplexity(moe_session* session, const int32_t* tokens, size_t n_tokens,
   return {};
 }
 
-// What was counted in a layer; `routed`: it must have experts.
+// Finds the counts of a layer; `routed`: it must have experts.
 Status find_stats(const moe_session* session, int32_t layer, bool routed,
                   const RoutingStats** stats) {
   const ModelConfig& config = session->model->model->config();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Writes each part of a ModelConfig as a FlatBuffers table; defaults take no space.
 #include "src/convert/config_write.h"
 
 #include "kernels/router/table.h"

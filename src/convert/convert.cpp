@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// The order of a conversion: checkpoint, importer, plan, statistics, segments, verification, name
+// of the file, report.
 #include "src/convert/convert.h"
 
 #include <algorithm>

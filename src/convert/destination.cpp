@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Compares files by identity and not by path, and refuses to write over a file that no conversion
+// wrote.
 #include "src/convert/destination.h"
 
 #include <cstring>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Finds the importer for a config.json, suggests similar names for one that is not known, and
+// checks its result.
 #include "src/convert/importer.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// What the converter needs from an architecture: the model's configuration, and the location of
-// each matrix in the checkpoint. Each architecture is one file in src/convert/arch and one line in
+// An architecture gives the converter the model's configuration, and the location of each matrix in
+// the checkpoint. Each architecture is one file in src/convert/arch and one line in
 // arch/list.h.
 
 #include <deque>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Matches slots with tensors, checks shapes and types, chooses formats, and reports tensors that
+// nobody wants.
 #include "src/convert/plan.h"
 
 #include <algorithm>

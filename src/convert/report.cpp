@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Writes the report as JSON, with its members in order.
 #include "src/convert/report.h"
 
 #include "formats/import/json_value.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Accepts the settings that the sampler has, and warns of those it lacks unless they are off.
 #include "src/convert/sampling_advice.h"
 
 #include <algorithm>

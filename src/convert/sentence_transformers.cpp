@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads pooling, normalisation, prompts and length from the modules, and refuses modules that
+// change a vector otherwise.
 #include "src/convert/sentence_transformers.h"
 
 #include <algorithm>

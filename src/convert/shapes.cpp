@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// One function per shape, with the numbers of its published config.json.
 #include "src/convert/shapes.h"
 
 #include <string_view>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Writes a model file of a shape: random tiles of each matrix, with scales that keep activations in
+// range.
 #include "src/convert/synthetic.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Fails unless the largest difference between a stored matrix and its source is the one that was
+// reported; tables must be equal.
 #include "src/convert/verify.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Finds where a file's content ends, and decides from the tensors there whether the zeros behind it
+// can be padding.
 #include "src/convert/zero_tail.h"
 
 #include <algorithm>

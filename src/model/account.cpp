@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Adds up bytes and parameters over a file's segments: all of them, and those that one token uses.
 #include "src/model/account.h"
 
 #include "kernels/router/table.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Writes each matrix, vector and norm of a blob into the field that its row of tensor_rows.h names.
 #include "src/model/bind.h"
 
 #include "src/model/tensor_rows.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Uses a segment where it lies in memory, or reads it into memory of the device; checks codes, and
+// tables of experts.
 #include "src/model/blob.h"
 
 #include "quant/formats.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Grants reservations under one lock; if too little is free, the expert cache is asked to shrink.
 #include "src/model/budget.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Compares each segment's matrices with tensors.h, and names the first that is missing, doubled,
+// superfluous or of another shape.
 #include "src/model/check.h"
 
 #include "quant/formats.h"

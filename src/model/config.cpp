@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Checks every field of a configuration, whether it comes from a model file or from an importer.
 #include "src/model/config.h"
 
 #include "kernels/rope.h"

@@ -14,8 +14,8 @@ namespace moe {
 
 enum class PositionKind : uint8_t { kNone, kRope, kLearned };
 enum class FfnKind : uint8_t { kDense, kMoe };
-/// What a model predicts: the next token (an encoder: the masked token), the class of a text (from
-/// its first token), a tag per token, where an answer begins and ends, or nothing.
+/// The predictions of a model: the next token (an encoder: the masked token), the class of a text
+/// (from its first token), a tag per token, where an answer begins and ends, or nothing.
 enum class HeadKind : uint8_t { kTokens, kClasses, kTags, kSpan, kNone };
 
 inline constexpr int32_t kMaxLayers = 4096;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Copies the FlatBuffers tables of the metadata into a ModelConfig; an unknown name in them is an
+// error.
 #include "src/model/config_read.h"
 
 #include "formats/moe/parse.h"

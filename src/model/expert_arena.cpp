@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Allocates equal slots in at most 64 blocks, so that parts of the memory can be given back.
 #include "src/model/expert_arena.h"
 
 #include "src/base/checked.h"

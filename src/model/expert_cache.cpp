@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// The list of experts by last use, the queue of reads, eviction, and growing and shrinking with the
+// budget; all under the cache's lock.
 #include "src/model/expert_cache.h"
 
 #include <algorithm>

@@ -111,7 +111,7 @@ class ExpertCache {
   /// Call before destroying the expert's source, while the cache is idle.
   void forget(CachedExpert& expert);
 
-  /// What an expert takes of the memory; add(), make_room() and fit_in() are given sums of these.
+  /// The memory that an expert takes; add(), make_room() and fit_in() are given sums of these.
   uint64_t taken_by(const CachedExpert& expert) const;
   /// True if `missing` of a layer's `all` bytes fit in `free`, leaving room for one expert of the
   /// layers that are not resident. The caller holds the mutex.

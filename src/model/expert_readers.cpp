@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Starts the reading threads, each with its own room for decompression; they take what the cache
+// wants read next.
 #include "src/model/expert_readers.h"
 
 #include "src/base/checked.h"

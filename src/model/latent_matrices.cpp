@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Takes the key and value projections apart by head, transposes the keys', and packs both as f16.
 #include "src/model/latent_matrices.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Opens a model file: checks it, loads the weights, decides which experts are resident and which
+// are offloaded, and sets up the budget.
 #include "src/model/model.h"
 
 #include <atomic>
@@ -16,6 +18,7 @@
 #include "src/model/latent_matrices.h"
 #include "src/model/offloaded_experts.h"
 #include "src/model/resident_experts.h"
+#include "src/model/row_lengths.h"
 
 namespace moe {
 namespace {
@@ -97,7 +100,7 @@ struct Model::Impl {
   Status load_weights();
   void bind_weights();
   Status reserve_lengths();
-  void measure_embeddings();
+  Status measure_embeddings();
   Status start_cache();
   Status make_latent(Reservation memory);
   uint64_t own_bytes() const;
@@ -127,7 +130,7 @@ struct Model::Impl {
 
   Mutex loading;      // guards what is loaded once: blobs, binding, readers, the attachment
   Array<Blob> blobs;  // by segment; the stores own the experts' blobs
-  Array<float> embedding_lengths;  // of the cosine routers, layer after layer
+  RowLengths embedding_lengths;  // of the cosine routers
   Box<LatentMatrices> latent;
   std::atomic<bool> ready{false};
   std::atomic<const LatentMatrices*> latent_ready{nullptr};
@@ -235,6 +238,7 @@ Status Model::Impl::check_room(uint64_t session_bytes) {
   uint64_t experts = 0;
   const auto taken = [&](uint64_t bytes) { return device.expert_memory()->taken_by(bytes); };
   const uint64_t largest = taken(account.largest_expert);
+  if (embedding_lengths.bytes() > 0) rest += taken(embedding_lengths.bytes());
   for (const FileSegment& s : file->segments()) {
     if (s.part != Part::kExperts) {
       rest += taken(s.raw);
@@ -285,18 +289,18 @@ Status Model::Impl::reserve_lengths() {
   for (int32_t l = 0; l < config.n_layers(); ++l) {
     if (layers[static_cast<size_t>(l)].d_e > 0) n += static_cast<size_t>(experts_of(l));
   }
-  return device.uses_host_memory() ? embedding_lengths.resize(n) : Status();
+  return embedding_lengths.reserve(device, n);
 }
 
 // A cosine router divides by the lengths of its embeddings, which never change.
-void Model::Impl::measure_embeddings() {
-  float* to = embedding_lengths.data();
+Status Model::Impl::measure_embeddings() {
+  embedding_lengths.clear();
   for (LayerWeights& layer : layers) {
-    if (layer.d_e == 0 || embedding_lengths.empty()) continue;
-    const Matrix& embedding = layer.router.embedding;
-    layer.router.embedding_length = to;
-    for (int32_t e = 0; e < embedding.rows; ++e) *to++ = row_length(embedding, e);
+    if (layer.d_e == 0) continue;
+    RouterWeightsView& router = layer.router;
+    MOE_TRY(embedding_lengths.measure(router.embedding, &router.embedding_length));
   }
+  return {};
 }
 
 Status Model::Impl::start_cache() {
@@ -325,7 +329,7 @@ Status Model::Impl::prepare(uint64_t device_bytes) {
   MOE_TRY(check_room(device_bytes));
   MOE_TRY(load_weights());
   bind_weights();
-  measure_embeddings();
+  MOE_TRY(measure_embeddings());
   ready.store(true, std::memory_order_release);
   return {};
 }
@@ -359,7 +363,11 @@ uint64_t Model::Impl::staging_bytes() const {
 
 Status Model::Impl::verify_segments() const {
   for (const FileSegment& segment : file->segments()) {
-    const BlobLoader loader{*file, device, allocator, true, experts_of(segment.layer)};
+    const BlobLoader loader{.file = *file,
+                            .device = device,
+                            .allocator = allocator,
+                            .verify = true,
+                            .n_experts = experts_of(segment.layer)};
     Blob blob;
     MOE_TRY(blob.load(loader, segment));
   }

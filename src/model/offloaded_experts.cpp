@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Passes one layer's requests to the cache and reads an expert's segment into its slot.
 #include "src/model/offloaded_experts.h"
 
 #include "src/model/bind.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Loads an expert at its first use, under one of a few locks, so that experts are read side by
+// side.
 #include "src/model/resident_experts.h"
 
 #include <atomic>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Computes the sizes that shapes consist of, and lists the tensors that each part of a model must
+// have.
 #include "src/model/tensors.h"
 
 #include "kernels/router/table.h"

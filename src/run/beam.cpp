@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Collects the best continuations of a step, keeps the finished hypotheses, and decides when none
+// can become better.
 #include "src/run/beam.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Renders a conversation through its template, evaluates the part that is new, removes the oldest
+// turns if there is no room, and collects replies.
 #include "src/run/chat.h"
 
 #include "src/run/session_call.h"

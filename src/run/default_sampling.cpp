@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Takes a model file's advice; without any, moderate filters that keep small models from repeating
+// themselves.
 #include "src/run/default_sampling.h"
 
 namespace moe {

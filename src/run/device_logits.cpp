@@ -61,7 +61,7 @@ Status fetch_logits(SessionState& state) {
 namespace {
 
 // Lets the device analyse the stored row again, for sampling parameters unknown to the step.
-Status look_again(SessionState& state) {
+Status report_stored_row(SessionState& state) {
   float* const no_copy = nullptr;
   const int32_t vocab_size = state.model.config().vocab_size;
   const SampleOp op{state.work().device_logits, 1, vocab_size, &state.logits.spec, &no_copy};
@@ -81,7 +81,7 @@ Status look_again(SessionState& state) {
 
 Status sample_on_device(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
                         TokenLogprob* top, size_t n_top, bool* enough) {
-  if (!(state.logits.report.spec == state.logits.spec)) MOE_TRY(look_again(state));
+  if (!(state.logits.report.spec == state.logits.spec)) MOE_TRY(report_stored_row(state));
   const LogitReader row{[](void* user, size_t first, size_t n, float* to) {
                           return read_device_logits(*static_cast<SessionState*>(user), first, n,
                                                     to);
@@ -102,7 +102,7 @@ Status score_next(SessionState& state, int32_t token, double* logprob) {
 
 Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
                    TokenLogprob* top, size_t n_top) {
-  ask_for(state, config, n_top);
+  set_sample_spec(state, config, n_top);
   const PassLease lease(state);
   MOE_TRY(lease.status());
   MOE_TRY(recall_logits(state));
@@ -116,7 +116,7 @@ Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogpr
                                 static_cast<uint64_t>(state.position()), out, top, n_top);
 }
 
-void ask_for(SessionState& state, const SamplingConfig& config, size_t n_top) {
+void set_sample_spec(SessionState& state, const SamplingConfig& config, size_t n_top) {
   state.logits.spec = {};
   if (!state.logits.stay) return;
   (void)sample_spec(config, n_top, state.model.config().vocab_size, &state.logits.spec);

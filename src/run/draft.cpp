@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Looks for the latest earlier occurrence of the text's end and proposes what followed it, for as
+// long as that is likely to pay.
 #include "src/run/draft.h"
 
 #include <algorithm>

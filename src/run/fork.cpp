@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Copies a session: its text, keys and values, routers, and the last logits.
 #include <algorithm>
 
 #include "src/run/kv_heads.h"

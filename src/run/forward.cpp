@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Lays out the rows of a pass, runs embedding, layers and outputs in order, and replays recorded
+// steps where the device has them.
 #include "src/run/forward.h"
 
 #include <algorithm>

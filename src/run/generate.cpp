@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Samples tokens, checks drafts in one pass, decodes text, and ends at stop strings, limits or the
+// caller's wish.
 #include "src/run/generate.h"
 
 #include <algorithm>
@@ -44,7 +46,7 @@ Status check_options(const GenerateOptions& o, const Tokenizer* tokenizer, int32
 
 /// Checks the logits that a callback left. A ban becomes the lowest finite number, because sampling
 /// needs finite logits: its weight is zero.
-Status settle_bans(std::span<float> logits) {
+Status clamp_bans(std::span<float> logits) {
   constexpr float kLowest = -3.40282347e38f;
   size_t n_banned = 0;
   for (size_t i = 0; i < logits.size(); ++i) {
@@ -86,8 +88,8 @@ class Generation {
   GenerateResult& result() { return result_; }
 
  private:
-  /// What would be sampled after each token of a pass that checks a draft, up to the first wrong
-  /// one.
+  /// The tokens that would be sampled after each token of a pass that checks a draft, up to the
+  /// first wrong one.
   struct Checked {
     TokenLogprob tokens[kMaxDraft + 1];
     TokenLogprob top[(kMaxDraft + 1) * kMaxTopLogprobs];
@@ -201,7 +203,7 @@ Status Generation::sample_next_token() {
     end(Finish::kCallback);
     return {};
   }
-  MOE_TRY(settle_bans(changed_));
+  MOE_TRY(clamp_bans(changed_));
   const PassLease lease(state_);
   MOE_TRY(lease.status());
   return state_.sampler().sample(options_.sampling, changed_, state_.tokens.span(),
@@ -386,7 +388,7 @@ Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const
   result.n_prompt = static_cast<int32_t>(prompt.size());
   state.logits.spec = {};
   if (options.change_logits == nullptr) {
-    ask_for(state, options.sampling, static_cast<size_t>(options.n_top));
+    set_sample_spec(state, options.sampling, static_cast<size_t>(options.n_top));
   }
   const Clock& clock = state.model.clock();
   const double start = clock.seconds();

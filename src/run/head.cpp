@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Runs the final norm and the head, some as a dense layer before it, and turns rows of logits to
+// log-probabilities.
 #include "src/run/head.h"
 
 #include "src/run/batch.h"
@@ -11,7 +13,7 @@ namespace {
 void run_transformed(SessionState& lead, const float* x, int32_t n, float* logits) {
   const ModelConfig& config = lead.model.config();
   const ModelWeights& weights = lead.model.weights();
-  MoeOp op;
+  FfnOp op;
   op.x = x;
   op.y = logits;
   op.n_rows = n;
@@ -20,7 +22,7 @@ void run_transformed(SessionState& lead, const float* x, int32_t n, float* logit
   op.norm = weights.final_norm;
   op.act.kind = config.head.act;
   op.shared = &weights.transformed_head;
-  lead.device.moe(lead.stream(), op);
+  lead.device.ffn(lead.stream(), op);
 }
 
 }  // namespace
@@ -66,7 +68,7 @@ struct RowScores {
 Status read_downloaded(SessionState& lead, std::span<const int32_t> targets, double* logprobs) {
   const std::span<float> row = lead.logits.row();
   for (size_t i = 0; i < targets.size(); ++i) {
-    const float* from = lead.work().late_logits + i * row.size();
+    const float* from = lead.work().scratch_logits + i * row.size();
     MOE_TRY(lead.device.download(row.data(), from, row.size() * sizeof(float)));
     MOE_TRY(log_probability({row.data(), row.size()}, targets[i], &logprobs[i]));
   }
@@ -78,7 +80,7 @@ Status read_downloaded(SessionState& lead, std::span<const int32_t> targets, dou
 Status read_scores(SessionState& lead, std::span<const int32_t> targets, double* logprobs) {
   if (!lead.device.uses_host_memory()) return read_downloaded(lead, targets, logprobs);
   const size_t width = lead.logits.row().size();
-  RowScores rows{lead.work().late_logits, width, targets.data(), logprobs};
+  RowScores rows{lead.work().scratch_logits, width, targets.data(), logprobs};
   constexpr int64_t kWork = 8;  // relative cost of a logit
   lead.device.share(static_cast<int64_t>(targets.size()), kWork * static_cast<int64_t>(width),
                     RowScores::part, &rows);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Lays out the cache of all layers in one allocation; the same function measures and places it.
 #include "src/run/kv_cache.h"
 
 #include <algorithm>

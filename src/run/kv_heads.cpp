@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Moves pieces of heads between the device's layout and plain rows, for saving and forking.
 #include "src/run/kv_heads.h"
 
 #include <algorithm>

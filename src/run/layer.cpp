@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Opens the stream of a single layer and runs it in chunks of rows, one thread at a time.
 #include "src/run/layer.h"
 
 #include <algorithm>
@@ -87,7 +88,7 @@ Status forward_rows(LayerParts& parts, const float* x, const int32_t* tokens, si
   for (size_t i = 0; i < n; ++i) {
     parts.rows[i] = {0, static_cast<int32_t>(i), tokens == nullptr ? 0 : tokens[first + i]};
   }
-  MoeOp op = parts.op;
+  FfnOp op = parts.op;
   op.x = parts.x;
   op.y = parts.y;
   op.n_rows = static_cast<int32_t>(n);
@@ -101,7 +102,7 @@ Status forward_rows(LayerParts& parts, const float* x, const int32_t* tokens, si
     out.max_k = static_cast<int32_t>(max_k);
     op.routing_out = &out;
   }
-  parts.device.moe(*parts.stream, op);
+  parts.device.ffn(*parts.stream, op);
   MOE_TRY(parts.device.sync(*parts.stream));
   return parts.device.download(y + first * d, parts.y, n * d * sizeof(float));
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Checks the description of a single layer: sizes, required and superfluous weights, activation,
+// router, format.
 
 #include "kernels/router/table.h"
 #include "quant/formats.h"

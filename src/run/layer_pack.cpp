@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Quantises and packs a single layer's weights into one device buffer.
 #include <algorithm>
 
 #include "kernels/router/table.h"
@@ -202,7 +203,7 @@ Status pack_all(Packer& p, const LayerSpec& spec, LayerParts* parts) {
   if (spec.shared_d_ff > 0) {
     MOE_TRY(pack_ffn(p, spec, "shared", spec.shared, d, spec.shared_d_ff, &parts->shared));
   }
-  MoeOp& op = parts->op;
+  FfnOp& op = parts->op;
   MOE_TRY(p.matrix("shared_gate", spec.shared_gate, 1, d, FormatId::kF32, ActPrecision::kF32,
                    &op.shared_gate));
   MOE_TRY(p.matrix("head", spec.head, d, d, spec.format, spec.precision, &op.head));
@@ -215,13 +216,9 @@ Status pack_all(Packer& p, const LayerSpec& spec, LayerParts* parts) {
 // A cosine router divides by the lengths of its embeddings, which never change.
 Status measure_embeddings(LayerParts* parts) {
   RouterWeightsView& w = parts->op.router_weights;
-  if (w.embedding.empty() || !parts->device.uses_host_memory()) return {};
-  MOE_TRY(parts->embedding_lengths.resize(static_cast<size_t>(w.embedding.rows)));
-  for (int32_t e = 0; e < w.embedding.rows; ++e) {
-    parts->embedding_lengths[static_cast<size_t>(e)] = row_length(w.embedding, e);
-  }
-  w.embedding_length = parts->embedding_lengths.data();
-  return {};
+  if (w.embedding.empty()) return {};
+  MOE_TRY(parts->embedding_lengths.reserve(parts->device, static_cast<size_t>(w.embedding.rows)));
+  return parts->embedding_lengths.measure(w.embedding, &w.embedding_length);
 }
 
 }  // namespace
@@ -232,7 +229,7 @@ Status pack_layer(const LayerSpec& spec, const Allocator& allocator, LayerParts*
   MOE_TRY(pack_all(packer, spec, parts));
   MOE_TRY(packer.start_packing());
   MOE_TRY(pack_all(packer, spec, parts));
-  MoeOp& op = parts->op;
+  FfnOp& op = parts->op;
   MOE_TRY(measure_embeddings(parts));
   op.d_model = spec.d_model;
   op.n_experts = spec.n_experts;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "src/model/row_lengths.h"
 #include "src/run/device_buffer.h"
 #include "src/run/layer.h"
 
@@ -35,8 +36,8 @@ struct LayerParts {
   DeviceBuffer work;
   PackedExperts experts;
   Ffn shared;
-  MoeOp op;                        // everything except the rows
-  Array<float> embedding_lengths;  // of a cosine router
+  FfnOp op;                      // everything except the rows
+  RowLengths embedding_lengths;  // of a cosine router
   Stream* stream = nullptr;
   Array<BatchRow> rows;  // (max_rows)
   float* x = nullptr;    // (max_rows, d_model) device memory

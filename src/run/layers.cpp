@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Norms, attention and FFN of each layer, with parts of a batch together where one operation can
+// process them.
 #include "src/run/layers.h"
 
 #include "src/model/latent_matrices.h"
@@ -40,7 +42,7 @@ bool same_routing(const SessionState& a, const SessionState& b) {
 
 /// view(part): the cache to use for the part.
 template <class View>
-void show_caches(SessionState& lead, const Batch& batch, View view) {
+void set_cache_views(SessionState& lead, const Batch& batch, View view) {
   for (const BatchPart& part : batch.parts) {
     lead.work().caches[static_cast<size_t>(batch.rows[part.first_row].session)] = view(part);
   }
@@ -73,10 +75,10 @@ LatentHeads latent_heads(const SessionState& lead, int32_t layer, const Run& run
   heads.z = lead.work().latent + int64_t{run.first_row} * (c.latent + c.rope.dims);
   heads.keys = matrices.keys(layer);
   heads.values = matrices.values(layer);
-  heads.max_rows = w.wide_rows;
-  heads.key = w.wide_key;
-  heads.q = w.wide_q;
-  heads.seen = w.seen;
+  heads.max_rows = w.mla_rows;
+  heads.key = w.mla_key;
+  heads.q = w.mla_q;
+  heads.out = w.mla_out;
   return heads;
 }
 
@@ -84,8 +86,8 @@ void attend(SessionState& lead, const Batch& batch, int32_t layer) {
   const WorkMemory& w = lead.work();
   const AttentionConfig& c = lead.model.config().layers[static_cast<size_t>(layer)].attention;
   const AttentionWeights& a = lead.model.layer(layer).attention;
-  show_caches(lead, batch,
-              [&](const BatchPart& part) { return part.session->kv.view(layer, part.text); });
+  set_cache_views(lead, batch,
+                  [&](const BatchPart& part) { return part.session->kv.view(layer, part.text); });
   AttentionOp op = attention_op(batch, c);
   op.qk_norm = c.qk_norm;
   if (c.qkv_clip > 0) op.clip = c.qkv_clip;
@@ -146,7 +148,7 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
   const FfnConfig& c = config.layers[static_cast<size_t>(layer)].ffn;
   const LayerWeights& w = lead.model.layer(layer);
   const BlockOut out = block_out(lead, w.ffn_norms);
-  MoeOp op;
+  FfnOp op;
   op.d_model = config.d_model;
   op.accumulate = out.accumulate;
   op.scale = out.scale;
@@ -173,7 +175,7 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
     op.rows = batch.rows + run.first_row;
     op.x = lead.work().x + int64_t{run.first_row} * config.d_model;
     op.y = out.y + int64_t{run.first_row} * config.d_model;
-    lead.device.moe(lead.stream(), op);
+    lead.device.ffn(lead.stream(), op);
   }
   finish_block(lead, w.ffn_norms, batch.n_rows);
 }
@@ -244,7 +246,7 @@ void cross_attention(SessionState& lead, const Batch& batch, int32_t layer) {
   const int32_t d = config.d_model;
   const LinearOut q = {&a.q, a.q_bias, w.q, c.n_heads * c.head_dim, false, 1};
   lead.device.linear(lead.stream(), {w.x, d, batch.n_rows, d, a.norms.pre, &q, 1});
-  show_caches(lead, batch, [&](const BatchPart& part) {
+  set_cache_views(lead, batch, [&](const BatchPart& part) {
     return part.session->kv.source_view(layer, part.session->kv.n_source);
   });
   AttentionOp op = attention_op(batch, c);
@@ -275,7 +277,7 @@ void store_source(SessionState& lead, const Batch& batch, int32_t layer) {
   const LinearOut kv[] = {{&a.k, a.k_bias, w.k, kv_width, false, 1},
                           {&a.v, a.v_bias, w.v, kv_width, false, 1}};
   lead.device.linear(lead.stream(), {w.x, d, batch.n_rows, d, Norm(), kv, 2});
-  show_caches(lead, batch, [&](const BatchPart& part) {
+  set_cache_views(lead, batch, [&](const BatchPart& part) {
     return part.session->kv.source_view(layer, batch.n_rows);
   });
   AttentionOp op = attention_op(batch, c);

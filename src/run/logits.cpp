@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Finds the largest logit, sums exponentials exactly, and reports a logit that is not finite.
 #include "src/run/logits.h"
 
 #include "kernels/math_four.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Chooses the chunk that a cap allows, and adds up what sessions and workspaces take, line by line.
 #include "src/run/memory.h"
 
 #include <algorithm>

@@ -42,7 +42,7 @@ inline constexpr uint64_t kLongChunkShare = 16;
 inline constexpr int32_t kLogitRows = 8;
 inline constexpr int32_t kDeviceLogitRows = kMaxSampleRows;
 /// The maximum, in the layers' scratch memory: enough to amortise reading the head's weights.
-inline constexpr int32_t kLateLogitRows = 64;
+inline constexpr int32_t kScratchLogitRows = 64;
 /// Bytes of a session's handle in the C API.
 inline constexpr uint64_t kHandleBytes = 320;
 

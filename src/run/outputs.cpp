@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Delivers the logits, scores and hidden states that each part of a batch asked for.
 #include "src/run/outputs.h"
 
 #include <algorithm>
@@ -46,17 +47,18 @@ float* row_at(const SessionState& lead, int64_t row) {
 
 // Computes the requested rows of logits, as many at a time as fit in the layers' scratch.
 Status write_logits(SessionState& lead, const Batch& batch) {
+  const WorkMemory& work = lead.work();
   for (int32_t r = 0; r < batch.n_rows && !cancel_asked(batch);) {
+    const int32_t most = std::min(work.scratch_logit_rows, batch.n_rows - r);
     int32_t n = 0;
-    while (n < lead.work().late_rows && r + n < batch.n_rows && wants_logits(batch, r + n)) ++n;
+    while (n < most && wants_logits(batch, r + n)) ++n;
     if (n == 0) {
       ++r;
       continue;
     }
-    MOE_TRY(
-        run_and_wait(lead, batch, [&] { run_head(lead, batch, r, n, lead.work().late_logits); }));
+    MOE_TRY(run_and_wait(lead, batch, [&] { run_head(lead, batch, r, n, work.scratch_logits); }));
     for (int32_t i = 0; i < n; ++i, ++r) {
-      MOE_TRY(deliver_logits(lead, batch, r, i, lead.work().late_logits));
+      MOE_TRY(deliver_logits(lead, batch, r, i, work.scratch_logits));
     }
   }
   return {};
@@ -65,13 +67,13 @@ Status write_logits(SessionState& lead, const Batch& batch) {
 // Computes the log-probabilities of a part's targets, as many rows at a time as write_logits().
 Status write_scores(SessionState& lead, const Batch& batch, const BatchPart& part) {
   const ScoredRows& scored = part.scored;
-  double logprobs[kLateLogitRows];
+  double logprobs[kScratchLogitRows];
   for (size_t i = 0; i < scored.targets.size() && !cancel_asked(batch);) {
-    const auto most = static_cast<size_t>(lead.work().late_rows);
+    const auto most = static_cast<size_t>(lead.work().scratch_logit_rows);
     const size_t n = std::min(most, scored.targets.size() - i);
     const float* x = row_at(lead, part.first_row + static_cast<int64_t>(scored.first + i));
     MOE_TRY(run_and_wait(lead, batch, [&] {
-      compute_head(lead, x, static_cast<int32_t>(n), lead.work().late_logits);
+      compute_head(lead, x, static_cast<int32_t>(n), lead.work().scratch_logits);
     }));
     MOE_TRY(read_scores(lead, scored.targets.subspan(i, n), logprobs));
     for (size_t j = 0; j < n; ++j, ++i) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Splits a text into windows, scores their tokens, and sums the log-probabilities.
 #include "src/run/perplexity.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Builds one table for all layers whose positions rotate alike.
 #include "src/run/rope_tables.h"
 
 #include "kernels/rope.h"

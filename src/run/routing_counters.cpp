@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Places the counters of all layers in one array; a pass counts beside it and is added when it
+// succeeds.
 #include "src/run/routing_counters.h"
 
 namespace moe {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Bias, penalty, temperature, top-k, top-p and min-p, then a draw; sorts no more tokens than these
+// need.
 #include "src/run/sampler.h"
 
 #include <algorithm>

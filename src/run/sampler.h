@@ -42,9 +42,9 @@ Status validate(const SamplingConfig& config, int32_t vocab_size);
 /// `number` of the SplitMix64 sequence (Steele et al. 2014) that starts at mix(seed).
 double uniform_draw(uint64_t seed, uint64_t number);
 
-/// What a device must report about a row so that a token can be sampled without downloading the
-/// row. False if that cannot be known: a bias or penalty changes logits, or top_k exceeds
-/// kMaxCandidates.
+/// The report that a device must make about a row so that a token can be sampled without
+/// downloading the row. False if that cannot be known: a bias or penalty changes logits, or top_k
+/// exceeds kMaxCandidates.
 bool sample_spec(const SamplingConfig& config, size_t n_top, int32_t vocab_size, SampleSpec* out);
 
 /// Reads n logits from `first` on.

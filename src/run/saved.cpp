@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Writes and reads saved sessions; all of a header and each checksum are verified before a text is
+// used.
 #include "src/run/saved.h"
 
 #include <algorithm>

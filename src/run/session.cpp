@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Creates sessions, admits one call at a time, passes cancels on, and evaluates, samples and
+// rewinds.
 #include "src/run/session.h"
 
 #include <algorithm>

@@ -71,7 +71,7 @@ Status eval_scored(SessionState& state, std::span<const int32_t> tokens, size_t 
 /// Recomputes the last token's logits if a rewind or a failed call has dropped them.
 Status recall_logits(SessionState& state);
 /// Makes later steps report what this sampling needs.
-void ask_for(SessionState& state, const SamplingConfig& config, size_t n_top);
+void set_sample_spec(SessionState& state, const SamplingConfig& config, size_t n_top);
 /// Copies logits that are on the device to the host, where they are from now on.
 Status fetch_logits(SessionState& state);
 /// Copies the last token's logits; MOE_ERR_NON_FINITE, with nothing copied, if they are not finite.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Follows all stop strings at once by the Knuth-Morris-Pratt algorithm.
 #include "src/run/stop_matcher.h"
 
 #include "src/run/generate.h"

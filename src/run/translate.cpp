@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Runs the encoder once, then the decoder for all running hypotheses of a beam search, each with
+// its place in the cache.
 #include "src/run/translate.h"
 
 #include <algorithm>

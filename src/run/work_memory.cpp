@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Computes the widest buffer of each kind over all layers and lays them out.
 #include "src/run/work_memory.h"
 
 #include <algorithm>
@@ -6,15 +7,15 @@
 namespace moe {
 namespace {
 
-constexpr int32_t kWideRows = 32;  // queries are as wide as the latent in all heads
+constexpr int32_t kMlaRows = 32;  // queries are as wide as the latent in all heads
 
 struct Widths {
   int64_t q = 0;
   int64_t kv = 0;
   int64_t latent = 0;
   int64_t q_latent = 0;
-  int64_t wide_q = 0;
-  int64_t seen = 0;
+  int64_t mla_q = 0;
+  int64_t mla_out = 0;
   int64_t branch = 0;
 };
 
@@ -28,8 +29,8 @@ Widths widest_of(const ModelConfig& config) {
     w.kv = std::max(
         {w.kv, int64_t{a.n_kv_heads} * a.head_dim, int64_t{cross.n_kv_heads} * cross.head_dim});
     if (a.latent > 0) w.latent = std::max(w.latent, int64_t{a.latent} + a.rope.dims);
-    w.wide_q = std::max(w.wide_q, a.n_heads * (int64_t{a.latent} + a.rope.dims));
-    w.seen = std::max(w.seen, int64_t{a.n_heads} * a.latent);
+    w.mla_q = std::max(w.mla_q, a.n_heads * (int64_t{a.latent} + a.rope.dims));
+    w.mla_out = std::max(w.mla_out, int64_t{a.n_heads} * a.latent);
     w.q_latent = std::max(w.q_latent, int64_t{a.q_latent});
     if (a.norms.out || cross.norms.out || layer.ffn.norms.out) w.branch = config.d_model;
   }
@@ -50,27 +51,28 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
   if (widest.latent > 0) c.take(&latent, chunk, widest.latent);
   if (widest.q_latent > 0) c.take(&q_latent, chunk, widest.q_latent);
   if (shape.latent) {
-    wide_rows = std::min(chunk, kWideRows);
-    c.take(&wide_key, wide_rows, widest.latent);
-    c.take(&wide_q, wide_rows, widest.wide_q);
-    c.take(&seen, wide_rows, widest.seen);
+    mla_rows = std::min(chunk, kMlaRows);
+    c.take(&mla_key, mla_rows, widest.latent);
+    c.take(&mla_q, mla_rows, widest.mla_q);
+    c.take(&mla_out, mla_rows, widest.mla_out);
   }
   c.take(&mixed, chunk, widest.q);
   if (widest.branch > 0) c.take(&branch, chunk, widest.branch);
   c.take(&logits, logit_rows, config.n_outputs());
-  find_late_rows(device, config.n_outputs());
+  place_scratch_logits(device, config.n_outputs());
   if (device.can_sample()) c.take(&device_logits, config.vocab_size);
 }
 
 // The head runs last in a pass: memory between q and the logits is then free. Devices with their
 // own memory record steps with `logits` and wait for each downloaded row, so they use `logits`.
-void WorkMemory::find_late_rows(const Device& device, int32_t n_outputs) {
-  late_logits = logits;
-  late_rows = logit_rows;
+void WorkMemory::place_scratch_logits(const Device& device, int32_t n_outputs) {
+  scratch_logits = logits;
+  scratch_logit_rows = logit_rows;
   if (logits == nullptr || n_outputs == 0 || !device.uses_host_memory()) return;
-  late_logits = q;
+  scratch_logits = q;
   const int64_t n_floats = logits + int64_t{logit_rows} * n_outputs - q;
-  late_rows = static_cast<int32_t>(std::min<int64_t>(n_floats / n_outputs, kLateLogitRows));
+  scratch_logit_rows =
+      static_cast<int32_t>(std::min<int64_t>(n_floats / n_outputs, kScratchLogitRows));
 }
 
 bool WorkMemory::device_bytes(const Device& device, const ModelConfig& config,

@@ -19,7 +19,7 @@ struct WorkMemory {
   static uint64_t host_bytes(const PassShape& shape);
   void lay_out(Carver& c, const Device& device, const ModelConfig& config, const PassShape& shape);
   void lay_out_lists(Carver& c, const PassShape& shape);
-  void find_late_rows(const Device& device, int32_t n_outputs);
+  void place_scratch_logits(const Device& device, int32_t n_outputs);
 
   float* x = nullptr;         // (rows, d_model) the residual stream
   float* q = nullptr;         // (rows, widest n_heads * head_dim)
@@ -28,16 +28,18 @@ struct WorkMemory {
   float* latent = nullptr;    // (rows, widest latent + rope.dims); null when no layer has one
   float* q_latent = nullptr;  // (rows, widest q_latent); the same
   // For latent caches: scratch of LatentHeads.
-  float* wide_key = nullptr;  // (wide_rows, widest latent + rope.dims)
-  float* wide_q = nullptr;    // (wide_rows, widest n_heads * (latent + rope.dims))
-  float* seen = nullptr;      // (wide_rows, widest n_heads * latent)
-  int32_t wide_rows = 0;
+  float* mla_key = nullptr;  // (mla_rows, widest latent + rope.dims)
+  float* mla_q = nullptr;    // (mla_rows, widest n_heads * (latent + rope.dims))
+  float* mla_out = nullptr;  // (mla_rows, widest n_heads * latent)
+  int32_t mla_rows = 0;
   float* mixed = nullptr;   // (rows, widest n_heads * head_dim) out of attention
   float* branch = nullptr;  // (rows, d_model) normed, or to be normed; null if unused
   float* logits = nullptr;  // (logit_rows, n_outputs)
   int32_t logit_rows = 0;
-  float* late_logits = nullptr;  // (late_rows, n_outputs) in the layers' scratch; on a device with
-  int32_t late_rows = 0;         // its own memory the same as `logits`
+  // (scratch_logit_rows, n_outputs) in memory that the layers no longer need when the head runs; on
+  // a device with its own memory the same as `logits`.
+  float* scratch_logits = nullptr;
+  int32_t scratch_logit_rows = 0;
   float* device_logits =
       nullptr;               // (vocab_size) the session's own row; null unless Device::can_sample
   std::span<BatchRow> rows;  // (rows)

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Lends workspaces to passes, makes and frees them as sessions come and go, and lets threads wait
+// for one.
 #include "src/run/workspace.h"
 
 #include <algorithm>

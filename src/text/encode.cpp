@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Checks a text and sends it to the encoder of its tokenizer's kind; the kind "bytes" is encoded
+// here.
 #include "src/text/characters/utf8.h"
 #include "src/text/parts.h"
 
@@ -31,7 +33,7 @@ Status encode_text(const TokenizerParts& parts, std::string_view text, bool pars
   }
   const SpecialRule rule{parse_special, marks};
   if (parts.kind == TokenizerParts::kBytes) return encode_bytes(parts, text, rule, ids);
-  return encode_full_text(parts, text, rule, ids);
+  return encode_subwords(parts, text, rule, ids);
 }
 
 }  // namespace moe

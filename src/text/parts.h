@@ -2,10 +2,10 @@
 #pragma once
 // Parts of a Tokenizer. Private to this folder.
 
-#include "src/text/full_text.h"
 #include "src/text/pieces/added_tokens.h"
 #include "src/text/pieces/vocabulary.h"
 #include "src/text/steps/decoder.h"
+#include "src/text/subword_text.h"
 #include "src/text/tokenizer.h"
 
 namespace moe {
@@ -14,7 +14,7 @@ struct TokenizerParts final {
   enum Kind { kBytes, kBpe, kUnigram, kWordPiece };
 
   explicit TokenizerParts(const Allocator& a)
-      : allocator(&a), vocabulary(a), added(a), decoder(a), prefix(a), suffix(a), full(a) {}
+      : allocator(&a), vocabulary(a), added(a), decoder(a), prefix(a), suffix(a), subwords(a) {}
 
   const Allocator* allocator;
   Kind kind = kBytes;
@@ -28,7 +28,7 @@ struct TokenizerParts final {
   TokenDecoder decoder;
   Array<int32_t> prefix;
   Array<int32_t> suffix;
-  FullText full;  // empty for the kind "bytes"
+  SubwordText subwords;  // empty for the kind "bytes"
 
   /// Input of the decoder for an id: its piece, normalised if it was searched in normalised text.
   std::string_view decoded_piece(uint32_t id) const;

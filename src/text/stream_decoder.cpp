@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Runs tokens through the decoding steps and withholds bytes until a character is complete.
 #include "src/text/stream_decoder.h"
 
 #include "src/text/characters/utf8.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Creates a tokenizer from its specification, finds its special tokens, and encodes and decodes
+// whole texts.
 #include "src/text/tokenizer.h"
 
 #include "src/text/characters/utf8.h"
@@ -23,7 +25,7 @@ Status find_kind(std::string_view kind, TokenizerParts::Kind* out) {
   for (const auto& [name, value] : kFull) {
     if (kind != name) continue;
     *out = value;
-    return FullText::check_kind(kind);
+    return SubwordText::check_kind(kind);
   }
   return Status::error(MOE_ERR_UNSUPPORTED, "tokenizer: unknown kind \"%.*s\"",
                        static_cast<int>(std::min<size_t>(kind.size(), 40)), kind.data());
@@ -96,13 +98,13 @@ Status create_parts(const TokenizerSpec& spec, TokenizerParts& p) {
     }
     return p.decoder.create_for_bytes();
   }
-  return FullText::create(spec, &p);
+  return SubwordText::create(spec, &p);
 }
 
 }  // namespace
 
 std::string_view TokenizerParts::decoded_piece(uint32_t id) const {
-  if ((vocabulary.flags(id) & kAddedNormalized) != 0) return full.piece(id);
+  if ((vocabulary.flags(id) & kAddedNormalized) != 0) return subwords.piece(id);
   return vocabulary.piece(id);
 }
 

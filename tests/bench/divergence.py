@@ -45,7 +45,7 @@ class OfLlama:
 
 
 class Sums:
-    """Of one model, over all predictions of a token that the text has."""
+    """Sums of one model over all predictions of a token that the text has."""
 
     def __init__(self):
         self.n, self.surprise, self.divergence, self.same = 0, 0.0, 0.0, 0

@@ -37,7 +37,7 @@ def run(moe, model, prompt, n_tokens, draft):
 
 
 def rates(moe, model, path, most=2500, longest=16, classes=8):
-    """Of the tokens after the latest of the longest earlier matches: by the length of the match, how many are right."""
+    """How many tokens after the latest of the longest earlier matches are right, by the length of the match."""
     ids = subprocess.run([moe, "tokenize", model, "-f", path], capture_output=True, text=True, check=True).stdout
     text = [int(i) for i in ids.strip().split(",")[:most]]
     found = {n: [0, 0] for n in range(1, classes + 1)}

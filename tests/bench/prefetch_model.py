@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What prefetching predicted experts of the next layer could gain: a trace, replayed on a model of a cache, a disk and a CPU.
+"""Estimates the gain of prefetching predicted experts of the next layer: replays a trace on a model of cache, disk and CPU.
 
     python3 tests/bench/prefetch_model.py TRACE.csv                       # a routing trace: docs/traces.md
     python3 tests/bench/prefetch_model.py TRACE.csv --expert-mb 1.13 --disk 1.13 --layer-ms 0.09 --expert-ms 0.026

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What a server needs to know of a model: the cost of scoring a prompt, and of a prompt evaluated in slices beside others.
+"""Measures what matters to a server: the cost of scoring a prompt, and of a prompt evaluated in slices beside others.
 
     export PYTHONPATH=bindings/python/src MOE_LIBRARY=build/release/lib/libmoe.so
     python3 tests/bench/server.py score MODEL --tokens 512    # a prompt's time with moe_session_score, and without

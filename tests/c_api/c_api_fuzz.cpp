@@ -407,7 +407,7 @@ moe_sampling* sampling(FuzzArgs& a) {
   return a.params(s);
 }
 
-/// What the callback of a piece does: continues, stops, cancels, or makes a call that is not
+/// The callback of a piece: continues, stops, cancels, or makes a call that is not
 /// allowed there.
 struct Listener {
   moe_session* session;

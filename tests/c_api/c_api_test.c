@@ -602,7 +602,7 @@ static void run_plan(moe_model* model, const moe_session_params* sp, int n, uint
   }
 }
 
-/* What a plan names is granted: 200 random ones. */
+/* The memory that a plan names is granted: 200 random plans. */
 static void test_plans(void) {
   const char* path = "plans_test.moe";
   moe_env* env = NULL;

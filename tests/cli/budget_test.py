@@ -252,7 +252,7 @@ class Budget(Cli):
                     self.the_named_cap_is_accepted(args[0], MODEL, *args[1:], *router)
 
     def the_named_cap_is_accepted(self, *args):
-        """Of one session, then of all of them."""
+        """Runs under the cap that the refusal names: for one session, then for all of them."""
         cap = 10**6
         for _ in range(2 if "--sessions" in args else 1):
             refused = self.fails(1, *args, "--memory", str(cap), contains=["bytes at least"]).stderr

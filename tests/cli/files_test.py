@@ -160,11 +160,11 @@ class Results(Files):
         self.assertTrue(self.content("trace").startswith(b"# n_layer=4 "))
         self.assertEqual(self.mode("trace"), 0o600)
         self.assertTrue(os.path.islink(self.path("link")))
-        self.write("page", "old", 0o640)
-        self.ok("trace", trace, "--html", self.path("page"))
-        self.assertIn(b"</html>", self.content("page"))
-        self.assertEqual(self.mode("page"), 0o640)
-        self.assertEqual(self.names(), ["link", "page", "trace", "trace.partial"])
+        self.write("curves", "old", 0o640)
+        self.ok("trace", trace, "--curves", self.path("curves"))
+        self.assertIn(b'"experts_per_token"', self.content("curves"))
+        self.assertEqual(self.mode("curves"), 0o640)
+        self.assertEqual(self.names(), ["curves", "link", "trace", "trace.partial"])
 
     def test_a_failure_leaves_the_old_results(self):
         self.write("trace", "old")
@@ -196,7 +196,7 @@ class Results(Files):
 
     def test_a_trace_takes_memory_by_what_is_in_it(self):
         trace = self.write("trace", BIG_TRACE)
-        for args in (("--budgets", "--json"), ("--html", self.path("page"))):
+        for args in (("--budgets", "--json"), ("--curves", self.path("curves"))):
             p = self.start("trace", trace, *args)
             out = p.stdout.read()
             _, status, usage = os.wait4(p.pid, 0)

@@ -17,7 +17,7 @@ PASTE, PASTED = "\x1b[200~", "\x1b[201~"
 
 
 class Screen:
-    """What a terminal shows that gets these bytes: as much of an xterm as libedit uses. It does not wrap."""
+    """The display of a terminal that gets these bytes: as much of an xterm as libedit uses. It does not wrap."""
 
     def __init__(self):
         self.rows, self.row, self.column = [[]], 0, 0

@@ -65,7 +65,7 @@ class Terminal:
         return True
 
     def wait_for(self, text):
-        """What was shown before `text`, which is taken away."""
+        """Waits for `text`, and returns what was shown before it."""
         while text not in self.seen:
             self.test.assertTrue(select.select([self.file], [], [], 60)[0], f"no {text!r} in {self.seen!r}")
             if not self.read():
@@ -75,7 +75,7 @@ class Terminal:
         return before
 
     def rest(self):
-        """What was shown and not waited for."""
+        """The rest of what was shown, which was not waited for."""
         while select.select([self.file], [], [], 0.2)[0]:
             if not self.read():
                 break

@@ -112,7 +112,7 @@ class TextInput(Cli):
             if command == "perplexity":  # one figure is a speed
                 named, piped = (json.loads(out)["perplexity"] for out in (named, piped))
             self.assertEqual(piped, named, command)
-        # What is given in place of a text leaves the pipe alone.
+        # An argument in place of a text leaves the pipe alone.
         self.assertEqual(self.ok("generate", MODEL, "--tokens", "1,2", "-n", "3", text=TEXT).stdout,
                          self.ok("generate", MODEL, "--tokens", "1,2", "-n", "3").stdout)
         self.fails(1, "tokenize", MODEL, "--decode", text="1,x", contains=["stdin: 'x' is not a token id"])

@@ -4,9 +4,7 @@
 
 import json
 import os
-import re
 from collections import Counter
-from xml.etree import ElementTree
 
 from support import Cli, MODEL, main
 
@@ -71,77 +69,58 @@ class Trace(Cli):
         traced = [set(int(r[4]) for r in rows if r[2] == str(l)) for l in range(4)]
         self.assertEqual(counted, traced)
 
-    def page(self, trace):
-        self.ok("trace", trace, "--html", self.path("page.html"))
-        self.fails(2, "trace", MODEL, "-p", "Once", "-o", self.path("no.csv"), "--html", self.path("no.html"), contains=["record it first"])
-        with open(self.path("page.html"), encoding="utf-8") as f:
-            return f.read()
+    def curves(self, trace):
+        self.ok("trace", trace, "--curves", self.path("curves.json"))
+        with open(self.path("curves.json"), encoding="utf-8") as f:
+            return json.load(f)
 
-    def test_the_page_shows_what_the_trace_says(self):
+    def test_the_curves_are_those_of_the_trace(self):
         self.ok("trace", MODEL, "-p", "Once upon a time", "-n", "40", "-o", self.path("t.csv"))
-        text = self.page(self.path("t.csv"))
-        page = ElementTree.fromstring(re.sub(r"<!DOCTYPE html>|<meta[^>]*>", "", text))  # fails if it is not well formed
-        self.assertNotRegex(text, r"(?i)<script|<link|<img|src=|href=|url\(|@import")
+        j = self.curves(self.path("t.csv"))
         rows = [[int(v) for v in r[:5]] for r in self.rows(self.path("t.csv"))[1]]
-        j, _ = self.budgets(self.path("t.csv"))
-        cells = [[td.text for td in tr] for tr in page.iter("tr")][1:]
-        self.assertEqual(cells, [[f"{100 * b['share']:g} %", str(b["experts"]), f"{b['lru']:.3f}", f"{b['best']:.3f}"]
-                                 for b in j["budgets"]])
-        drawn = [set(re.findall(r"M(\d+) (\d+)h1", p.get("d"))) for p in page.iter("path") if re.fullmatch("l[0-4]", p.get("class"))]
-        self.assertEqual(len(drawn), 5)
-        self.assertEqual(sum(map(len, drawn)), len(set().union(*drawn)))
-        self.assertEqual(set().union(*drawn), {(str(r[4]), str(r[2])) for r in rows})
-        uses = Counter((r[4], r[2]) for r in rows)
-        for level, (low, high) in enumerate(((0, 0.5), (0.5, 1), (1, 2), (2, 4), (4, 99))):
-            for e, l in drawn[level]:
-                times = uses[int(e), int(l)] * 16 / sum(n for (_, layer), n in uses.items() if layer == int(l))
-                self.assertTrue(low < times <= high, (e, l, times, level))
-        curves = {p.get("data-name"): [float(v) for v in p.get("data-values").split()]
-                  for p in page.iter("path") if p.get("data-values")}
+        budgets, _ = self.budgets(self.path("t.csv"))
+        found_in = {b["share"]: b.pop("found") for b in j["budgets"]}
+        self.assertEqual({k: j.pop(k) for k in budgets}, budgets)
+        self.assertEqual(j.pop("trace"), self.path("t.csv"))
+        self.assertEqual(j.pop("window"), 16)
+        uses = Counter((r[2], r[4]) for r in rows)
+        self.assertEqual(j.pop("uses_of_experts"), sorted([layer, expert, n] for (layer, expert), n in uses.items()))
+        self.assertEqual(set(j), {"experts_per_token", "used_so_far", "used_lately"})
         n_tokens = len({r[1] for r in rows})
-        self.assertEqual({n: len(v) for n, v in curves.items()},
-                         {"experts": n_tokens, "so far": n_tokens, "last 16 tokens": n_tokens,
-                          **{f"{s} % in memory": 40 for s in ("6.25", "12.5", "25", "50")}})
+        self.assertEqual({len(v) for v in j.values()}, {n_tokens})
+        self.assertEqual({len(v) for v in found_in.values()}, {40})
         each = Counter(r[1] for r in rows)
-        seen, found = set(), {t: [] for t in each}
+        used, found = set(), {t: [] for t in each}
         cache = []  # LRU with room for a quarter of 64 experts
         for phase, step, layer, _, expert in rows:
             found[step].append((layer, expert) in cache)
             cache = [c for c in cache if c != (layer, expert)] + [(layer, expert)]
             cache = cache[-16:]
         for t in range(n_tokens):
-            self.assertAlmostEqual(curves["experts"][t], each[t] / 4, delta=0.001)
-            seen |= {(r[2], r[4]) for r in rows if r[1] == t}
-            self.assertAlmostEqual(curves["so far"][t], len(seen) / 64, delta=0.001)
+            self.assertAlmostEqual(j["experts_per_token"][t], each[t] / 4)
+            used |= {(r[2], r[4]) for r in rows if r[1] == t}
+            self.assertAlmostEqual(j["used_so_far"][t], len(used) / 64)
             recent = {(r[2], r[4]) for r in rows if t - 16 < r[1] <= t}
-            self.assertAlmostEqual(curves["last 16 tokens"][t], len(recent) / 64, delta=0.001)
+            self.assertAlmostEqual(j["used_lately"][t], len(recent) / 64)
         prompt = n_tokens - 40
         for i in range(40):
             window = [h for t in range(max(prompt, prompt + i - 15), prompt + i + 1) for h in found[t]]
-            self.assertAlmostEqual(curves["25 % in memory"][i], sum(window) / len(window), delta=0.001)
+            self.assertAlmostEqual(found_in[0.25][i], sum(window) / len(window))
 
-    def test_a_page_of_hostile_names_and_of_little(self):
+    def test_curves_of_hostile_names_and_of_little(self):
         one = "# n_layer=1 n_expert=1 n_expert_used=1\nphase,step,layer,slot,expert,weight\n1,0,0,0,0,1\n"
-        name = b"a<script>alert(1)</script>&\"'\x01\xff\xc3\xa9.csv".replace(b"/", b"|")
-        path = os.path.join(self.folder.name.encode(), name)
+        path = os.path.join(self.folder.name.encode(), b"a<b>&\"'\x01\xff\xc3\xa9.csv")
         with open(path, "w") as f:
             f.write(one)
-        text = self.page(os.fsdecode(path))
-        self.assertNotIn("<script", text)
-        self.assertIn("a&#60;script&#62;alert(1)&#60;|script&#62;&#38;&#34;&#39;??\u00e9.csv</h1>", text)
-        ElementTree.fromstring(re.sub(r"<!DOCTYPE html>|<meta[^>]*>", "", text))
-        for word in ("nan", "inf"):
-            self.assertNotIn(word, re.sub(r"<style>.*</style>", "", text, flags=re.S).replace("found", ""))
-        self.fails(1, "trace", os.fsdecode(path), "--html", "/dev/full", contains=["/dev/full", "No space left on device"])
-        self.fails(1, "trace", self.file("p.csv", HEAD + "0,0,0,0,1,0.5\n"), "--html", self.path("p.html"), contains=["nothing was decoded"])
-        self.assertFalse(os.path.exists(self.path("p.html")))
-
-    def test_a_long_trace_makes_a_short_page(self):
-        path = self.file("long.csv", "# n_layer=1 n_expert=2 n_expert_used=1\nphase,step,layer,slot,expert,weight\n" +
-                         "".join(f"1,{s},0,0,{s % 2},1\n" for s in range(20000)))
-        text = self.page(path)
-        self.assertLess(len(text), 100000)
-        self.assertIn("20000 decoded", text)
+        j = self.curves(os.fsdecode(path))
+        self.assertTrue(j["trace"].endswith("a<b>&\"'\x01\ufffd\u00e9.csv"), j["trace"])
+        self.assertEqual([j[k] for k in ("uses_of_experts", "experts_per_token", "used_so_far", "used_lately")],
+                         [[[0, 0, 1]], [1], [1], [1]])
+        self.assertEqual([b["found"] for b in j["budgets"]], [[0]] * 6)
+        self.fails(1, "trace", os.fsdecode(path), "--curves", "/dev/full", contains=["/dev/full", "No space left on device"])
+        self.fails(1, "trace", self.file("p.csv", HEAD + "0,0,0,0,1,0.5\n"), "--curves", self.path("p.json"), contains=["nothing was decoded"])
+        self.assertFalse(os.path.exists(self.path("p.json")))
+        self.fails(2, "trace", MODEL, "-p", "Once", "-o", self.path("no.csv"), "--curves", self.path("no.json"), contains=["record it first"])
 
     def test_a_prompt_alone(self):
         self.ok("trace", MODEL, "-p", "Once upon a time", "-n", "0", "-o", self.path("t.csv"))

@@ -94,7 +94,7 @@ class Usage(Cli):
                             (("perplexity", MODEL, *text, "--sweep", "topk=1:2:1", "--router", "threshold:0.5,gamma=1"),
                              ["--router threshold:0.5,gamma=1: --sweep topk replaces the rule"]),
                             (("trace", MODEL, *text, "-o", new, "--json"), ["--json requires --budgets"]),
-                            (("trace", MODEL, "--html", new, "--json"), ["--json requires --budgets"]),
+                            (("trace", MODEL, "--curves", new, "--json"), ["--json requires --budgets"]),
                             (("convert", CHECKPOINT, new, "--list", "--json"), ["--list and --json cannot be combined"]),
                             (("bench", MODEL, "-p", "0", "-n", "0"), ["-p 0 and -n 0 leave nothing to measure"]),
                             (("bench", MODEL, "-n", "0", "-d", "4"), ["--depth is that of decoding"]),
@@ -106,7 +106,7 @@ class Usage(Cli):
             for option, value in (("--top-k", "3"), ("--top-p", "0.5"), ("--min-p", "0.5")):
                 self.fails(2, *command, option, value, contains=[f"{option} requires --temp"])
         for option in (("--threads", "1"), ("-n", "4"), ("--router", "topk:1"), text, ("-o", new), ("--verbose",)):
-            self.fails(2, "trace", MODEL, "--budgets", *option, contains=["--budgets and --html read a trace"])
+            self.fails(2, "trace", MODEL, "--budgets", *option, contains=["--budgets and --curves read a trace"])
         for option in (("-n", "4"), ("--json",), ("--threads", "1"), ("--kv", "int8")):
             self.fails(2, "bench", "--synthetic", "tiny", "--save", new, *option, contains=["--save writes a model and stops"])
         self.ok("generate", MODEL, *text, "-n", "1", "--top-k", "0", "--top-p", "1", "--min-p", "0")
@@ -129,7 +129,7 @@ class Usage(Cli):
         self.ok("trace", model, "-f", text, "-n", "2", "-o", trace)
         for args, what in [(("embed", model, "-f", text, "-o", model), "the model"), (("embed", model, "-f", text, "-o", text), "the text"),
                            (("trace", model, "-f", text, "-o", MODEL), "the model"), (("trace", model, "-f", text, "-o", text), "the text"),
-                           (("trace", trace, "--html", trace), "the trace")]:
+                           (("trace", trace, "--curves", trace), "the trace")]:
             self.fails(2, *args, contains=[f"{args[-1]}: this is {what}; expected another file"])
         self.ok("inspect", model, "--verify")
         self.ok("trace", trace, "--budgets")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the importers of single families read from config.json, and what they refuse; their logits
+// Keys that the importers of single families read from config.json or refuse; their logits
 // are in families_test.cpp.
 
 #include "src/convert/convert.h"

@@ -42,7 +42,7 @@ class Families : public testing::TestWithParam<std::string> {
     ASSERT_TRUE(status.ok()) << status.text();
   }
 
-  // Of a session; 0: the model's.
+  // The case's own options of a session; a context of 0 is the model's.
   SessionOptions session_options() const {
     SessionOptions options;
     if (const Json* context = golden_.find("context")) options.context = context->get<int32_t>();

@@ -208,8 +208,8 @@ std::string random_blocks(const SourceTypeInfo& info) {
   return out;
 }
 
-// Of the two eight-bit formats the one with the smaller error is chosen, unless --weights names
-// one. Q6_K has a format of its own.
+// The eight-bit format with the smaller error is chosen, unless --weights names one. Q6_K has a
+// format of its own.
 TEST_F(GgufBlocksTest, Int8ByRowOrByGroup) {
   constexpr size_t kRandom = 9;
   for (const SourceTypeInfo* info : types()) {
@@ -243,7 +243,7 @@ TEST_F(GgufBlocksTest, Int8ByRowOrByGroup) {
   }
 }
 
-// What every token uses keeps its six bits if four are requested.
+// Matrices that every token uses keep their six bits if four are requested.
 TEST_F(GgufBlocksTest, SixBitsStayBesideFour) {
   const SourceTypeInfo& info = source_type_info(SourceType::kQ6K);
   weights_ = "int4";

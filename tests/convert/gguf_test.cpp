@@ -341,7 +341,7 @@ TEST_F(GgufTest, IsFoundByItsFirstBytesAndNamedInAFolder) {
   refused(folder_.file("."), "model.gguf: convert that file");
 }
 
-// Of these dimensions, 30.0 / 88 * 88 is less than 30.
+// The first case is one where 30.0 / 88 * 88 is less than 30.
 TEST_F(GgufTest, TheRotatedPartIsTheWholeNumberInTheFile) {
   for (const auto& [width, dims] : {std::pair{88u, 30u}, {88u, 60u}, {100u, 58u}, {100u, 50u}}) {
     GgufBuilder b;

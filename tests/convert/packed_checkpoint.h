@@ -45,7 +45,7 @@ class PackedTest : public testing::Test {
     EXPECT_NE(std::string(status.text()).find(part), std::string::npos) << status.text();
   }
 
-  // Of the first layer, as stored in the model file.
+  // The weights of the first layer, as stored in the model file.
   std::vector<float> stored(Part part, Role role, int32_t expert = -1) {
     ConvertedModel model(folder_.file("m.moe"));
     return model.values(model.matrix(part, 0, expert, role));

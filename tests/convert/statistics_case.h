@@ -50,7 +50,7 @@ class StatisticsTest : public testing::Test {
     ASSERT_TRUE(run("int4", kSphinx, nullptr, "s").ok());
     std::filesystem::remove(target_.file("m.moe"));
   }
-  // Of "s", which is refused before anything is written.
+  // The error for "s", which is refused before anything is written.
   Status refusal() {
     const Status status = run("int4", nullptr, "s");
     EXPECT_EQ(target_.names(), std::vector<std::string>{"s"}) << status.text();

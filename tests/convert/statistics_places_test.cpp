@@ -10,7 +10,7 @@ using test::kSphinx;
 
 class StatisticsPlaces : public test::StatisticsTest {
  protected:
-  // Of a conversion to `model`, with paths as they are.
+  // Saves the statistics of a conversion to `model`, with paths as they are.
   Status save_to(const std::string& statistics, const std::string& model) {
     options_.weights = "int4";
     options_.calibration = kSphinx;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a matrix is stored as: by default, by the caller's format and by rules.
+// The stored format of a matrix: by default, by the caller's format and by rules.
 
 #include <gtest/gtest.h>
 

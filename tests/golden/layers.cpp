@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whole layers, computed by Device::moe.
+// Whole layers, computed by Device::ffn.
 
 #include <cstring>
 
@@ -145,7 +145,7 @@ void add_dense(const TestLayer& layer, const Tensor& x, const ActivationConfig& 
 void run_mh(const Case& c, Devices& devices, Outcome& outcome) {
   TestLayer layer;
   const Tensor x = c.in_tensor("x");
-  MoeOp& op = layer.op;
+  FfnOp& op = layer.op;
   op.d_model = x.cols();
   op.n_subheads = c.integer("heads", 1);
   if (c.has("w_head")) op.head = read_matrix(c.in.at("w_head"), layer);

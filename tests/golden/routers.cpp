@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Routers and capacity. Cosine routers run in Device::moe, which computes their scores.
+// Routers and capacity. Cosine routers run in Device::ffn, which computes their scores.
 
 #include <cstring>
 

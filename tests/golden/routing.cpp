@@ -58,9 +58,9 @@ void add_silent_experts(TestLayer& layer) {
 }
 
 LayerRun run_on_all(const TestLayer& layer, const Tensor& x, Devices& devices, Outcome& outcome) {
-  MoeOp op = layer.op;
+  FfnOp op = layer.op;
   op.n_rows = x.rows();
-  outcome.status = check_moe(op);
+  outcome.status = check_ffn(op);
   for (const auto& stack : layer.experts) {
     for (const Ffn& ffn : stack) {
       if (outcome.status.ok()) {

@@ -3,7 +3,7 @@
 // Shared by router cases and layer cases.
 
 #include "tests/golden/golden.h"
-#include "tests/support/moe_layer.h"
+#include "tests/support/ffn_layer.h"
 
 namespace moe::golden {
 

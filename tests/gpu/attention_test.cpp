@@ -244,12 +244,12 @@ void expect_attended(const Shape& s, const HostCaches& caches, const Weights& we
                      const BatchRow& row, const float* q, int32_t head, const float* found,
                      const Rounding& rounding) {
   const int32_t kv_head = head / (s.n_heads / s.n_kv_heads);
-  const Seen seen = seen_by(row.position, s.window);
+  const KeyRange visible = visible_keys(row.position, s.window);
   const double u = 0x1p-24;
   std::vector<double> scores;
   double top = s.sinks ? static_cast<double>(weights.sinks[as_size(head)]) : -INFINITY;
   double score_error = 0;
-  for (int32_t p = seen.first; p <= seen.last; ++p) {
+  for (int32_t p = visible.first; p <= visible.last; ++p) {
     double score = 0;
     double magnitude = 0;
     for (int32_t i = 0; i < s.head_dim; ++i) {
@@ -275,9 +275,9 @@ void expect_attended(const Shape& s, const HostCaches& caches, const Weights& we
   for (int32_t i = 0; i < s.head_dim; ++i) {
     double value = 0;
     double magnitude = 0;
-    for (int32_t p = seen.first; p <= seen.last; ++p) {
+    for (int32_t p = visible.first; p <= visible.last; ++p) {
       const double product =
-          scores[as_size(p - seen.first)] * caches.value(row.session, kv_head, p, i) / total;
+          scores[as_size(p - visible.first)] * caches.value(row.session, kv_head, p, i) / total;
       value += product;
       magnitude += std::fabs(product);
     }

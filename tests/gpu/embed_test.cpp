@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/select.h"
 #include "kernels/cuda/ops.h"
+#include "quant/formats.h"
 #include "tests/gpu/on_device.h"
 #include "tests/kernels/random_floats.h"
 #include "tests/support/packed_matrix.h"
@@ -165,6 +166,18 @@ TEST(CudaCosine, BitsOfTheCpu) {
         op.scores = scores;
         ASSERT_EQ(cosine_scores(nullptr, op), cudaSuccess);
         EXPECT_SAME_BITS(scores.values(), host_cosines(config, embedding, z, kTokens));
+        std::vector<float> lengths(70);
+        for (int32_t e = 0; e < 70; ++e) {
+          lengths[static_cast<size_t>(e)] = row_length(embedding.get(), e);
+        }
+        const OnDevice<float> device_lengths(lengths);
+        op.lengths = device_lengths;
+        ASSERT_EQ(cosine_scores(nullptr, op), cudaSuccess);
+        EXPECT_SAME_BITS(scores.values(), host_cosines(config, embedding, z, kTokens));
+        const OnDevice<float> others(std::vector<float>(70, 0.25f));
+        op.lengths = others;  // are taken as they are
+        ASSERT_EQ(cosine_scores(nullptr, op), cudaSuccess);
+        EXPECT_NE(scores.values(), host_cosines(config, embedding, z, kTokens));
       }
     }
   }
@@ -179,7 +192,13 @@ TEST(CudaCosine, AsManyInputsAsItSays) {
   const std::vector<float> z = random_floats(static_cast<size_t>(most), 8);
   const DeviceMatrix device_embedding(embedding);
   const OnDevice<float> device_z(z), scores(3);
-  ASSERT_EQ(cosine_scores(nullptr, {config, device_z, device_embedding, 1, scores}), cudaSuccess);
+  CosineOp op;
+  op.config = config;
+  op.projected = device_z;
+  op.embedding = device_embedding;
+  op.n_tokens = 1;
+  op.scores = scores;
+  ASSERT_EQ(cosine_scores(nullptr, op), cudaSuccess);
   EXPECT_SAME_BITS(scores.values(), host_cosines(config, embedding, z, 1));
 }
 

@@ -251,11 +251,11 @@ TEST(GpuFaults, WhatSharedMemoryCannotHoldIsNamed) {
   shape.max_own_routed = most;
   const Result<Stream*> stream = device.open_stream(shape);
   ASSERT_TRUE(stream.ok()) << stream.status().text();
-  MoeOp op;  // an override that selects more
+  FfnOp op;  // an override that selects more
   op.n_rows = 1;
   op.n_experts = most + 1;
   op.router.k = most + 1;
-  device.moe(*stream.value(), op);
+  device.ffn(*stream.value(), op);
   const Status status = device.sync(*stream.value());
   EXPECT_EQ(status.code(), MOE_ERR_UNSUPPORTED);
   EXPECT_NE(std::string(status.text()).find("experts per token: at most"), std::string::npos)

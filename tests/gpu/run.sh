@@ -7,7 +7,7 @@
 # goes an archive, FILE.tar.gz for FILE.json, with the results and all logs. Both are written anew after each stage,
 # and within it every few seconds, so that what ends the run loses only the running stage. --seconds: the time for everything but
 # making a build (default 520); each stage has a share, and what earlier stages leave is for the later ones.
-# What fails or takes too long does not end the run. Exits with 77 (CTest: skipped) if there is no GPU, and with
+# A stage that fails or takes too long does not end the run. Exits with 77 (CTest: skipped) if there is no GPU, and with
 # 0 only if everything but the sanitizers ran to its end and nothing failed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -250,7 +250,7 @@ if made bitnet; then run_model bitnet "$work/bitnet.moe" -p 512 -n 64 -r 5; fi
 stage "kernels" 80
 step kernels 180 "$bin/gpu_bench" "$logs/kernels.json" || true
 
-# What each kernel of a decode step takes and reads.
+# Time and bytes of each kernel of a decode step.
 stage "profile of a decode step" 90
 metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum
 metrics+=,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__warps_active.avg.pct_of_peak_sustained_active

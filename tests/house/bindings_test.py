@@ -83,7 +83,7 @@ def enum_pattern(language, e):
 
 
 def uses(declared, language):
-    """What a binding shall use of the header: (name, pattern of a use, pattern that a file with the use contains)."""
+    """The parts of the header that a binding shall use: (name, pattern of a use, pattern that a file with the use contains)."""
     mark = MARKS[language]
     yield from ((f, rf"{mark}{f}\b", "") for f in declared.functions)
     if language == "Python":  # its tests compare the rest

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What documents.py and lint_links.py must report, and what they must accept. Usage: documents_test.py"""
+"""Tests that documents.py and lint_links.py report what they must, and accept the rest. Usage: documents_test.py"""
 
 import pathlib
 import sys

@@ -108,7 +108,7 @@ FUNCTIONS = ('    "moe_open": (c.c_int, [c.POINTER(s.Params), c.POINTER(c.c_void
 CONSTANTS = ("TEXT_BYTES = 16\nALL = -1\n", "FLAG_A = 4\nFLAG_B = 5\n",
              'class Kind(Enum):\n    """moe_kind. Kinds of routers."""\n\n    # the best\n    TOP_K = 0\n')
 
-# What each declaration is faulty for; the line is the fourth.
+# Faulty declarations with the reason; the line is the fourth.
 NOT_UNDERSTOOD = {
     "int moe_count;": "not a typedef, struct, enum or function declaration",
     "void moe_print(const char* text, ...);": "a function with a variable number of parameters",

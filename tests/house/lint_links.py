@@ -49,7 +49,7 @@ def links(text):
 
 
 def faults(documents, paths):
-    """Of {path: text}, whose links may lead to `paths` and their folders."""
+    """Faulty links of documents, {path: text}, which may lead to `paths` and their folders."""
     folders = {path[:i] for path in paths for i, c in enumerate(path) if c == "/"} | {"."}
     headings = {path: anchors(text) for path, text in documents.items()}
     for path, text in documents.items():

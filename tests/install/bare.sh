@@ -24,7 +24,7 @@ base=${2:-$scratch/base}
   mv -T "$base.partial" "$base"
 }
 
-# What runs in a tree sees nothing of this environment but what the network needs: a compiler cache, say, is not there.
+# Programs in a tree see nothing of this environment but what the network needs: a compiler cache, say, is not there.
 mapfile -t proxies < <(env | grep -i '_proxy=')
 clean=(env -i "PATH=$PATH" "${proxies[@]}")
 

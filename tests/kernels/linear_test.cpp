@@ -120,7 +120,7 @@ TEST(Linear, TilesAndPanels) {
 }
 
 // Two products of one input computed together have the bits of each one alone.
-void expect_twins(LinearShape shape, std::mt19937& rng) {
+void expect_pair(LinearShape shape, std::mt19937& rng) {
   const int32_t n = shape.n;
   const LinearProblem gate(shape, rng);
   shape.bias = true;
@@ -135,13 +135,13 @@ void expect_twins(LinearShape shape, std::mt19937& rng) {
       y->assign(static_cast<size_t>(shape.rows * n), -7.0f);
     }
     LinearArgs alone[] = {gate.args(input, want[0].data()), up.args(input, want[1].data())};
-    LinearArgs twins[] = {gate.args(input, got[0].data()), up.args(input, got[1].data())};
-    twins[0].twin = &twins[1];
+    LinearArgs pair[] = {gate.args(input, got[0].data()), up.args(input, got[1].data())};
+    pair[0].paired = &pair[1];
     for (int i = 0; i < 2; ++i) {
-      alone[i].tile_begin = twins[i].tile_begin = 1;
+      alone[i].tile_begin = pair[i].tile_begin = 1;
       kernels->linear(alone[i]);
     }
-    kernels->linear(twins[0]);
+    kernels->linear(pair[0]);
     ASSERT_TRUE(same_bits(got[0].data(), want[0])) << describe(shape, *kernels);
     ASSERT_TRUE(same_bits(got[1].data(), want[1])) << describe(shape, *kernels);
   }
@@ -151,7 +151,7 @@ TEST(Linear, TwinsAreWhatEachIsAlone) {
   std::mt19937 rng(20);
   for (const Kind& k : all_kinds()) {
     for (const int32_t n : {1, 3, 8, 9, 33}) {
-      expect_twins(shape_of(k, 150, 300, n), rng);
+      expect_pair(shape_of(k, 150, 300, n), rng);
       if (HasFatalFailure()) return;
     }
   }
@@ -161,7 +161,7 @@ TEST(Linear, TwinsAreWhatEachIsAlone) {
 TEST(Linear, TwinsInChunks) {
   std::mt19937 rng(21);
   for (const ActPrecision act : {ActPrecision::kA8, ActPrecision::kA8Block}) {
-    expect_twins({FormatId::kTernary2, ScaleKind::kRow, 0, act, 48, 8000, 140}, rng);
+    expect_pair({FormatId::kTernary2, ScaleKind::kRow, 0, act, 48, 8000, 140}, rng);
   }
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/kernels/random_floats.h"
-#include "tests/support/moe_layer.h"
+#include "tests/support/ffn_layer.h"
 #include "tests/support/quantise_whole.h"
 
 namespace moe {
@@ -36,7 +36,7 @@ struct LayerKind {
 class RandomLayer {
  public:
   explicit RandomLayer(const LayerKind& kind) : kind_(kind) {
-    MoeOp& op = layer.op;
+    FfnOp& op = layer.op;
     op.d_model = kind.d_model;
     op.n_experts = kind.n_experts;
     op.n_subheads = kind.n_subheads;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What converting 8-bit and NF4 codes adds to the error of the package that chose them: figures for docs/checkpoints.md.
+"""Measures what converting 8-bit and NF4 codes adds to the error of the package that chose them: figures for docs/checkpoints.md.
 
     pip install -r tests/parity/requirements.txt
     python3 tests/parity/lost_codes.py

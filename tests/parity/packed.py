@@ -132,7 +132,7 @@ def package_whole(state, form, scheme):
 
 
 def package_config(form, targets=("Linear",), **args):
-    """What llm-compressor writes into config.json."""
+    """The configuration that llm-compressor writes into config.json."""
     from compressed_tensors.quantization import QuantizationConfig, QuantizationScheme
     scheme = QuantizationScheme(targets=list(targets), weights=package_arguments(**args), format=form)
     says = QuantizationConfig(config_groups=dict(group_0=scheme), format=form, ignore=["lm_head"],
@@ -160,7 +160,7 @@ def package_mixed(**forms):
 
 
 def modelopt_nvfp4(name, shape, g, tensors):
-    """What NVIDIA's Model Optimizer packs and unpacks."""
+    """A matrix that NVIDIA's Model Optimizer packs and unpacks."""
     from modelopt.torch.quantization.qtensor import NVFP4QTensor
     weight = torch.randn(shape, generator=g) * 1.3 / shape[1]**0.5
     packed, scale, scale_2 = NVFP4QTensor.quantize(weight, 16)
@@ -192,7 +192,7 @@ def make_modelopt(algorithm, quantise, file="hf_quant_config.json", **options):
 
 
 def make_fp8_transformers(**says):
-    """What transformers quantises, and saves of a model that holds the experts of a layer in one tensor."""
+    """A model that transformers quantises and saves, with the experts of a layer in one tensor."""
     def make_folder(case, folder):
         from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize, replace_with_fp8_linear
         from transformers.quantizers.quantizer_finegrained_fp8 import FineGrainedFP8HfQuantizer

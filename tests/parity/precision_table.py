@@ -15,7 +15,7 @@ import numpy as np
 
 import moe
 
-# What --weights is given, for the whole model and for one role with the others in floats.
+# Values of --weights, for the whole model and for one role with the others in floats.
 FORMATS = ("auto", "int8", "int6_k", "int4", "nl4", "int4_min", "int4_k", "fp4")
 FORMATS_OF_ROLES = ("int8", "int8_group", "int4", "int4_k")
 ROLES = {"experts": ["layers.*.moe.experts.*"], "attention": ["layers.*.attention.*"],

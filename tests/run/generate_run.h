@@ -13,7 +13,7 @@
 
 namespace moe {
 
-/// What the callback received.
+/// The pieces that the callback received.
 struct Seen {
   Tokens tokens;
   std::string text;

@@ -21,7 +21,7 @@ class HookDevice final : public Device {
   }
   void disarm() { hook_ = nullptr; }
   /// The watcher is called before each operation of a layer's FFN or experts.
-  void watch_moe(std::function<void(const MoeOp&)> watcher) { moe_watcher_ = std::move(watcher); }
+  void watch_ffn(std::function<void(const FfnOp&)> watcher) { ffn_watcher_ = std::move(watcher); }
   int n_ops() const { return n_ops_; }
 
   const char* name() const override { return inner_.name(); }
@@ -69,10 +69,10 @@ class HookDevice final : public Device {
     before(s);
     inner_.attention(s, op);
   }
-  void moe(Stream& s, const MoeOp& op) override {
+  void ffn(Stream& s, const FfnOp& op) override {
     before(s);
-    if (moe_watcher_) moe_watcher_(op);
-    inner_.moe(s, op);
+    if (ffn_watcher_) ffn_watcher_(op);
+    inner_.ffn(s, op);
   }
 
  private:
@@ -83,7 +83,7 @@ class HookDevice final : public Device {
 
   Device& inner_;
   std::function<void(int, Stream&)> hook_;
-  std::function<void(const MoeOp&)> moe_watcher_;
+  std::function<void(const FfnOp&)> ffn_watcher_;
   std::atomic<int> n_ops_{0};  // sessions of several threads may share the device
 };
 

@@ -70,7 +70,7 @@ TEST_F(Fill, WithRoomForAllEveryUseIsAHit) {
   EXPECT_EQ(session->expert_stats().n_hits, session->expert_stats().n_uses);
 }
 
-// What nothing has chosen yet is evicted before what was used.
+// Experts that no token has chosen yet are evicted before those that were used.
 TEST_F(Fill, FilledExpertsAreEvictedFirst) {
   Gate gate;
   std::atomic<bool> first{true};

@@ -81,7 +81,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PytorchRoutingTest);
 TEST(PytorchRoutingCases, FilesExist) { EXPECT_GE(golden_models().size(), 40u); }
 
 // Row `row` of x after an RMSNorm.
-std::vector<double> normed(const MoeOp& op, int32_t row) {
+std::vector<double> normed(const FfnOp& op, int32_t row) {
   const float* x = op.x + int64_t{row} * op.d_model;
   double squares = 0;
   for (int32_t i = 0; i < op.d_model; ++i) squares += double{x[i]} * x[i];
@@ -93,7 +93,7 @@ std::vector<double> normed(const MoeOp& op, int32_t row) {
 
 // The number of inner activations above zero. Every activation function here has the sign of its
 // argument.
-uint64_t positive_of(const MoeOp& op) {
+uint64_t positive_of(const FfnOp& op) {
   const Ffn& ffn = *op.shared;
   const Matrix& m = ffn.gate.empty() ? ffn.up : ffn.gate;
   const float* bias = ffn.gate.empty() ? ffn.up_bias : ffn.gate_bias;
@@ -128,8 +128,8 @@ class DenseLayersTest : public testing::TestWithParam<const char*> {
     const auto n_layers = static_cast<size_t>(config.n_layers());
     if (expected != nullptr) {
       expected->resize(n_layers);
-      machine.hook().watch_moe(
-          [=](const MoeOp& op) { expected->at(static_cast<size_t>(op.layer)) += positive_of(op); });
+      machine.hook().watch_ffn(
+          [=](const FfnOp& op) { expected->at(static_cast<size_t>(op.layer)) += positive_of(op); });
     }
     const Box<Session> session = machine.session();
     EXPECT_TRUE(session->count_routing(true).ok());

@@ -18,7 +18,7 @@ inline Status check_shape(const char* owner, const char* name, const Matrix& m, 
                        static_cast<long long>(rows), static_cast<long long>(cols), m.rows, m.cols);
 }
 
-inline Status check_router_weights(const MoeOp& op, int32_t d_in) {
+inline Status check_router_weights(const FfnOp& op, int32_t d_in) {
   const RouterWeightsView& w = op.router_weights;
   switch (router_info(op.router).scores) {
     case RouterScores::kTable:
@@ -54,7 +54,7 @@ inline Status check_ffn(const Ffn& ffn, int32_t d_in, const char* name) {
 /// Heads divide d_model; router, head, merge and shared expert have matching shapes; the router's
 /// parameters are in range. Experts are in an ExpertSource: check them with check_ffn().
 /// MOE_ERR_SHAPE, MOE_ERR_RANGE, or MOE_ERR_ARGUMENT for a missing matrix.
-inline Status check_moe(const MoeOp& op) {
+inline Status check_ffn(const FfnOp& op) {
   if (op.shared != nullptr) MOE_TRY(check_ffn(*op.shared, op.d_model, "shared"));
   if (!op.shared_gate.empty()) {
     MOE_TRY(check_shape("shared", "gate", op.shared_gate, 1, op.d_model));

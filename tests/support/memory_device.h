@@ -55,7 +55,7 @@ class MemoryDevice final : public Device {
   void cap(Stream&, const CapOp&) override {}
   void linear(Stream&, const LinearOp&) override {}
   void attention(Stream&, const AttentionOp&) override {}
-  void moe(Stream&, const MoeOp&) override {}
+  void ffn(Stream&, const FfnOp&) override {}
 
  private:
   const Allocator& allocator_;

@@ -77,7 +77,7 @@ class Handle {
   size_t d_model_ = 0;
 };
 
-/// What a JavaScript object points to; its finalizer closes the handle.
+/// The native value of a JavaScript object; its finalizer closes the handle.
 struct Box {
   Handle* handle;
 };

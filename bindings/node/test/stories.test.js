@@ -9,7 +9,7 @@ const moe = require('..');
 
 const MODEL = path.join(__dirname, '../../../examples/models/stories.moe');
 const PROMPT = 'Once upon a time';
-// What `moe generate examples/models/stories.moe -p "Once upon a time" -n 24` prints after the prompt.
+// The text that `moe generate examples/models/stories.moe -p "Once upon a time" -n 24` prints after the prompt.
 const STORY =
   ', a quiet girl called Clara lived in a stone house under the mountain. ' +
   'She would rather listen than talk. Her best';

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+"""Fixtures that most tests share: an environment, the stories model, a session."""
+
 import pathlib
 
 import moe

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+"""convert(), create_synthetic(), calibration, statistics and splitting of dense FFNs."""
+
 import shutil
 
 import pytest

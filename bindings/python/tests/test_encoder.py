@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+"""Encoders: logits, filled masks, vectors of texts; and hidden states of decoders."""
+
 import json
 import shutil
 

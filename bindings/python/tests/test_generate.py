@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+"""Generation: pieces, sampling, drafts, stops, callbacks, and loops that are left early."""
+
 import contextlib
 import gc
 import math

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+"""A single MoE layer against a reference in NumPy; arrays of other packages; wrong inputs."""
+
 import numpy as np
 import pytest
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+"""Environment and Model: what they tell, how they are opened, and what they refuse."""
+
 import pickle
 import re
 import subprocess

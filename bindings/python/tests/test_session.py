@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+"""Sessions: eval, score, save, load, fork, step, rewind, perplexity."""
+
 import os
 import threading
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+"""Encoder-decoders: translations equal those of transformers."""
+
 import json
 
 import moe

@@ -30,7 +30,7 @@ pub struct ChatOptions<'a> {
 pub struct Message {
     pub role: String,
     pub content: String,
-    /// Of a reply; "": none.
+    /// The thinking of a reply; "": none.
     pub thinking: String,
 }
 
@@ -39,10 +39,10 @@ pub struct ChatResult {
     pub finish: Finish,
     /// Tokens of the conversation, up to the reply.
     pub n_prompt: i32,
-    /// Of these, already in the session.
+    /// Tokens of the prompt that the session held already.
     pub n_reused: i32,
     pub n_generated: i32,
-    /// Of these, thinking including its tags.
+    /// Generated tokens that are thinking, its tags included.
     pub n_thinking: i32,
     pub prompt_seconds: f64,
     pub generate_seconds: f64,

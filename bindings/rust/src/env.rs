@@ -124,7 +124,7 @@ pub(crate) fn made<T>(pointer: *mut T) -> Result<NonNull<T>> {
     NonNull::new(pointer).ok_or_else(|| Error::new(Status::Internal, "nothing was made"))
 }
 
-/// What a function of the library lists by index.
+/// The names that a function of the library lists by index.
 fn names(name: impl Fn(usize) -> *const c_char) -> Vec<&'static str> {
     let pointers = (0..).map(name).take_while(|p| !p.is_null());
     // SAFETY: static texts.

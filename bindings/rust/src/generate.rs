@@ -97,7 +97,7 @@ pub struct GenerateResult {
     pub generate_seconds: f64,
     /// Tokens drafted (`max_draft`).
     pub n_drafted: i32,
-    /// Of these, generated.
+    /// Drafted tokens that were generated.
     pub n_accepted: i32,
 }
 

@@ -66,7 +66,7 @@ pub struct ModelInfo {
     pub source_length: i32,
     /// Begins each text of the decoder; -1: none.
     pub start_token: i32,
-    /// Of vectors of texts: "mean", "first" or "last"; "": the file says nothing of them.
+    /// How vectors of texts are pooled: "mean", "first" or "last"; "": the file says nothing of them.
     pub pooling: String,
     /// Vectors have the length 1.
     pub normalized: bool,
@@ -100,11 +100,11 @@ pub struct LayerInfo {
     pub gamma: f32,
     /// The rule of the selected experts' weights; "": no choice.
     pub weights: String,
-    /// Of a cosine router.
+    /// The gate of a cosine router.
     pub gate: String,
     pub has_head: bool,
     pub has_merge: bool,
-    /// Of cross attention to an encoder's output.
+    /// Heads of cross attention to an encoder's output.
     pub n_cross_heads: i32,
     /// Floats per position with [`crate::KvType::Latent`]; 0: not possible.
     pub kv_latent: i32,
@@ -136,7 +136,7 @@ pub struct MemoryLine {
     pub bytes: u64,
 }
 
-/// What sessions get under the model's cap.
+/// The memory that sessions get under the model's cap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
     pub chunk: i32,
@@ -147,7 +147,7 @@ pub struct MemoryPlan {
     pub expert_bytes: u64,
     pub n_experts: u64,
     pub n_in_memory: u64,
-    /// Of each session: further ones take it from the experts in memory.
+    /// Memory of each session: further ones take it from the experts in memory.
     pub session_bytes: u64,
 }
 
@@ -250,7 +250,7 @@ impl Model {
         })
     }
 
-    /// What the source fails with before this returns is the error's text, and a panic resumes. A
+    /// A failure of the source before this returns gives the error's text, and a panic resumes. A
     /// later failure is a `Status::Io` of the call that needed the bytes.
     pub fn from_source(
         env: &Env,

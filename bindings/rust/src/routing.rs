@@ -46,7 +46,7 @@ impl RoutingStats {
 pub struct ActivationStats {
     /// 0 for a layer without an FFN.
     pub n_activations: u64,
-    /// Of these, above zero.
+    /// Activations above zero.
     pub n_positive: u64,
 }
 
@@ -111,7 +111,7 @@ impl MemoryStats {
 /// The routing of one MoE layer for the tokens of one pass. The callback may change the slices.
 pub struct RoutingChoices<'a> {
     pub layer: i32,
-    /// Of the first token in the text.
+    /// The first token's position in the text.
     pub position: i32,
     pub n_tokens: usize,
     pub n_slots: usize,

@@ -169,7 +169,7 @@ pub struct Session {
     pub(crate) handle: Arc<SessionHandle>,
     model: Model,
     vocab_size: usize,
-    // What is shared of the handle is Sync; this is not.
+    // The shared part of the handle is Sync; this is not.
     _one_thread: std::marker::PhantomData<std::cell::Cell<()>>,
 }
 
@@ -569,7 +569,7 @@ impl Session {
         Ok(unsafe { RoutingStats::of(&stats) })
     }
 
-    /// What was counted inside a layer, dense ones included.
+    /// The activations counted in a layer, which may be dense.
     pub fn activations(&self, layer: i32) -> Result<ActivationStats> {
         let mut stats = sized!(moe_activation_stats);
         call(|e| unsafe {

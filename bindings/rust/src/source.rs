@@ -17,7 +17,7 @@ use std::sync::Mutex;
 /// Where a model is read from, by any thread, also after open; or a saved session, while it is loaded.
 /// It must not call this crate: the model may be locked.
 pub trait Source: Send + Sync {
-    /// Of the whole model file, in bytes.
+    /// The size of the whole model file in bytes.
     fn size(&self) -> u64;
     /// Fills the whole buffer with the bytes at `offset`.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;

@@ -227,7 +227,7 @@ pub struct moe_allocator {
     pub user: *mut c_void,
 }
 
-/// What an environment is made of.
+/// The options of an environment.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_env_params {
@@ -260,7 +260,7 @@ pub struct moe_env_params {
     pub clock_user: *mut c_void,
 }
 
-/// What an environment runs on.
+/// The device, threads and instruction set of an environment.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_env_info {
@@ -318,7 +318,7 @@ pub struct moe_reader {
     pub user: *mut c_void,
 }
 
-/// What a model file says of its model.
+/// A description of a model, as its file has it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_model_info {
@@ -352,7 +352,7 @@ pub struct moe_model_info {
     pub bytes_per_token: u64,
     /// size of the model file
     pub file_bytes: u64,
-    /// What the head predicts: "tokens"; for an encoder also "classes" (of the whole text), "tags" (of
+    /// The head's predictions: "tokens"; for an encoder also "classes" (of the whole text), "tags" (of
     /// each token), "span" (where an answer begins and ends) or "none".
     pub head: *const c_char,
     /// vocab_size, the number of labels, 2 or 0
@@ -507,7 +507,7 @@ pub struct moe_memory_line {
     pub bytes: u64,
 }
 
-/// What sessions get under the model's cap.
+/// The memory that sessions get under the model's cap.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_memory_plan {
@@ -555,7 +555,7 @@ pub struct moe_session {
     _private: [u8; 0],
 }
 
-/// What a session has room for.
+/// The options of a session: how much text it has room for, and how it keeps it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_session_params {
@@ -574,7 +574,7 @@ pub struct moe_session_params {
     pub max_beam: i32,
 }
 
-/// What moe_session_encode writes. NULL: not requested.
+/// The outputs of moe_session_encode. NULL: not requested.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_encode_params {
@@ -668,7 +668,7 @@ pub struct moe_perplexity {
     pub perplexity: f64,
 }
 
-/// What was counted of one MoE layer.
+/// The routing counts of one MoE layer.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_routing_stats {
@@ -878,7 +878,7 @@ pub struct moe_generate_params {
     pub logits_user: *mut c_void,
 }
 
-/// What a generation did.
+/// The outcome of a generation.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_generate_result {
@@ -904,7 +904,7 @@ pub struct moe_chat {
     _private: [u8; 0],
 }
 
-/// What a conversation begins with.
+/// The options of a conversation.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_chat_params {
@@ -947,7 +947,7 @@ pub struct moe_chat_message {
     pub n_thinking_bytes: usize,
 }
 
-/// What a reply took.
+/// The outcome of a reply: tokens and time.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_chat_result {
@@ -1049,7 +1049,7 @@ pub struct moe_layer_params {
     pub merge_bias: *const f32,
 }
 
-/// What is made of a checkpoint.
+/// The options of a conversion.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_convert_params {
@@ -1113,12 +1113,12 @@ pub struct moe_convert_params {
     /// 1: accept a file that ends in matrices of zeros. 0: MOE_ERR_CORRUPT, before anything is
     /// written, because a download that stopped after its space was reserved leaves such a file.
     pub allow_zeros: i32,
-    /// Of I2_S tensors in a GGUF file. 1: in blocks of 64 weights, as bitnet.cpp writes them on ARM
-    /// since November 2025; 0: of 128, as it writes them elsewhere. The file does not say which.
+    /// The order of I2_S tensors in a GGUF file. 1: blocks of 64 weights, as bitnet.cpp writes them on
+    /// ARM since November 2025; 0: of 128, as it writes them elsewhere. The file does not say which.
     pub i2_s_arm: i32,
 }
 
-/// What a synthetic model is made of.
+/// The options of a synthetic model.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_synthetic_params {

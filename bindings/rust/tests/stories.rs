@@ -355,22 +355,22 @@ fn saves_loads_and_forks() {
     s.save(&mut saved).unwrap();
     let mut other = session(&model);
     other.load(&saved).unwrap();
-    let mut twin = s.fork().unwrap();
+    let mut fork = s.fork().unwrap();
     assert_eq!(rest(&mut s), STORY);
     drop(s);
-    assert_eq!(rest(&mut twin), STORY);
+    assert_eq!(rest(&mut fork), STORY);
     assert_eq!(rest(&mut other), STORY);
 
     let path = std::env::temp_dir().join(format!("moe-rust-{}.session", std::process::id()));
-    twin.rewind(6).unwrap();
-    twin.save(std::fs::File::create(&path).unwrap()).unwrap();
+    fork.rewind(6).unwrap();
+    fork.save(std::fs::File::create(&path).unwrap()).unwrap();
     other.load(&std::fs::File::open(&path).unwrap()).unwrap();
     assert_eq!(other.position(), 6);
     let mode = || std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap()) & 0o777;
     let private: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&path, private).unwrap();
-    twin.rewind(5).unwrap();
-    twin.save_file(&path).unwrap();
+    fork.rewind(5).unwrap();
+    fork.save_file(&path).unwrap();
     assert_eq!(mode(), 0o600);
     other.load(&std::fs::File::open(&path).unwrap()).unwrap();
     std::fs::remove_file(&path).unwrap();

@@ -114,22 +114,22 @@ __device__ inline void weigh_batch(const Part& part, int base, const float* q, i
                                    float (&correction)[kHeads], Memory<kHeads>& memory) {
   const int thread = static_cast<int>(threadIdx.x);
   const int key = base + thread;
-  const bool seen = key >= part.first && key < part.last;
+  const bool visible = key >= part.first && key < part.last;
   float score[kHeads];
-  if (seen) {
+  if (visible) {
     const int64_t place = key_place(kType, d, key, 0) * Cached<kType>::kBytes;
     score_key<kType, kHeads>(part.k + place, q, d, score);
   }
   MOE_CUDA_UNROLL
   for (int g = 0; g < kHeads; ++g) {
-    if (kType == KvType::kInt8 && seen) score[g] = score[g] * part.k_scale[key];
-    score[g] = seen ? score[g] * multiplier : -__builtin_inff();
-    if (seen && cap > 0) score[g] = soft_cap<ScalarLanes>(score[g], cap);
+    if (kType == KvType::kInt8 && visible) score[g] = score[g] * part.k_scale[key];
+    score[g] = visible ? score[g] * multiplier : -__builtin_inff();
+    if (visible && cap > 0) score[g] = soft_cap<ScalarLanes>(score[g], cap);
     const float top = warp_max(score[g]);
     if (lane_id() == 0) memory.of_warp[thread / kWarp][g] = top;
   }
   __syncthreads();
-  const float v_scale = kType == KvType::kInt8 && seen ? part.v_scale[key] : 1.0f;
+  const float v_scale = kType == KvType::kInt8 && visible ? part.v_scale[key] : 1.0f;
   MOE_CUDA_UNROLL
   for (int g = 0; g < kHeads; ++g) {
     float top = s.top[g];
@@ -138,7 +138,7 @@ __device__ inline void weigh_batch(const Part& part, int base, const float* q, i
       top = memory.of_warp[w][g] > top ? memory.of_warp[w][g] : top;
     }
     correction[g] = top == s.top[g] ? 1.0f : exp_float(s.top[g] - top);
-    const float p = seen ? exp_float(score[g] - top) : 0.0f;
+    const float p = visible ? exp_float(score[g] - top) : 0.0f;
     s.top[g] = top;
     s.own[g] = s.own[g] * correction[g] + p;
     memory.weight[thread][g] = p * v_scale;

@@ -41,8 +41,8 @@ __device__ inline float element(KvType type, const void* p, int64_t at) {
 }
 
 /// The keys that row `row` sees; without a causal mask, its session's rows, those in the window.
-__device__ inline Seen seen_of(const AttentionOp& op, int64_t row) {
-  if (op.causal) return seen_by(op.rows[row].position, op.window);
+__device__ inline KeyRange visible_keys_of_row(const AttentionOp& op, int64_t row) {
+  if (op.causal) return visible_keys(op.rows[row].position, op.window);
   const int32_t position = op.rows[row].position, side = op.window / 2;
   while (row + 1 < op.n_rows && op.rows[row + 1].session == op.rows[row].session) ++row;
   const int32_t last = op.rows[row].position;
@@ -67,11 +67,11 @@ __global__ void __launch_bounds__(kThreads) plain_kernel(AttentionOp op) {
   for (int i = thread; i < d; i += kThreads) sum[i] = 0;
   float top = op.sinks != nullptr ? op.sinks[head] : -__builtin_inff();
   float total = op.sinks != nullptr ? 1.0f : 0.0f;
-  const Seen seen = seen_of(op, row);
-  for (int base = seen.first; base <= seen.last; base += kThreads) {
+  const KeyRange visible = visible_keys_of_row(op, row);
+  for (int base = visible.first; base <= visible.last; base += kThreads) {
     const int key = base + thread;
     float score = -__builtin_inff();
-    if (key <= seen.last) {
+    if (key <= visible.last) {
       score = 0;
       for (int i = 0; i < d; ++i) {
         const int64_t place = first_element + key_place(type, d, key, i);
@@ -85,12 +85,13 @@ __global__ void __launch_bounds__(kThreads) plain_kernel(AttentionOp op) {
     const float new_top = block_top > top ? block_top : top;
     const float correction = new_top == top ? 1.0f : exp_float(top - new_top);
     top = new_top;
-    float p = key <= seen.last ? exp_float(score - top) : 0.0f;
+    float p = key <= visible.last ? exp_float(score - top) : 0.0f;
     total = total * correction + block_sum(p);
-    if (type == KvType::kInt8 && key <= seen.last) p = p * cache.layer.v_scale[first_scale + key];
+    if (type == KvType::kInt8 && key <= visible.last)
+      p = p * cache.layer.v_scale[first_scale + key];
     weight[thread] = p;
     __syncthreads();
-    const int n = seen.last + 1 - base < kThreads ? seen.last + 1 - base : kThreads;
+    const int n = visible.last + 1 - base < kThreads ? visible.last + 1 - base : kThreads;
     for (int i = thread; i < d; i += kThreads) {
       float v = sum[i] * correction;
       for (int j = 0; j < n; ++j) {

@@ -250,14 +250,14 @@ __device__ inline void fetch(const Segment& segment, int base, uint8_t* stage) {
   uint8_t* values = stage + L::kKeyBytes;
   for (int i = static_cast<int>(threadIdx.x); i < kKeyBlock * kUnits; i += kThreads) {
     const int key = i / (kKeyRun * kUnits) * kKeyRun + i % kKeyRun;
-    const bool seen = base + key >= segment.first && base + key < segment.last;
-    cp_async_16(stage + 16 * i, segment.k + (int64_t{base} * kUnits + i) * 16, seen);
+    const bool visible = base + key >= segment.first && base + key < segment.last;
+    cp_async_16(stage + 16 * i, segment.k + (int64_t{base} * kUnits + i) * 16, visible);
   }
   for (int i = static_cast<int>(threadIdx.x); i < kKeyBlock * kUnits; i += kThreads) {
     const int key = i / kUnits;
-    const bool seen = base + key >= segment.first && base + key < segment.last;
+    const bool visible = base + key >= segment.first && base + key < segment.last;
     const int to = kType == KvType::kF16 ? L::value_unit_at(key, i % kUnits) : i;
-    cp_async_16(values + 16 * to, segment.v + (int64_t{base} * kUnits + i) * 16, seen);
+    cp_async_16(values + 16 * to, segment.v + (int64_t{base} * kUnits + i) * 16, visible);
   }
   cp_async_commit();
 }
@@ -278,9 +278,9 @@ __device__ inline void unpack_codes(const Segment& segment, int base, float v_fa
   using L = Layout<kD>;
   if (threadIdx.x < kKeyBlock) {
     const int key = base + static_cast<int>(threadIdx.x);
-    const bool seen = key >= segment.first && key < segment.last;
-    scales.k[threadIdx.x] = seen ? segment.k_scale[key] : 0.0f;
-    scales.v[threadIdx.x] = seen ? segment.v_scale[key] * v_factor : 0.0f;
+    const bool visible = key >= segment.first && key < segment.last;
+    scales.k[threadIdx.x] = visible ? segment.k_scale[key] : 0.0f;
+    scales.v[threadIdx.x] = visible ? segment.v_scale[key] * v_factor : 0.0f;
   }
   constexpr int kUnits = kD / 16;
   const auto* keys = reinterpret_cast<const uint4*>(from);
@@ -422,14 +422,14 @@ __global__ void __launch_bounds__(kThreads, 1) prefill_kernel(AttentionOp op, in
     const BatchRow lead = op.rows[segment.begin];
     segment.end = segment.begin + 1;
     while (segment.end < row_end && op.rows[segment.end].session == lead.session) ++segment.end;
-    segment.first = seen_by(lead.position, op.window).first;
+    segment.first = visible_keys(lead.position, op.window).first;
     segment.last = op.rows[segment.end - 1].position + 1;
     MOE_CUDA_UNROLL
     for (int r = 0; r < 2; ++r) {
       const bool mine = row_of[r] >= segment.begin && row_of[r] < segment.end;
-      const Seen seen = seen_by(mine ? op.rows[row_of[r]].position : 0, op.window);
-      pair.first[r] = seen.first;
-      pair.last[r] = mine ? seen.last : -1;
+      const KeyRange visible = visible_keys(mine ? op.rows[row_of[r]].position : 0, op.window);
+      pair.first[r] = visible.first;
+      pair.last[r] = mine ? visible.last : -1;
     }
     const KvCacheView cache = op.caches[lead.session];
     const bool f16 = cache.type == KvType::kF16;

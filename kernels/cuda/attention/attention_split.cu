@@ -29,10 +29,10 @@ struct Plan {
   int32_t per_split;
   int32_t n_splits;
 };
-__device__ inline Plan plan_of(const Seen& seen, int32_t max_splits) {
+__device__ inline Plan plan_of(const KeyRange& visible, int32_t max_splits) {
   Plan p;
-  p.first_block = seen.first / kKeyBlock;
-  p.n_blocks = seen.last / kKeyBlock + 1 - p.first_block;
+  p.first_block = visible.first / kKeyBlock;
+  p.n_blocks = visible.last / kKeyBlock + 1 - p.first_block;
   p.per_split = (p.n_blocks + max_splits - 1) / max_splits;
   p.n_splits = (p.n_blocks + p.per_split - 1) / p.per_split;
   return p;
@@ -280,8 +280,8 @@ __global__ void __launch_bounds__(kThreads, kHeads == 8   ? 2
   heads.first = kv_head * group + within;
   heads.n = group - within < kHeads ? group - within : kHeads;
   const BatchRow at = a.rows[heads.row];
-  const Seen seen = seen_by(at.position, a.window);
-  const Plan plan = plan_of(seen, split.max_splits);
+  const KeyRange visible = visible_keys(at.position, a.window);
+  const Plan plan = plan_of(visible, split.max_splits);
   const int index = static_cast<int>(blockIdx.x);
   if (index >= plan.n_splits) return;
   const KvCacheView cache = a.caches[at.session];
@@ -308,9 +308,9 @@ __global__ void __launch_bounds__(kThreads, kHeads == 8   ? 2
   part.k_scale = f16 ? nullptr : cache.layer.k_scale + scale;
   part.v_scale = f16 ? nullptr : cache.layer.v_scale + scale;
   part.begin = (plan.first_block + index * plan.per_split) * kKeyBlock;
-  part.first = part.begin > seen.first ? part.begin : seen.first;
+  part.first = part.begin > visible.first ? part.begin : visible.first;
   part.last = part.begin + plan.per_split * kKeyBlock;
-  if (part.last > seen.last + 1) part.last = seen.last + 1;
+  if (part.last > visible.last + 1) part.last = visible.last + 1;
   if (f16) {
     run_part<KvType::kF16, kHeads>(split, part, heads, plan, memory);
   } else {
@@ -324,7 +324,7 @@ __global__ void __launch_bounds__(kThreads, kHeads == 8   ? 2
 __global__ void __launch_bounds__(kThreads) merge_kernel(SplitOp split) {
   const int64_t row = split.first_row + static_cast<int>(blockIdx.y);
   const AttentionOp& a = split.op.op;
-  const Plan plan = plan_of(seen_by(a.rows[row].position, a.window), split.max_splits);
+  const Plan plan = plan_of(visible_keys(a.rows[row].position, a.window), split.max_splits);
   if (plan.n_splits > 1) merge_parts(split, plan, row, static_cast<int>(blockIdx.x));
 }
 

@@ -37,11 +37,11 @@ MOE_HD int64_t head_place(const KvCacheView& cache, int32_t kv_head, int32_t hea
 }
 
 /// The positions visible to a row.
-struct Seen {
+struct KeyRange {
   int32_t first;
   int32_t last;  // its own position
 };
-MOE_HD Seen seen_by(int32_t position, int32_t window) {
+MOE_HD KeyRange visible_keys(int32_t position, int32_t window) {
   const int32_t first = window > 0 && position >= window ? position - window + 1 : 0;
   return {first, position};
 }

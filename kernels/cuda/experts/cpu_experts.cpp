@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Gives rows to the CPU device; only experts whose products are sums of integer codes get the same
+// bits there.
 #include "kernels/cuda/experts/cpu_experts.h"
 
 #include <algorithm>
@@ -56,7 +58,7 @@ Status CpuExperts::compute(const Ffn& ffn, const ActivationConfig& act, const fl
     std::memcpy(rows_.data() + int64_t{i} * d, x + int64_t{tokens[i]} * d, row_bytes);
   }
   RoutingStats stats;
-  MoeOp op;
+  FfnOp op;
   op.x = rows_.data();
   op.y = y;
   op.n_rows = n;
@@ -64,7 +66,7 @@ Status CpuExperts::compute(const Ffn& ffn, const ActivationConfig& act, const fl
   op.act = act;
   op.shared = &ffn;
   op.stats = &stats;
-  cpu_->moe(*stream_, op);
+  cpu_->ffn(*stream_, op);
   *positive += stats.n_positive;
   return cpu_->sync(*stream_);
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Rotates pinned buffers: fills one from the file while another is copied, and measures how long
+// copies take.
 #include "kernels/cuda/experts/expert_copies.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads the routing back and sorts the experts: those at hand first, then those to upload, last
+// those that the CPU computes; moves their pairs accordingly.
 #include "kernels/cuda/experts/expert_order.h"
 
 #include <algorithm>
@@ -13,14 +15,14 @@ void copy_back(CudaStream& s, T* to, const T* from, size_t n) {
 }
 
 // True for few tokens and a CPU; the number of pairs is known later.
-bool cpu_may_help(MoeCall& call) {
+bool cpu_may_help(FfnCall& call) {
   return call.routing.n_tokens <= kCpuPairs &&
          call.s.cpu_experts.open(call.device.cpu(), call.s.shape);
 }
 
 }  // namespace
 
-Status ExpertOrder::open(MoeCall& call) {
+Status ExpertOrder::open(FfnCall& call) {
   CudaStream& s = call.s;
   const PairLists& pairs = s.scratch.pairs;
   const auto n_experts = static_cast<size_t>(call.op.n_experts);
@@ -46,7 +48,7 @@ Status ExpertOrder::open(MoeCall& call) {
   return sort(call, n);
 }
 
-ExpertOrder::Place ExpertOrder::place_of(MoeCall& call, int32_t expert) {
+ExpertOrder::Place ExpertOrder::place_of(FfnCall& call, int32_t expert) {
   ExpertSource& source = *call.op.experts;
   if (source.at_hand(expert)) return kAtHand;
   HostExpert host;
@@ -54,7 +56,7 @@ ExpertOrder::Place ExpertOrder::place_of(MoeCall& call, int32_t expert) {
   return choice && call.device.rates().on_cpu(host.n_reads) ? kCpu : kUploaded;
 }
 
-Status ExpertOrder::sort(MoeCall& call, size_t n) {
+Status ExpertOrder::sort(FfnCall& call, size_t n) {
   CudaStream& s = call.s;
   const HostRouting& found = s.routing;
   Array<Place> places(call.device.allocator());

@@ -2,7 +2,7 @@
 #pragma once
 // The host's view of a layer's routing, and the order in which experts are computed.
 
-#include "kernels/cuda/moe_call.h"
+#include "kernels/cuda/ffn_call.h"
 
 namespace moe::cuda {
 
@@ -13,7 +13,7 @@ class ExpertOrder {
   explicit ExpertOrder(const Allocator& a) : experts_(a), begin_(a), found_begin_(a), moved_(a) {}
 
   /// Reads the routing back, the only wait inside a layer, and sorts.
-  Status open(MoeCall& call);
+  Status open(FfnCall& call);
 
   size_t size() const { return experts_.size(); }
   const int32_t* experts() const { return experts_.data(); }
@@ -25,8 +25,8 @@ class ExpertOrder {
 
  private:
   enum Place : uint8_t { kAtHand, kUploaded, kCpu };
-  Status sort(MoeCall& call, size_t n);
-  Place place_of(MoeCall& call, int32_t expert);
+  Status sort(FfnCall& call, size_t n);
+  Place place_of(FfnCall& call, int32_t expert);
 
   Array<int32_t> experts_;
   Array<int32_t> begin_;        // (size + 1)

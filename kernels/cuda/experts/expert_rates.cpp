@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Keeps a running mean of the seconds per byte of both ways, and now and then tries the slower one
+// again.
 #include "kernels/cuda/experts/expert_rates.h"
 
 #include "src/base/os/clock.h"

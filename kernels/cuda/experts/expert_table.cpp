@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Builds and uploads the table of a layer whose experts all fit in GPU memory, and finds it again.
 #include "kernels/cuda/experts/expert_table.h"
 
 #include "kernels/cuda/device_cuda_impl.h"

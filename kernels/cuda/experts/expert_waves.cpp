@@ -19,7 +19,7 @@ constexpr uint64_t kWaveBytes = uint64_t{4} << 20;
 /// Experts computed at once: [first, end()) of the order, with their own table.
 class Wave {
  public:
-  Wave(MoeCall& call, const ExpertOrder& order, size_t first)
+  Wave(FfnCall& call, const ExpertOrder& order, size_t first)
       : call_(call),
         order_(order),
         first_(first),
@@ -129,7 +129,7 @@ class Wave {
     return {};
   }
 
-  MoeCall& call_;
+  FfnCall& call_;
   const ExpertOrder& order_;
   size_t first_;
   size_t end_;
@@ -142,7 +142,7 @@ class Wave {
 /// Host memory for an expert that is not already there.
 class HostRoom {
  public:
-  HostRoom(MoeCall& call, size_t bytes)
+  HostRoom(FfnCall& call, size_t bytes)
       : copies_(call.device.copies()), own_(call.device.allocator()), bytes_(bytes) {}
   HostRoom(const HostRoom&) = delete;
   HostRoom& operator=(const HostRoom&) = delete;
@@ -165,7 +165,7 @@ class HostRoom {
   size_t bytes_;
 };
 
-Status compute_on_cpu(MoeCall& call, const ExpertOrder& order, size_t i, float* y) {
+Status compute_on_cpu(FfnCall& call, const ExpertOrder& order, size_t i, float* y) {
   CudaStream& s = call.s;
   HostExpert host;
   const int32_t expert = order.experts()[i];
@@ -185,7 +185,7 @@ Status compute_on_cpu(MoeCall& call, const ExpertOrder& order, size_t i, float* 
 }
 
 // Computes the outputs assigned to the CPU.
-Status run_on_cpu(MoeCall& call, const ExpertOrder& order, float* outputs) {
+Status run_on_cpu(FfnCall& call, const ExpertOrder& order, float* outputs) {
   CudaStream& s = call.s;
   const int32_t first = order.begin(order.n_on_gpu());
   for (size_t i = order.n_on_gpu(); i < order.size() && s.live(); ++i) {
@@ -203,7 +203,7 @@ Status run_on_cpu(MoeCall& call, const ExpertOrder& order, float* outputs) {
 
 }  // namespace
 
-Status run_waves(MoeCall& call, const Pass& whole, bool* stack) {
+Status run_waves(FfnCall& call, const Pass& whole, bool* stack) {
   ExpertOrder order(call.device.allocator());
   MOE_TRY(order.open(call));
   for (size_t first = 0; first < order.n_on_gpu() && call.s.live();) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Counts the experts that queued kernels read, and releases them when an event says that the
+// kernels are done.
 #include "kernels/cuda/experts/held_experts.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Cuts a product into panels that fit in scratch memory, keeps a plan per shape, and runs unpack,
+// product and scales in turn.
 #include "kernels/cuda/matmul/cublas_lt.h"
 
 #include <algorithm>

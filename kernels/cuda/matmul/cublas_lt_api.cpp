@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Opens cuBLASLt by name, finds an algorithm for a shape, and calls it.
 #include "kernels/cuda/matmul/cublas_lt_api.h"
 
 #include <cstring>

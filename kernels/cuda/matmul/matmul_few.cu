@@ -35,7 +35,7 @@ class StepCodes {
       : codes_(codes), rows_(rows), n_steps_(n_steps) {
     move_to(step);
   }
-  /// Of tile n and half h, for the step of the last move_to().
+  /// The codes of tile n and half h, for the step of the last move_to().
   __device__ __forceinline__ uint4 at(int n, int h) const {
     if constexpr (kAhead) {
       return ahead_[n][h];

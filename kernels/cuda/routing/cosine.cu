@@ -13,13 +13,10 @@ namespace {
 
 constexpr int kThreads = 64;
 
-__device__ inline float floored_root(float squares, float eps) {
-  const float length = sqrtf(squares);
-  return length < eps ? eps : length;
-}
+__device__ inline float floored(float length, float eps) { return length < eps ? eps : length; }
 
 /// Length of one row of W by one thread.
-__device__ inline float row_length(const Matrix& w, int32_t row, float eps) {
+__device__ inline float measured_length(const Matrix& w, int32_t row) {
   float lane[16];
   for (int l = 0; l < 16; ++l) lane[l] = 0;
   for (int i = 0; i < w.cols; i += 16) {
@@ -31,7 +28,7 @@ __device__ inline float row_length(const Matrix& w, int32_t row, float eps) {
   for (int half = 8; half > 0; half /= 2) {
     for (int l = 0; l < half; ++l) lane[l] = lane[l] + lane[l + half];
   }
-  return floored_root(lane[0], eps);
+  return sqrtf(lane[0]);
 }
 
 /// One row of W times z, with the definition of float inputs and stored weights.
@@ -58,18 +55,23 @@ __device__ inline float dot(const Matrix& w, int32_t row, const float* z) {
   return grouped ? total : sum * scale_of(w, row, 0);
 }
 
+/// Length of an expert's embedding, which is known if the model measured it.
+__device__ inline float length_of(const CosineOp& op, int32_t expert) {
+  return op.lengths != nullptr ? op.lengths[expert] : measured_length(op.embedding, expert);
+}
+
 __global__ void __launch_bounds__(kThreads) cosine_kernel(CosineOp op) {
   auto* z = reinterpret_cast<float*>(dynamic_shared());  // one token, normalised
   const int n_experts = op.embedding.rows;
   const auto expert = static_cast<int32_t>(blockIdx.y * kThreads + threadIdx.x);
   const int d = op.embedding.cols;
   const float eps = op.config.cosine_eps;
-  const float length = expert < n_experts ? row_length(op.embedding, expert, eps) : 1.0f;
+  const float length = expert < n_experts ? floored(length_of(op, expert), eps) : 1.0f;
   for (int64_t token = blockIdx.x; token < op.n_tokens; token += gridDim.x) {
     const float* x = op.projected + token * d;
     float divisor = 1;
     if (op.config.normalise_token) {
-      divisor = floored_root(norm_detail::sum_squares(x, d, 0), eps);
+      divisor = floored(sqrtf(norm_detail::sum_squares(x, d, 0)), eps);
     }
     for (int i = static_cast<int>(threadIdx.x); i < d; i += kThreads) z[i] = x[i] / divisor;
     __syncthreads();

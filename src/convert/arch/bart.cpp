@@ -47,14 +47,14 @@ constexpr TensorName kFfn[] = {{"ffn.up.weight", "fc1.weight"},
 
 /// Differences between the three.
 struct Kind {
-  bool pre;             // norms before each block, and one after the last layer
-  bool embedding_norm;  // of source and text
-  bool sinusoids;       // positions are a formula; otherwise a table with two leading rows
-  bool sentencepiece;   // tokenizers of source and text are two files, which are not read
+  bool pre = false;             // norms before each block, and one after the last layer
+  bool embedding_norm = false;  // of source and text
+  bool sinusoids = false;       // positions are a formula; otherwise a table with two leading rows
+  bool sentencepiece = false;   // tokenizers of source and text are two files, which are not read
 };
-constexpr Kind kBart = {false, true, false, false};
-constexpr Kind kMbart = {true, true, false, false};
-constexpr Kind kMarian = {false, false, true, true};
+constexpr Kind kBart = {.embedding_norm = true};
+constexpr Kind kMbart = {.pre = true, .embedding_norm = true};
+constexpr Kind kMarian = {.sinusoids = true, .sentencepiece = true};
 
 class EncoderDecoder {
  public:

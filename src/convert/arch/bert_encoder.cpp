@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads the configuration of an encoder of this family, finds its head by the architecture's name,
+// and lists where its tensors are.
 #include "src/convert/arch/bert_encoder.h"
 
 #include "formats/import/failure.h"

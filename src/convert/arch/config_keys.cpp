@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Keeps the list of harmless keys, reports keys that nobody read, and names the keys that must not
+// be ignored.
 #include "src/convert/arch/config_keys.h"
 
 #include <algorithm>

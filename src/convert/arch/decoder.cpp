@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads sizes, norms, attention, RoPE and FFN from the common keys, and locates the tensors by
+// their common names.
 #include "src/convert/arch/decoder.h"
 
 #include <algorithm>

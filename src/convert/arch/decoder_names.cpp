@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// The tensor names that most decoders of `transformers` share, as tables that an importer picks
+// from.
 #include "src/convert/arch/decoder.h"
 
 namespace moe {

@@ -152,7 +152,7 @@ void read_experts(Decoder* d, const RouterConfig& router) {
   d->experts("n_routed_experts", "num_local_experts", width, RouterWeights::kRaw);
   for (size_t l = 0; l < d->layers().size(); ++l) {
     FfnConfig& ffn = d->layer(l).ffn;
-    ffn.moe.shared = {n_shared * width, false};
+    ffn.moe.shared = {.d_ff = n_shared * width};
     const int32_t k = ffn.moe.router.k;
     ffn.moe.router = router;
     ffn.moe.router.k = k;

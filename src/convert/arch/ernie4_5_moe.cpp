@@ -43,7 +43,7 @@ void add_experts(Decoder* d) {
   d->experts("moe_num_experts", "num_experts", width, RouterWeights::kRenormalised, "moe_k");
   for (int32_t l = 0; l < n_layers; ++l) {
     FfnConfig& ffn = d->layer(static_cast<size_t>(l)).ffn;
-    ffn.moe.shared = {n_shared * width, false};
+    ffn.moe.shared = {.d_ff = n_shared * width};
     if (l < first || l > last || (l + 1) % interval != 0) ffn = dense;
   }
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads encoder and decoder from fairseq's options, locates their tensors, and computes sinusoidal
+// positions.
 #include "src/convert/arch/fairseq.h"
 
 #include <algorithm>

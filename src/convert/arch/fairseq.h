@@ -27,8 +27,8 @@ struct FairseqSide {
   }
   std::string tensor(const char* what) const { return std::string(name) + "." + what; }
 };
-inline constexpr FairseqSide kFairseqEncoder = {"encoder", false};
-inline constexpr FairseqSide kFairseqDecoder = {"decoder", true};
+inline constexpr FairseqSide kFairseqEncoder = {.name = "encoder", .causal = false};
+inline constexpr FairseqSide kFairseqDecoder = {.name = "decoder", .causal = true};
 
 enum class FairseqPositions : uint8_t { kNone, kSinusoids, kLearned };
 

@@ -37,7 +37,7 @@ void add_experts(Decoder* d, int32_t n_dense, bool renormalised) {
     FfnConfig& ffn = d->layer(l).ffn;
     ffn.moe.router.kind = RouterKind::kSigmoid;
     ffn.moe.router.scale = scale;
-    ffn.moe.shared = {n_shared * width, false};
+    ffn.moe.shared = {.d_ff = n_shared * width};
     if (l < first) ffn = dense;
   }
 }

@@ -8,29 +8,30 @@ namespace moe::arch::gpt_oss {
 namespace {
 
 // Gate and up alternate: columns of the BF16 tensors, rows of the packed ones and of the biases.
-constexpr Place pair(int32_t part, bool transposed, Packing packing) {
-  return {.stacked = true,
-          .parts = 2,
-          .part = part,
-          .interleaved = true,
-          .transposed = transposed,
-          .packing = packing};
+constexpr Place pair(int32_t part, Place place) {
+  place.stacked = true;
+  place.parts = 2;
+  place.part = part;
+  place.interleaved = true;
+  return place;
 }
 
 constexpr TensorName kNames[] = {
     {"attention.sinks", "self_attn.sinks"},
     {"moe.router.weight", "mlp.router.weight"},
     {"moe.router.bias", "mlp.router.bias"},
-    {"moe.experts.gate.weight", "mlp.experts.gate_up_proj", pair(0, true, Packing::kNone)},
-    {"moe.experts.up.weight", "mlp.experts.gate_up_proj", pair(1, true, Packing::kNone)},
+    {"moe.experts.gate.weight", "mlp.experts.gate_up_proj", pair(0, {.transposed = true})},
+    {"moe.experts.up.weight", "mlp.experts.gate_up_proj", pair(1, {.transposed = true})},
     {"moe.experts.down.weight", "mlp.experts.down_proj", {.stacked = true, .transposed = true}},
-    {"moe.experts.gate.weight", "mlp.experts.gate_up_proj_blocks", pair(0, false, Packing::kMxfp4)},
-    {"moe.experts.up.weight", "mlp.experts.gate_up_proj_blocks", pair(1, false, Packing::kMxfp4)},
+    {"moe.experts.gate.weight", "mlp.experts.gate_up_proj_blocks",
+     pair(0, {.packing = Packing::kMxfp4})},
+    {"moe.experts.up.weight", "mlp.experts.gate_up_proj_blocks",
+     pair(1, {.packing = Packing::kMxfp4})},
     {"moe.experts.down.weight",
      "mlp.experts.down_proj_blocks",
      {.stacked = true, .packing = Packing::kMxfp4}},
-    {"moe.experts.gate.bias", "mlp.experts.gate_up_proj_bias", pair(0, false, Packing::kNone)},
-    {"moe.experts.up.bias", "mlp.experts.gate_up_proj_bias", pair(1, false, Packing::kNone)},
+    {"moe.experts.gate.bias", "mlp.experts.gate_up_proj_bias", pair(0, {})},
+    {"moe.experts.up.bias", "mlp.experts.gate_up_proj_bias", pair(1, {})},
     {"moe.experts.down.bias", "mlp.experts.down_proj_bias", {.stacked = true}},
     // GGUF's, renamed
     {"attention.sinks", "self_attn.sinks.weight"},

@@ -24,7 +24,8 @@ void add_one_bit(Decoder* d) {
     layer.attention.sub_norm = true;
     layer.ffn.sub_norm = true;
   }
-  d->precision({"layers.*", FormatId::kTernary2, false, ActPrecision::kA8});
+  d->precision(
+      {.match = "layers.*", .weights = FormatId::kTernary2, .activations = ActPrecision::kA8});
 }
 
 Imported import_llama(const JsonNode& config, const Checkpoint& checkpoint) {

@@ -58,7 +58,9 @@ void add_experts(Decoder* d) {
   const int32_t shared = d->keys.integer("shared_expert_intermediate_size", 0, 0, 1 << 20);
   if (shared > 0) {
     d->names(kSharedExpert);
-    for (LayerConfig& layer : d->layers()) layer.ffn.moe.shared = {shared, true};
+    for (LayerConfig& layer : d->layers()) {
+      layer.ffn.moe.shared = {.d_ff = shared, .gated = true};
+    }
   }
   keep_dense_layers(d, dense);
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads attention, norms, FFN, experts and router of a layer; each mistake is reported with its key
+// path.
 #include "src/convert/arch/research_layer.h"
 
 #include "formats/import/failure.h"

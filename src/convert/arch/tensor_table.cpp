@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Finds the row for each slot, fills layer and expert into its name, and says which part of the
+// tensor is meant.
 #include "src/convert/arch/tensor_table.h"
 
 #include "formats/import/failure.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Runs the source model over a text, several times if memory has no room for all moments at once,
+// and adds up what enters each matrix.
 #include "src/convert/calibration/calibrate.h"
 
 #include <algorithm>

@@ -49,7 +49,7 @@ class Calibration {
   const CalibrationRun& run() const { return run_; }
 
  protected:
-  /// Of the whole plan, once the tokens of all inputs are known.
+  /// Counts the plan's experts, and those that no token reached. All inputs must have been counted.
   void count_experts(const Plan& plan);
 
   ThreadPool pool_{system_allocator()};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Encodes a file's text with the checkpoint's tokenizer; refuses files that are no text.
 #include "src/convert/calibration/calibration_text.h"
 
 #include "formats/import/failure.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// A hash of configuration, tensors and samples of their values, by which saved statistics know
+// their model.
 #include <bit>
 #include <set>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Factors row by row with threads; sums are added in a fixed order, so that results do not depend
+// on them.
 #include "src/convert/calibration/cholesky.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Blends the moments of rarely used experts with the layer's average and factors each block.
 #include "src/convert/calibration/feedback.h"
 
 #include <cmath>

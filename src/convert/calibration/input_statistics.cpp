@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Turns sums into means, finds a matrix's statistics by name, and makes its error feedback.
 #include "src/convert/calibration/input_statistics.h"
 
 #include <cmath>

@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// Of a matrix, or of several with the same inputs.
+/// Sums over the inputs of a matrix, or of several with the same inputs.
 struct InputSums {
   int32_t n_inputs = 0;
   uint64_t n_tokens = 0;        // tokens that reached it

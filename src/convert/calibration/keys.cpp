@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Maps matrices to the inputs that they read, and lists the inputs of a conversion in order.
 #include "src/convert/calibration/keys.h"
 
 #include <string_view>

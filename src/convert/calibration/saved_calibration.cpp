@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Takes the statistics of each segment from a file instead of running the model.
 #include "src/convert/calibration/calibrate.h"
 
 namespace moe {

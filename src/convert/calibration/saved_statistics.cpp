@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Opens such a file, checks that it belongs to this checkpoint and is whole, and reads its tensors.
 #include "src/convert/calibration/saved_statistics.h"
 
 #include <bit>

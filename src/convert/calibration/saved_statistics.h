@@ -29,7 +29,7 @@
 
 namespace moe {
 
-/// What is known of the text besides the inputs.
+/// The text that was read: its length and the model's perplexity.
 struct TextRead {
   uint64_t n_tokens = 0;
   double perplexity = 0;  // of the source on the text; 0: an encoder
@@ -86,7 +86,7 @@ class StatisticsFile {
   bool has_moments(const std::string& key) const;
   /// Without moments. Values are checked again, as the file may have changed.
   std::shared_ptr<InputSums> sums(const InputKey& input) const { return sums(input, nullptr); }
-  /// Of an input that has them.
+  /// The moments of an input that has them.
   std::unique_ptr<SecondMoments> moments(const InputKey& input) const {
     return moments(input, nullptr);
   }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Adds up products of pairs of inputs with threads, in panels that stay in cache and in a fixed
+// order.
 #include "src/convert/calibration/second_moments.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Opens the checkpoint's float model, reads a text in windows, and tells which matrix an observed
+// input belongs to.
 #include "src/convert/calibration/source_model.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Writes the file of a calibration's statistics: a header of known size, then the tensors as they
+// come.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -13,33 +13,35 @@ namespace moe {
 namespace {
 
 struct Arch {
-  const char* name;        // general.architecture
-  const char* model_type;  // of transformers
-  const char* moe_type;    // if there are experts; "": the same
-  bool interleaved;        // q and k were permuted for rotation of neighbouring pairs
-  int renormalised;        // norm_topk_prob, which has no key; -1: not a key of the model
+  const char* name;           // general.architecture
+  const char* model_type;     // of transformers
+  const char* moe_type = "";  // if there are experts; "": the same
+  bool interleaved = false;   // q and k were permuted for rotation of neighbouring pairs
+  int renormalised = -1;      // norm_topk_prob, which has no key; -1: not a key of the model
 };
 
-constexpr Arch kArchs[] = {{"llama", "llama", "mixtral", true, -1},
-                           {"qwen2", "qwen2", "", false, -1},
-                           {"qwen3", "qwen3", "", false, -1},
-                           {"qwen2moe", "qwen2_moe", "", false, 0},
-                           {"qwen3moe", "qwen3_moe", "", false, 1},
-                           {"olmoe", "olmoe", "", false, 0},
-                           {"granite", "granite", "", true, -1},
-                           {"granitemoe", "granitemoe", "", true, -1},
-                           {"maple", "maple", "", false, 1},
-                           {"gpt-oss", "gpt_oss", "", false, -1},
-                           {"bitnet", "llama", "", false, -1},
-                           {"bitnet-b1.58", "bitnet", "", false, -1},
-                           {"bitnet-25", "bitnet", "", false, -1},
-                           {"phimoe", "phimoe", "", false, -1},
-                           {"deepseek2", "deepseek_v2", "", false, -1},
-                           {"olmo2", "olmo2", "", false, -1},
-                           {"phi3", "phi3", "", false, -1},
-                           {"gemma2", "gemma2", "", false, -1},
-                           {"gemma3", "gemma3_text", "", false, -1},
-                           {"glm4moe", "glm4_moe", "", false, -1}};
+constexpr Arch kArchs[] = {
+    {.name = "llama", .model_type = "llama", .moe_type = "mixtral", .interleaved = true},
+    {.name = "qwen2", .model_type = "qwen2"},
+    {.name = "qwen3", .model_type = "qwen3"},
+    {.name = "qwen2moe", .model_type = "qwen2_moe", .renormalised = 0},
+    {.name = "qwen3moe", .model_type = "qwen3_moe", .renormalised = 1},
+    {.name = "olmoe", .model_type = "olmoe", .renormalised = 0},
+    {.name = "granite", .model_type = "granite", .interleaved = true},
+    {.name = "granitemoe", .model_type = "granitemoe", .interleaved = true},
+    {.name = "maple", .model_type = "maple", .renormalised = 1},
+    {.name = "gpt-oss", .model_type = "gpt_oss"},
+    {.name = "bitnet", .model_type = "llama"},
+    {.name = "bitnet-b1.58", .model_type = "bitnet"},
+    {.name = "bitnet-25", .model_type = "bitnet"},
+    {.name = "phimoe", .model_type = "phimoe"},
+    {.name = "deepseek2", .model_type = "deepseek_v2"},
+    {.name = "olmo2", .model_type = "olmo2"},
+    {.name = "phi3", .model_type = "phi3"},
+    {.name = "gemma2", .model_type = "gemma2"},
+    {.name = "gemma3", .model_type = "gemma3_text"},
+    {.name = "glm4moe", .model_type = "glm4_moe"},
+};
 
 // Keys after "ARCH." with one meaning in all architectures.
 struct Key {

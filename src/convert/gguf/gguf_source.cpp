@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Translates tensors' names in both directions, and builds config.json and the tokenizer's
+// documents from the metadata.
 #include "src/convert/gguf/gguf_source.h"
 
 #include <algorithm>

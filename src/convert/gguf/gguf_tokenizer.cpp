@@ -60,33 +60,35 @@ constexpr const char* kKimi[] = {kKimiPattern};
 // Pre-tokenization by tokenizer.ggml.pre.
 struct Pre {
   const char* name;
-  std::span<const char* const> regexes;  // in sequence; none: GPT-2's
-  bool digits;                           // splits digits individually
-  bool nfc;                              // the original tokenizer normalises
-  bool ignore_merges;                    // a word that is a token is not merged
-  bool adds_bos;                         // if no key says so
+  std::span<const char* const> regexes = {};  // in sequence; none: GPT-2's
+  bool digits = false;                        // splits digits individually
+  bool nfc = false;                           // the original tokenizer normalises
+  bool ignore_merges = false;                 // a word that is a token is not merged
+  bool adds_bos = false;                      // if no key says so
 };
-constexpr Pre kPres[] = {{"gpt-2", {}, false, false, false, false},
-                         {"olmo", {}, false, false, false, false},
-                         {"llama-bpe", kLlama3, false, false, true, true},
-                         {"llama3", kLlama3, false, false, true, true},
-                         {"llama-v3", kLlama3, false, false, true, true},
-                         {"falcon3", kLlama3, false, false, true, true},
-                         {"pixtral", kLlama3, false, false, true, true},
-                         {"glm4", kLlama3, false, false, true, false},
-                         {"tekken", kTekken, false, false, true, true},
-                         {"dbrx", kLlama3, false, false, false, false},
-                         {"smaug-bpe", kLlama3, false, false, false, false},
-                         {"qwen2", kQwen2, false, true, false, false},
-                         {"deepseek-r1-qwen", kQwen2, false, true, false, false},
-                         {"gpt-4o", kO200k, false, false, false, false},
-                         {"deepseek-llm", kDeepseekLlm, true, false, false, false},
-                         {"deepseek-coder", kDeepseekCoder, true, false, false, false},
-                         {"deepseek-v3", kDeepseekV3, false, false, false, false},
-                         {"kimi-k2", kKimi, false, false, true, false},
-                         {"starcoder", {}, true, false, false, false},
-                         {"refact", {}, true, false, false, false},
-                         {"smollm", {}, true, false, false, false}};
+constexpr Pre kPres[] = {
+    {.name = "gpt-2"},
+    {.name = "olmo"},
+    {.name = "llama-bpe", .regexes = kLlama3, .ignore_merges = true, .adds_bos = true},
+    {.name = "llama3", .regexes = kLlama3, .ignore_merges = true, .adds_bos = true},
+    {.name = "llama-v3", .regexes = kLlama3, .ignore_merges = true, .adds_bos = true},
+    {.name = "falcon3", .regexes = kLlama3, .ignore_merges = true, .adds_bos = true},
+    {.name = "pixtral", .regexes = kLlama3, .ignore_merges = true, .adds_bos = true},
+    {.name = "glm4", .regexes = kLlama3, .ignore_merges = true},
+    {.name = "tekken", .regexes = kTekken, .ignore_merges = true, .adds_bos = true},
+    {.name = "dbrx", .regexes = kLlama3},
+    {.name = "smaug-bpe", .regexes = kLlama3},
+    {.name = "qwen2", .regexes = kQwen2, .nfc = true},
+    {.name = "deepseek-r1-qwen", .regexes = kQwen2, .nfc = true},
+    {.name = "gpt-4o", .regexes = kO200k},
+    {.name = "deepseek-llm", .regexes = kDeepseekLlm, .digits = true},
+    {.name = "deepseek-coder", .regexes = kDeepseekCoder, .digits = true},
+    {.name = "deepseek-v3", .regexes = kDeepseekV3},
+    {.name = "kimi-k2", .regexes = kKimi, .ignore_merges = true},
+    {.name = "starcoder", .digits = true},
+    {.name = "refact", .digits = true},
+    {.name = "smollm", .digits = true},
+};
 
 Json byte_level(bool use_regex) {
   return {{"type", "ByteLevel"},

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Finds every way to cut a token into two others; each is a merge, and they are sorted by score.
 #include "src/convert/gguf/score_merges.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Finds ternary matrices by their packed tensors, works out their shapes, and presents each as one
+// tensor of floats.
 #include "src/convert/packed/bitnet.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Finds the parts of each four-bit matrix, checks their sizes, and looks its codes up in its table.
 #include "src/convert/packed/bitsandbytes.h"
 
 #include <algorithm>

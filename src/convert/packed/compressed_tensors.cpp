@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads the groups of the configuration and passes each one's matrices to the decoder of its
+// format.
 #include "src/convert/packed/compressed_tensors.h"
 
 #include "src/convert/arch/config_keys.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Finds codes and scales of each FP4 matrix, checks their shapes, and presents them as one tensor.
 #include "src/convert/packed/fp4_checkpoint.h"
 
 #include <cmath>

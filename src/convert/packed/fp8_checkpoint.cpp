@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Finds codes and scales of each FP8 matrix, checks their shapes, and decodes rows.
 #include "src/convert/packed/fp8_checkpoint.h"
 
 #include <algorithm>

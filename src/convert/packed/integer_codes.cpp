@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads bits, groups and order of each method's configuration and collects the tensors of each
+// matrix.
 #include "src/convert/packed/integer_codes.h"
 
 #include <algorithm>

@@ -12,7 +12,7 @@ namespace moe {
 /// the configuration.
 void unpack_gptq(Checkpoint* checkpoint, const JsonNode& quantization);
 void unpack_awq(Checkpoint* checkpoint, const JsonNode& quantization);
-/// Of compressed-tensors, words and bytes of codes; `weights`: those of its groups that have them.
+/// Unpack words and bytes of codes of compressed-tensors; `weights`: of its groups that have them.
 void unpack_words(Checkpoint* checkpoint, std::span<const JsonNode> weights);
 void unpack_bytes(Checkpoint* checkpoint, std::span<const JsonNode> weights);
 

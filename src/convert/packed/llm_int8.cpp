@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Finds the pairs of codes and magnitudes and multiplies each row out.
 #include "src/convert/packed/llm_int8.h"
 
 #include <algorithm>

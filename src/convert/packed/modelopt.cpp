@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads which algorithm the configuration names, for all layers or layer by layer, and calls the
+// decoder.
 #include "src/convert/packed/modelopt.h"
 
 #include "src/convert/arch/config_keys.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The table of methods; recognises packed tensors even where no configuration names a method.
 #include "src/convert/packed/packed_checkpoint.h"
 
 #include "formats/import/failure.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads blocks of codes, scales and zero points in each method's order and presents rows of floats.
 #include "src/convert/packed/packed_matrix.h"
 
 #include <algorithm>

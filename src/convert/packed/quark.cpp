@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads the configuration's weights, refuses algorithms that change other matrices, and calls the
+// decoder of FP8 or FP4.
 #include "src/convert/packed/quark.h"
 
 #include <algorithm>

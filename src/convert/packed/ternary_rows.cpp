@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Unpacks two-bit codes of either package, and multiplies floats that are already ternary by their
+// scale.
 #include "src/convert/packed/ternary_rows.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Recognises such tensors by their names and removes them.
 #include "src/convert/packed/unused_scales.h"
 
 #include <algorithm>

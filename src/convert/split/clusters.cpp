@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Balanced k-means on the neurons' rows of weights, with threads and in a fixed order.
 #include "src/convert/split/clusters.h"
 
 #include <algorithm>

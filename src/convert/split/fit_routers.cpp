@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Runs the model over a text, adds up inputs and activations, and solves a least-squares problem
+// per layer.
 #include "src/convert/split/fit_routers.h"
 
 #include <algorithm>
@@ -108,7 +110,7 @@ class LayerSums {
     return out;
   }
 
-  // Of the inputs with one target.
+  // The covariance of the inputs with one target.
   Vector covariance_with(size_t g) const {
     const double n = static_cast<double>(n_);
     Vector out(x_sums_.size());

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Replaces the configuration and the sources of each FFN's tensors by those of its experts.
 #include "src/convert/split/split_ffn.h"
 
 #include <algorithm>

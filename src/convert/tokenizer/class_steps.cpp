@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Changes steps as the keys that a class reads say, and warns where its other steps are not
+// tokenizer.json's.
 #include "src/convert/tokenizer/class_steps.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Drops such tokens and returns their texts; it is an error if an ordinary text could give one.
 #include "src/convert/tokenizer/excess_tokens.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Merges the added tokens of all files by id and text, and marks the special ones.
 #include "src/convert/tokenizer/special_tokens.h"
 
 #include <algorithm>

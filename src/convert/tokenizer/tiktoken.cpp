@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Decodes the lines, checks that ranks are complete, and writes the vocabulary as a tokenizer.json
+// with merges.
 #include "src/convert/tokenizer/tiktoken.h"
 
 #include <charconv>
@@ -127,7 +129,7 @@ Json model_of(const std::vector<std::string>& tokens, const std::function<void()
       fail(MOE_ERR_FORMAT, "%s: the tokens of rank %zu and an earlier one are the same",
            kTiktokenFile, i);
     }
-    parts.push_back({tokens[i], true, true});
+    parts.push_back({.text = tokens[i], .part = true, .whole = true});
   }
   const auto score = [](size_t i) { return -static_cast<double>(i); };
   Json merges = Json::array();

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// The tables of classes, with the steps and tokens that each builds, and of model types; the choice
+// of a class by these.
 #include "src/convert/tokenizer/tokenizer_class.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Applies the class, the special tokens and the keys of tokenizer_config.json in the order of
+// `transformers`.
 #include "src/convert/tokenizer/tokenizer_config.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads vocabulary, merges, scores and added tokens; the steps are in tokenizer_steps.cpp.
 #include "src/convert/tokenizer/tokenizer_json.h"
 
 #include <algorithm>
@@ -75,7 +76,7 @@ std::pair<std::string, std::string> read_merge(const JsonNode& node, const Json&
   return {line.substr(0, space), line.substr(space + 1)};
 }
 
-// Of duplicate pairs `tokenizers` uses the last.
+// `tokenizers` uses the last of duplicate pairs.
 void read_merges(const JsonNode& node, const Pieces& pieces, TokenizerData& data) {
   if (!node.value().is_array()) node.fail_expected("an array");
   const Json& list = node.value();

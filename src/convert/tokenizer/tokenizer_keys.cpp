@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The list of known keys, and what is said of the others.
 #include "src/convert/tokenizer/tokenizer_keys.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Finds the steps that put a space before a text, compares them with the key, and adds or removes
+// one.
 #include "src/convert/tokenizer/tokenizer_prefix.h"
 
 #include <algorithm>

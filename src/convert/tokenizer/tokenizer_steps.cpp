@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads each step's members; a step that is not known is an error that names it.
 #include "src/convert/tokenizer/tokenizer_steps.h"
 
 #include "formats/import/failure.h"

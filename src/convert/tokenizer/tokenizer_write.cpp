@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Writes a TokenizerData as a FlatBuffers table, and creates the tokenizer once to check it.
 #include "src/convert/tokenizer/tokenizer_write.h"
 
 #include "formats/import/failure.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads the lines and builds the tokenizer.json that Bert's class would.
 #include "src/convert/tokenizer/vocab_txt.h"
 
 #include <sstream>

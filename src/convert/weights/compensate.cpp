@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Carries the errors of a row's rounded weights over to the following ones, 16 rows in vector
+// registers.
 #include "src/convert/weights/compensate.h"
 
 #include <algorithm>
@@ -118,7 +120,7 @@ void Compensator::aim(int32_t begin, int32_t n) {
   }
 }
 
-// Of all groups of the n inputs.
+// Chooses the scales of all groups of the n inputs.
 bool Compensator::choose_scales(int32_t begin, int32_t n, int n_rows) {
   for (int r = 0; r < n_rows; ++r) {
     for (int32_t i = 0; i < n; ++i) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Applies the rules in order, each to the slots that its pattern matches, and chooses the
+// quantisation of inputs.
 #include "src/convert/weights/precision.h"
 
 #include "formats/import/failure.h"

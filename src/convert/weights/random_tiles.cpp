@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Calls a format's own random tiles, or packs random codes, and fills in scales.
 #include "src/convert/weights/random_tiles.h"
 
 namespace moe {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads blocks of rows, transposed, in groups, picked or packed, and gives them out one by one.
 #include "src/convert/weights/row_reader.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Packs the matrices of a segment tile by tile in the order of the file and passes them to the
+// writer.
 #include "src/convert/weights/segment_stream.h"
 
 #include <memory>

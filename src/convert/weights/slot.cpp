@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Lists the slots of each layer, part by part, with the names that rules match.
 #include "src/convert/weights/slot.h"
 
 #include "formats/import/failure.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Takes codes and scales from the checkpoint's blocks where a format has room for exactly these.
 #include "src/convert/weights/source_scales.h"
 
 #include <algorithm>

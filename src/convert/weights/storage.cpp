@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Looks for ternary values and for codes of the checkpoint, then settles format, scale kind and
+// scales.
 #include "src/convert/weights/storage.h"
 
 #include <limits>

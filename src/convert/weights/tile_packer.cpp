@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Quantises a tile's rows as the storage says, and adds up the squared error.
 #include "src/convert/weights/tile_packer.h"
 
 #include <algorithm>

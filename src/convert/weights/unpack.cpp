@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Decodes MXFP4: two codes in a byte, and a power of two for each block of a row.
 #include "src/convert/weights/unpack.h"
 
 #include <cmath>

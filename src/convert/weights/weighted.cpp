@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Tries scales for each row, or the threshold of ternary codes, and keeps the one of least weighted
+// error.
 #include "src/convert/weights/weighted.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Computes the alphabet's tables at compile time and writes bytes as its characters.
 #include "src/text/characters/byte_level.h"
 
 #include "src/text/characters/utf8.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Compiles patterns with PCRE2 and searches with them; patterns that could run long are counted and
+// stopped.
 #include "src/text/characters/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads Oniguruma's brackets, with nested sets and &&, and writes the PCRE2 that matches the same
+// characters.
 #include "src/text/characters/regex_class.h"
 
 #include <utility>

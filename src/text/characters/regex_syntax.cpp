@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads an Oniguruma pattern item by item and writes PCRE2's; refuses a construct that has no equal
+// there.
 #include "src/text/characters/regex_syntax.h"
 
 #include "src/base/string.h"

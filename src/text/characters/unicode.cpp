@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Asks utf8proc for categories, cases and decompositions, and puts marks into canonical order.
 #include "src/text/characters/unicode.h"
 
 #include <utf8proc.h>

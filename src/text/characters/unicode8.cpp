@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The ranges of Unicode 8.0, and binary search in them.
 #include "src/text/characters/unicode8.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Makes a template's variables (messages, date, the caller's own) from a conversation and runs the
+// program.
 #include "src/text/chat/chat_template.h"
 
 namespace moe {

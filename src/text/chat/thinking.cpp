@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Knows the tags and channels by which models mark thinking, and splits a reply at them as it
+// arrives.
 #include "src/text/chat/thinking.h"
 
 #include <algorithm>

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
+// Searches for the next added token with a trie; marked bytes, which come from users, hold no
+// special ones.
 #include "src/text/pieces/added_tokens.h"
 
 #include "src/base/string.h"
 #include "src/text/characters/utf8.h"
-#include "src/text/full_text.h"
+#include "src/text/subword_text.h"
 
 namespace moe {
 

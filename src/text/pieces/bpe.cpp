@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Indexes the merges by pair, and merges short pieces by scanning, long ones with a heap.
 #include "src/text/pieces/bpe.h"
 
 #include "src/base/string.h"

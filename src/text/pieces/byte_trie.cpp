@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Builds the trie from sorted keys, breadth first; two equal keys are an error.
 #include "src/text/pieces/byte_trie.h"
 
 namespace moe {

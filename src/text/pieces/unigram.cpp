@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Viterbi search from left to right; characters without a piece become byte tokens or the unknown
+// token.
 #include "src/text/pieces/unigram.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Checks the pieces of a file, marks added tokens, and builds the hash table from piece to id.
 #include "src/text/pieces/vocabulary.h"
 
 #include "src/text/characters/utf8.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Looks the first piece and the continuing ones up in two tries; a word that does not come out
+// whole is unknown.
 #include "src/text/pieces/wordpiece.h"
 
 #include "src/base/string.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Removes control characters, puts spaces around ideographs, and strips accents, by Unicode 8.
 #include "src/text/steps/bert_normalizer.h"
 
 #include "src/text/characters/unicode.h"

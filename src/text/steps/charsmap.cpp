@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Checks the double array, walks it from each position of a text, and replaces whole graphemes
+// first.
 #include "src/text/steps/charsmap.h"
 
 #include <utf8proc.h>

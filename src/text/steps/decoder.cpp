@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Applies the decoding steps to one token at a time: byte-level characters, byte fallback,
+// replacements, stripping.
 #include "src/text/steps/decoder.h"
 
 #include "src/text/characters/byte_level.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Creates and runs the steps of a normaliser, each from one buffer to the other.
 #include "src/text/steps/normalizer.h"
 
 #include "src/text/characters/byte_level.h"

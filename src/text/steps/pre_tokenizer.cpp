@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Creates and runs the steps of a pre-tokenizer; each splits or rewrites the pieces of the one
+// before it.
 #include "src/text/steps/pre_tokenizer.h"
 
 #include "src/text/characters/byte_level.h"

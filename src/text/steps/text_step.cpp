@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Finds and replaces a pattern or a plain string, as a step's specification says.
 #include "src/text/steps/text_step.h"
 
 #include "src/text/characters/utf8.h"

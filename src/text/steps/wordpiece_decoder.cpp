@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Joins "##" pieces, puts spaces in front of the others, and cleans up spaces before punctuation.
 #include "src/text/steps/wordpiece_decoder.h"
 
 namespace moe {

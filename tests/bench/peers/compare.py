@@ -45,7 +45,7 @@ def gguf_file(o, shape, file_type, for_ik=False):
 
 
 def model_options(o, shape, weights, file_type):
-    """What bench opens: a synthetic model, or for four bits the conversion of llama.cpp's file, whose codes it keeps."""
+    """The model that bench opens: a synthetic one, or for four bits the conversion of llama.cpp's file, whose codes it keeps."""
     if weights != "int4":
         return ["--synthetic", shape, "--weights", weights]
     path = os.path.join(o.dir, f"{shape}.{file_type}.moe")

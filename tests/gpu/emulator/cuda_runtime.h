@@ -150,12 +150,11 @@ struct Machine {
   size_t shared = 227 * 1024;      // largest shared memory of a block
   cudaError_t code = cudaSuccess;  // the result of loading a kernel
 };
-/// What a program starts with: MOE_EMULATED_GPU is empty, "sm_86", or "no_code" (a GPU for which
-/// the module has no code).
+/// The machine that a program starts with: MOE_EMULATED_GPU is empty, "sm_86", or "no_code" (a GPU
+/// for which the module has no code).
 Machine default_machine();
 void set_machine(const Machine& machine);
-/// Of the calls that can fail, the one after the next `calls` returns `error`; sticky: so do all
-/// later ones.
+/// The call after the next `calls` that can fail returns `error`; sticky: so do all later ones.
 void fail_after(int calls, cudaError_t error, bool sticky);
 /// The next call of this function returns `error`.
 void fail_next(const char* function, cudaError_t error);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """python -m moe MODEL: describes a model, or continues a text; python -m moe analyse ...: analyses its
-routing."""
+routing; python -m moe trace ...: draws a trace of it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import sys
 
 from . import ArgumentError, Model, MoeError, __version__
 from .analyse.command import run as run_analyse
+from .analyse.trace import run as run_trace
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m moe", description="Shows what a model is, or continues a text.",
-        epilog="python -m moe analyse --help: how a model routes a text")
+        epilog="python -m moe analyse --help: how a model routes a text; python -m moe trace --help: draws a trace")
     parser.add_argument("model", metavar="MODEL", help="a model file (.moe)")
     parser.add_argument("-p", "--prompt", metavar="TEXT", help="the text to continue")
     parser.add_argument("-n", "--max-tokens", type=int, default=128, metavar="N",
@@ -54,6 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if given[:1] == ["analyse"]:
             run_analyse(given[1:])
+        elif given[:1] == ["trace"]:
+            run_trace(given[1:])
         else:
             _run(_parser().parse_args(given))
     except BrokenPipeError:  # the reader of the output has gone

@@ -72,5 +72,5 @@ def shaped(array: Any, shape: tuple[int, ...], name: str) -> FloatArray:
 
 
 def address(array: npt.NDArray[Any] | None) -> int | None:
-    """Of the first element; NULL for None."""
+    """The address of the first element; NULL for None."""
     return None if array is None else array.ctypes.data

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a session did: the experts of each layer, and memory."""
+"""Counts of a session: the experts of each layer, and memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Counting(SessionCalls):
             call(lib.moe_session_count_routing, session, on)
 
     def routing(self, layer: int) -> RoutingStats:
-        """What was counted in a layer. UnsupportedError for a dense one, StateError when nothing
+        """The counts of a layer. UnsupportedError for a dense one, StateError when nothing
         is being counted."""
         stats = s.RoutingStats()
         with self._pointer() as session:
@@ -29,7 +29,7 @@ class Counting(SessionCalls):
             return routing_stats(stats)
 
     def activations(self, layer: int) -> ActivationStats:
-        """What count_routing() counted inside a layer, dense ones included. StateError when nothing
+        """The activations that count_routing() counted in a layer, which may be dense. StateError when nothing
         is being counted."""
         stats = s.ActivationStats()
         with self._pointer() as session:

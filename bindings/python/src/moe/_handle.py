@@ -16,7 +16,7 @@ _Self = TypeVar("_Self", bound="Closable")
 
 
 class Uncopyable:
-    """What stands for something of the library, which a copy would free a second time. `copy` and
+    """Base of objects that own something of the library, which a copy would free a second time. `copy` and
     `pickle` both ask __reduce_ex__."""
 
     _what = "object"

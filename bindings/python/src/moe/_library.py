@@ -80,7 +80,7 @@ def call(function: Any, *arguments: Any) -> None:
 
 
 def names_of(list_: Any) -> tuple[str, ...]:
-    """What a function of the library lists by index."""
+    """The names that a function of the library lists by index."""
     names: list[str] = []
     while (name := list_(len(names))) is not None:
         names.append(text_of(name))

@@ -46,7 +46,7 @@ class LongCall:
         self._stopped = False
         self._done = False
         self._error: BaseException | None = None
-        # What the other thread asks for, and tells; _wake says only that there may be news, so that
+        # The other thread's request, and its news; _wake says only that there may be any, so that
         # nothing is lost when an exception comes just as it was taken.
         self._request: tuple[Callable[..., Any], tuple[Any, ...]] | None = None
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()

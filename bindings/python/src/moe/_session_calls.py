@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What every call on a session needs."""
+"""Helpers of every call on a session."""
 
 from __future__ import annotations
 

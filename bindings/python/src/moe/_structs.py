@@ -49,7 +49,7 @@ ClockFn = c.CFUNCTYPE(c.c_uint64, c.c_void_p)
 
 
 class EnvParams(Sized):
-    """moe_env_params. What an environment is made of."""
+    """moe_env_params. The options of an environment."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -66,7 +66,7 @@ class EnvParams(Sized):
 
 
 class EnvInfo(Sized):
-    """moe_env_info. What an environment runs on."""
+    """moe_env_info. The device, threads and instruction set of an environment."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -77,7 +77,9 @@ class EnvInfo(Sized):
 
 
 class SessionParams(Sized):
-    """moe_session_params. What a session has room for."""
+    """moe_session_params. The options of a session: how much text it has room for, and how it
+    keeps it.
+    """
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -121,7 +123,7 @@ class Reader(Sized):
 
 
 class ModelInfo(Sized):
-    """moe_model_info. What a model file says of its model."""
+    """moe_model_info. A description of a model, as its file has it."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -237,7 +239,7 @@ class MemoryLine(c.Structure):
 
 
 class MemoryPlan(Sized):
-    """moe_memory_plan. What sessions get under the model's cap."""
+    """moe_memory_plan. The memory that sessions get under the model's cap."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -267,7 +269,7 @@ class MemoryInfo(Sized):
 
 
 class EncodeParams(Sized):
-    """moe_encode_params. What moe_session_encode writes. NULL: not requested."""
+    """moe_encode_params. The outputs of moe_session_encode. NULL: not requested."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -343,7 +345,7 @@ class Perplexity(Sized):
 
 
 class RoutingStats(Sized):
-    """moe_routing_stats. What was counted of one MoE layer."""
+    """moe_routing_stats. The routing counts of one MoE layer."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -505,7 +507,7 @@ class GenerateParams(Sized):
 
 
 class GenerateResult(Sized):
-    """moe_generate_result. What a generation did."""
+    """moe_generate_result. The outcome of a generation."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -520,7 +522,7 @@ class GenerateResult(Sized):
 
 
 class ChatParams(Sized):
-    """moe_chat_params. What a conversation begins with."""
+    """moe_chat_params. The options of a conversation."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -551,7 +553,7 @@ class ChatMessage(Sized):
 
 
 class ChatResult(Sized):
-    """moe_chat_result. What a reply took."""
+    """moe_chat_result. The outcome of a reply: tokens and time."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -618,7 +620,7 @@ ReportFn = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p)
 
 
 class ConvertParams(Sized):
-    """moe_convert_params. What is made of a checkpoint."""
+    """moe_convert_params. The options of a conversion."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -646,7 +648,7 @@ class ConvertParams(Sized):
 
 
 class SyntheticParams(Sized):
-    """moe_synthetic_params. What a synthetic model is made of."""
+    """moe_synthetic_params. The options of a synthetic model."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),

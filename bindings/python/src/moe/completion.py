@@ -26,7 +26,7 @@ Completion = dict[str, Any]
 
 
 def given_of(arguments: Any, where: str) -> Completion:
-    """What is not None of a mapping: None stands for what was not given."""
+    """The entries of a mapping that are not None: None stands for what was not given."""
     if not isinstance(arguments, Mapping):
         raise ArgumentError(f"{where}: expected a mapping, found {type(arguments).__name__}")
     return {key: value for key, value in arguments.items() if value is not None}
@@ -51,7 +51,7 @@ _IGNORED = ("user", "metadata", "store")
 
 
 def without_idle(arguments: Mapping[str, Any], idle: Mapping[str, Any]) -> Completion:
-    """What is given, without those arguments of the API, and of `idle`, that have no effect."""
+    """The arguments that were given, without those of the API, and of `idle`, that have no effect."""
     given = given_of(arguments, "arguments")
     for key in _IGNORED:
         given.pop(key, None)
@@ -155,7 +155,7 @@ def finish_reason(result: ChatResult | GenerateResult | None) -> str:
 
 
 class _Answer:
-    """What all chunks of one answer have in common."""
+    """The fields that all chunks of one answer have in common."""
 
     def __init__(self, chat: Chat, kind: str, model: str | None, logprobs: bool) -> None:
         self._common = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()),

@@ -70,7 +70,7 @@ class Generation(Uncopyable, Asynchronous[Piece]):
         return f"<moe.{type(self).__name__} {told}>"
 
     def _start(self) -> None:
-        """Of several threads, started because a signal came in between, one goes on."""
+        """Starts the thread. A signal in between may start several; one of them goes on."""
         session = self._session
         if session is None:  # closed by a signal handler
             return

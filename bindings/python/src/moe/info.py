@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the library says about models, tensors and routing, as plain values."""
+"""Descriptions of models, tensors and routing by the library, as plain values."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def memory_stats(stats: s.MemoryStats) -> MemoryStats:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryPlan:
-    """What sessions get under their model's cap."""
+    """The memory that sessions get under their model's cap."""
 
     chunk: int  # rows evaluated at once
     cap_bytes: int  # 0: none

@@ -133,7 +133,7 @@ class _FileReader:
             to, n = to + len(data), n - len(data)
 
     def open(self, environment: int, params: Any, model: Any) -> None:
-        """What read() raised comes out here; after the model is open it is a FileError."""
+        """An exception of read() comes out here; after the model is open it is a FileError."""
         try:
             call(lib.moe_model_open_reader, environment, c.byref(self.reader), params, model)
         except MoeError as e:
@@ -314,7 +314,7 @@ class Model(Closable):
 
     def memory_plan(self, *, sessions: int = 1, context: int = 0, chunk: int = 0,
                     kv: KvType | str = KvType.DEFAULT) -> MemoryPlan:
-        """What the cap leaves for experts beside so many such sessions, and the smallest cap under
+        """The memory that the cap leaves for experts beside so many such sessions, and the smallest cap under
         which all of them can be made."""
         params = s.SessionParams(context=context, chunk=chunk, kv=KvType.of(kv, "kv"))
         plan = s.MemoryPlan()

@@ -169,7 +169,7 @@ class Session(Encoding, Translating, Saving, Counting):
 
     def perplexity(self, text: str | Tokens,
                    progress: Progress | None = None) -> Perplexity:
-        """Of a text, in windows of the session's context that do not overlap. The session must be
+        """The perplexity of a text, in windows of the session's context that do not overlap. The session must be
         empty and is empty afterwards. progress(done, total) is called after each window; when it
         returns False, CancelledError is raised, and an exception in it comes out here."""
         ids = token_array(self.model.encode(text, special=False) if isinstance(text, str) else text)

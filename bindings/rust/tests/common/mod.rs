@@ -1,12 +1,14 @@
 #![allow(dead_code)] // each test uses only a part
 // SPDX-License-Identifier: MIT
+// Shared by the tests: the stories model, other models that bindings/test.sh converts, and checks of
+// errors.
 
 use moe::*;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 pub const PROMPT: &str = "Once upon a time";
-/// What `moe generate examples/models/stories.moe -p "Once upon a time" -n 24` prints after the prompt.
+/// The text that `moe generate examples/models/stories.moe -p "Once upon a time" -n 24` prints after the prompt.
 pub const STORY: &str = ", a quiet girl called Clara lived in a stone house under the mountain. \
                          She would rather listen than talk. Her best";
 

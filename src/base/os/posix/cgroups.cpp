@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Finds the control groups in /proc/self/cgroup and walks up from each to the root, for limits of
+// memory and CPU.
 #include "src/base/os/posix/cgroups.h"
 
 #include <fcntl.h>

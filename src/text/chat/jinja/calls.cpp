@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Evaluates calls in templates: arguments, functions, macros, namespaces, recursive loops.
 #include "src/base/string.h"
 #include "src/text/chat/jinja/evaluator.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Evaluates expressions of templates: names, members, slices, arithmetic, comparisons, with
+// Python's results.
 #include "src/text/chat/jinja/evaluator.h"
 #include "src/text/chat/jinja/number.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Executes statements of templates: if, for, set, with, macros and blocks, and their scopes.
 #include "src/text/characters/utf8.h"
 #include "src/text/chat/jinja/evaluator.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Makes values, reports errors, and charges every step, byte and item to the limits.
 #include "src/text/chat/jinja/evaluator.h"
 
 #include <cstdarg>

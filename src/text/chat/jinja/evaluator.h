@@ -154,10 +154,12 @@ class Evaluator {
   // strings (strings.cpp)
   Value as_text(Value value);
   Value concatenate(Value left, Value right);
-  Value strip(Value text, Value characters, bool left, bool right);
+  enum class Ends : uint8_t { kLeft, kRight, kBoth };
+  Value strip(Value text, Value characters, Ends ends);
   Value split(Value text, Value separator, int64_t most);
   Value replace(Value text, Value from, Value to, int64_t most);
-  Value change_case(Value text, bool upper, bool first_only);
+  enum class Case : uint8_t { kLower, kUpper, kCapitalized };  // the last: the first letter upper
+  Value change_case(Value text, Case to);
   Value title(Value text, bool as_filter);
   Value indent(Value text, const Arguments& arguments);
   Value join(Value list, Value separator, Value attribute);

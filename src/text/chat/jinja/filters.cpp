@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The filters of templates ("x | trim"), and JSON as Python's json.dumps writes it.
 #include "src/base/string.h"
 #include "src/text/chat/jinja/evaluator.h"
 #include "src/text/chat/jinja/number.h"
@@ -68,7 +69,7 @@ Value Evaluator::text_filter(std::string_view name, Value value, const Arguments
   }
   const Value text = as_text(value);
   if (!ok()) return {};
-  if (name == "trim") return strip(text, argument(arguments, 0, "chars"), true, true);
+  if (name == "trim") return strip(text, argument(arguments, 0, "chars"), Ends::kBoth);
   if (name == "title") return title(text, true);
   if (name == "indent") return indent(text, arguments);
   if (name == "replace") {
@@ -78,7 +79,8 @@ Value Evaluator::text_filter(std::string_view name, Value value, const Arguments
     return replace(text, argument(arguments, 0, "old"), argument(arguments, 1, "new"),
                    all ? -1 : count.number);
   }
-  return change_case(text, name != "lower", name == "capitalize");
+  if (name == "capitalize") return change_case(text, Case::kCapitalized);
+  return change_case(text, name == "lower" ? Case::kLower : Case::kUpper);
 }
 
 Value Evaluator::number_filter(std::string_view name, Value value, const Arguments& arguments) {
@@ -94,7 +96,7 @@ Value Evaluator::number_filter(std::string_view name, Value value, const Argumen
   }
   if (reads_text && !is_number(value)) {
     if (value.is(Kind::kString)) {
-      std::string_view text = heap_.view(strip(value, {}, true, true));
+      std::string_view text = heap_.view(strip(value, {}, Ends::kBoth));
       const bool minus = text.starts_with("-");
       if (minus || text.starts_with("+")) text.remove_prefix(1);
       double fraction = 0;

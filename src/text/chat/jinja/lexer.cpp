@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Splits a template into tokens: text between tags, and the names, numbers, strings and operators
+// inside them.
 #include "src/base/string.h"
 #include "src/text/characters/utf8.h"
 #include "src/text/chat/jinja/program.h"

@@ -111,7 +111,7 @@ Value Evaluator::reverse(Value value) {
 
 Value Evaluator::sort_key(Value value, Value path, bool ignore_case) {
   if (!path.is(Kind::kUndefined) && !path.is(Kind::kNone)) value = attribute_path(value, path);
-  return ok() && ignore_case && value.is(Kind::kString) ? change_case(value, false, false) : value;
+  return ok() && ignore_case && value.is(Kind::kString) ? change_case(value, Case::kLower) : value;
 }
 
 // sort(reverse, case_sensitive, attribute), dictsort(case_sensitive, by, reverse), min and max

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The methods of Python's strings and mappings that templates call, and strftime for the date.
 #include "src/base/string.h"
 #include "src/text/chat/jinja/evaluator.h"
 
@@ -28,13 +29,14 @@ Value Evaluator::string_method(Value object, std::string_view name, const Argume
     if (!v.is(Kind::kUndefined)) fail_kind(parameter, v);
     return int64_t{-1};
   };
-  if (name == "strip") return strip(object, a, true, true);
-  if (name == "lstrip") return strip(object, a, true, false);
-  if (name == "rstrip") return strip(object, a, false, true);
+  if (name == "strip") return strip(object, a, Ends::kBoth);
+  if (name == "lstrip") return strip(object, a, Ends::kLeft);
+  if (name == "rstrip") return strip(object, a, Ends::kRight);
   if (name == "split") return split(object, a, number(1, "maxsplit"));
   if (name == "replace") return replace(object, a, b, number(2, "count"));
-  if (name == "upper" || name == "lower") return change_case(object, name == "upper", false);
-  if (name == "capitalize") return change_case(object, true, true);
+  if (name == "upper") return change_case(object, Case::kUpper);
+  if (name == "lower") return change_case(object, Case::kLower);
+  if (name == "capitalize") return change_case(object, Case::kCapitalized);
   if (name == "title") return title(object, false);
   if (name == "join") return join(a, object, {});
   if (name == "find") return find_in(object, arguments);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Exact conversion between doubles and decimal text, and Python's order, division, remainder and
+// rounding.
 #include "src/text/chat/jinja/number.h"
 
 #include <algorithm>

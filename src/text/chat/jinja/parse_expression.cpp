@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Parses expressions by recursive descent, with Jinja's order of operators.
 #include <cstdarg>
 
 #include "src/base/string.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Parses text and tags to statements; an unknown tag becomes a statement that fails if it is
+// reached.
 #include <iterator>
 
 #include "src/base/string.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Operations on texts for templates: search, strip, split, replace, case, indent, join, slices.
 #include <cstdlib>
 
 #include "src/base/string.h"
@@ -65,7 +66,7 @@ size_t Evaluator::find(std::string_view text, std::string_view what, size_t from
   }
 }
 
-Value Evaluator::strip(Value text, Value characters, bool left, bool right) {
+Value Evaluator::strip(Value text, Value characters, Ends ends) {
   const bool given = characters.is(Kind::kString);
   if (!given && !characters.is(Kind::kUndefined) && !characters.is(Kind::kNone)) {
     return fail_kind("strip", characters);
@@ -78,12 +79,12 @@ Value Evaluator::strip(Value text, Value characters, bool left, bool right) {
   };
   size_t begin = 0;
   size_t end = all.size();
-  while (left && begin < end) {
+  while (ends != Ends::kRight && begin < end) {
     const uint32_t n = utf8_next(all.data() + begin).length;
     if (!goes(slice(all, begin, n))) break;
     begin += n;
   }
-  while (right && begin < end) {
+  while (ends != Ends::kLeft && begin < end) {
     const uint32_t n = utf8_previous_length(all.data() + end);
     if (!goes(slice(all, end - n, n))) break;
     end -= n;
@@ -141,7 +142,7 @@ Value Evaluator::replace(Value text, Value from, Value to, int64_t most) {
   return since(out);
 }
 
-Value Evaluator::change_case(Value text, bool upper, bool first_only) {
+Value Evaluator::change_case(Value text, Case to) {
   const size_t begin = heap_.text.size();
   put(text);
   if (!charge(kLook * text.b)) return {};
@@ -150,7 +151,7 @@ Value Evaluator::change_case(Value text, bool upper, bool first_only) {
     if (static_cast<uint8_t>(c) >= 0x80) {
       return fail(MOE_ERR_UNSUPPORTED, "upper and lower case beyond ASCII");
     }
-    const bool up = first_only ? i == begin : upper;
+    const bool up = to == Case::kUpper || (to == Case::kCapitalized && i == begin);
     if (up && c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
     if (!up && c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
@@ -160,7 +161,7 @@ Value Evaluator::change_case(Value text, bool upper, bool first_only) {
 // A filter's words begin after white space, - and opening brackets; a method's after any character
 // that is not a letter.
 Value Evaluator::title(Value text, bool as_filter) {
-  const Value lower = change_case(text, false, false);
+  const Value lower = change_case(text, Case::kLower);
   bool begins = true;
   for (uint32_t i = 0; i < lower.b && ok(); ++i) {
     char& c = heap_.text.chars[lower.a + i];

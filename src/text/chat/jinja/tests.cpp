@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Truth, equality, order and membership as in Python, and the tests of templates ("x is defined").
 #include "src/text/chat/jinja/evaluator.h"
 #include "src/text/chat/jinja/number.h"
 
@@ -122,8 +123,9 @@ bool Evaluator::test(std::string_view name, Value value, std::span<const Value> 
   }
   if (name == "upper" || name == "lower") {  // as Python: a letter, and none of the other case
     const Value text = as_text(value);
-    const Value same_case = change_case(text, name == "upper", false);
-    const Value other_case = change_case(text, name != "upper", false);
+    const bool upper = name == "upper";
+    const Value same_case = change_case(text, upper ? Case::kUpper : Case::kLower);
+    const Value other_case = change_case(text, upper ? Case::kLower : Case::kUpper);
     return ok() && equal(text, same_case) && !equal(text, other_case);
   }
   fail_unknown("test", name);

@@ -22,9 +22,10 @@ from .measures import (
 )
 from .report import page, sections, tables
 from .runs import Analysis, Layer, Recording, SweepRow, analyse, compare, record, sweep, tokens_of
+from .trace import trace_page
 
 __all__ = [
     "Analysis", "Collapse", "Layer", "Recording", "SweepRow", "analyse", "compare", "consistency",
     "fluctuation", "needed", "page", "probabilities", "record", "representation_collapse",
-    "sections", "sweep", "tables", "tokens_of",
+    "sections", "sweep", "tables", "tokens_of", "trace_page",
 ]

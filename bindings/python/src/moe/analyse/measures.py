@@ -54,7 +54,7 @@ class Collapse:
 
 
 def representation_collapse(hidden: Array, experts: Array) -> float:
-    """Of hidden states (n, d) that go to experts (n) first; see Collapse."""
+    """The collapse of hidden states (n, d) that go to experts (n) first; see Collapse."""
     experts = np.asarray(experts)
     collapse = Collapse(int(experts.max(initial=0)) + 1, np.shape(hidden)[-1])
     collapse.add(np.asarray(hidden), experts)

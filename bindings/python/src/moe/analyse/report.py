@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Section:
 
 
 def _names(a: Analysis) -> list[str]:
-    """Of the models, each its own."""
+    """A name for each model, none twice."""
     names = [r.name for r in a.models]
     return names if len(set(names)) == len(names) else [f"checkpoint {i + 1}" for i in range(len(names))]
 
@@ -177,7 +177,7 @@ def _consistency(a: Analysis) -> Section:
 
 
 def sections(a: Analysis) -> list[Section]:
-    """What there is to show; a comparison only where there is something to compare."""
+    """The report's sections; a comparison only where there is something to compare."""
     if not a.models[-1].layers:
         return [_activations(a)]
     thresholds = list(a.models[-1].layers[0].needed)
@@ -214,12 +214,16 @@ def summary(r: Recording) -> str:
     return f"{r.n_tokens} tokens, perplexity {r.perplexity:.4f}; {routing}"
 
 
+def html_page(title: str, first: str, parts: Iterable[str]) -> str:
+    """One HTML page that needs nothing else: a title, a first line, and parts as HTML."""
+    return (f"<!doctype html>\n<html lang=\"en\">\n<title>{text(title)}</title>\n{HEAD}{STYLE}</style>\n"
+            f"<h1>{text(title)}</h1>\n<p>{text(first)}</p>\n" + "".join(parts) + "</html>\n")
+
+
 def page(a: Analysis) -> str:
     """One HTML page that needs nothing else."""
-    title = ("Routing of " if a.models[-1].layers else "Activations of ") + text(a.models[-1].name)
-    return (f"<!doctype html>\n<html lang=\"en\">\n<title>{title}</title>\n{HEAD}{STYLE}</style>\n"
-            f"<h1>{title}</h1>\n<p>{text(summary(a.models[-1]))}</p>\n"
-            + "".join(map(_html_section, sections(a))) + "</html>\n")
+    title = ("Routing of " if a.models[-1].layers else "Activations of ") + a.models[-1].name
+    return html_page(title, summary(a.models[-1]), map(_html_section, sections(a)))
 
 
 def tables(a: Analysis) -> str:

@@ -28,7 +28,7 @@ DECODED = 128  # tokens, one by one, for the time that decoding takes
 
 @dataclasses.dataclass
 class Layer:
-    """What one MoE layer did with the text. Of MH-MoE a token stands for its sub-tokens."""
+    """The work of one MoE layer on the text. In MH-MoE a token stands for its sub-tokens."""
 
     layer: int
     n_experts: int
@@ -116,7 +116,7 @@ def opened(source: Source) -> Iterator[Model]:
 
 
 def _temperature(layer: LayerInfo) -> float | None:
-    """What scores are divided by in front of the softmax over all experts; None: there is none."""
+    """The divisor of scores in front of the softmax over all experts; None: there is no such softmax."""
     if layer.kind == "cosine":
         return max(layer.tau, 1e-4) if layer.gate == "softmax" else None
     return 1.0 if layer.kind in ("topk", "threshold") else None
@@ -209,7 +209,7 @@ def _swept(session: Session, router: str, tokens: Sequence[int], flops: dict[int
 
 @dataclasses.dataclass
 class Analysis:
-    """What analyse() found; the figures between models are (layers,) lists, in order of the layers."""
+    """The findings of analyse(); the figures between models are (layers,) lists, in order of the layers."""
 
     models: list[Recording]  # checkpoints of one run, oldest first; the last is analysed
     others: list[Recording]  # other runs

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/cuda/moe_call.h"
+#include "kernels/cuda/ffn_call.h"
 #include "kernels/router/table.h"
 
 namespace moe::cuda {
@@ -20,7 +20,7 @@ Matrix in_float(Matrix m) {
   return m;
 }
 
-void compute_scores(MoeCall& call) {
+void compute_scores(FfnCall& call) {
   CudaStream& s = call.s;
   const RouterWeightsView& w = call.op.router_weights;
   MatmulInput in;
@@ -37,17 +37,22 @@ void compute_scores(MoeCall& call) {
   }
   const Matrix proj = in_float(w.proj);
   plain_matmul(s, in, call.n_tokens, proj, w.proj_bias, s.scratch.cosine, proj.rows);
-  s.check(cosine_scores(s.stream, {call.op.router, s.scratch.cosine, in_float(w.embedding),
-                                   call.n_tokens, s.scratch.scores}),
-          "cosine scores");
+  CosineOp cosine;
+  cosine.config = call.op.router;
+  cosine.projected = s.scratch.cosine;
+  cosine.embedding = in_float(w.embedding);
+  cosine.lengths = w.embedding_length;
+  cosine.n_tokens = call.n_tokens;
+  cosine.scores = s.scratch.scores;
+  s.check(cosine_scores(s.stream, cosine), "cosine scores");
 }
 
 // Tokens whose pairs are computed at once.
-int32_t chunk_tokens(const MoeCall& call) {
+int32_t chunk_tokens(const FfnCall& call) {
   return std::max(1, call.s.pair_capacity / std::max(1, call.max_k));
 }
 
-void route_layer(MoeCall& call) {
+void route_layer(FfnCall& call) {
   CudaStream& s = call.s;
   compute_scores(call);
   DeviceRouteOp route;
@@ -89,7 +94,7 @@ Routing slice(const Routing& all, int32_t first, int32_t n) {
 }
 
 // All pairs of the call's n tokens; `table`: null if experts are offloaded.
-Pass pass_of(MoeCall& call, int32_t n, const LayerTable* table) {
+Pass pass_of(FfnCall& call, int32_t n, const LayerTable* table) {
   const PairLists& pairs = call.s.scratch.pairs;
   Pass pass;
   pass.table = table;
@@ -101,7 +106,8 @@ Pass pass_of(MoeCall& call, int32_t n, const LayerTable* table) {
   pass.groups.input_row = pairs.token;
   pass.expert = pairs.expert;
   pass.outputs = call.s.scratch.outputs;
-  WantedInputs wanted{true, true, true, true};  // for experts that are not known yet
+  // For experts that are not known yet.
+  WantedInputs wanted{.floats = true, .a8 = true, .a8_block = true, .a8_group = true};
   if (table != nullptr) {
     wanted = {};
     if (!table->stack) wanted.add(table->networks[0].like.gate);
@@ -112,7 +118,7 @@ Pass pass_of(MoeCall& call, int32_t n, const LayerTable* table) {
 }
 
 // Sums the outputs of the call's pairs for tokens from `first` on. `sum` null: to y.
-void add_up(MoeCall& call, int32_t first, bool stack, float* sum) {
+void add_up(FfnCall& call, int32_t first, bool stack, float* sum) {
   CudaStream& s = call.s;
   const int64_t at = static_cast<int64_t>(first) * call.d_in;
   CombineOp add;
@@ -133,7 +139,7 @@ void add_up(MoeCall& call, int32_t first, bool stack, float* sum) {
 
 // sum (n_tokens, d_in) = the experts' output, a chunk of tokens at a time; null: writes directly to
 // the layer's y.
-void run_experts(MoeCall& call, float* sum) {
+void run_experts(FfnCall& call, float* sum) {
   CudaStream& s = call.s;
   const Routing routing = routing_of(call);
   const LayerTable* table = call.table;
@@ -176,7 +182,7 @@ NetworkTable table_of(const Ffn& ffn) {
 }
 
 // Hidden activations of op.shared for rows [first, first + n).
-MatmulInput shared_hidden(MoeCall& call, int32_t first, int32_t n, const NetworkTable& network) {
+MatmulInput shared_hidden(FfnCall& call, int32_t first, int32_t n, const NetworkTable& network) {
   WantedInputs wanted;
   wanted.add(network.like.gate);
   wanted.add(network.like.up);
@@ -187,7 +193,7 @@ MatmulInput shared_hidden(MoeCall& call, int32_t first, int32_t n, const Network
 }
 
 // y (+)= scale * shared(x), a chunk of rows at a time.
-void run_shared(MoeCall& call, float* y, bool accumulate, float scale) {
+void run_shared(FfnCall& call, float* y, bool accumulate, float scale) {
   CudaStream& s = call.s;
   const Ffn& ffn = *call.op.shared;
   const NetworkTable network = table_of(ffn);
@@ -200,7 +206,7 @@ void run_shared(MoeCall& call, float* y, bool accumulate, float scale) {
 }
 
 // Multiplies op.head or op.merge with rows of width d_model.
-void mix_heads(MoeCall& call, const Matrix& weight, const float* bias, const float* x, float* y) {
+void mix_heads(FfnCall& call, const Matrix& weight, const float* bias, const float* x, float* y) {
   CudaStream& s = call.s;
   WantedInputs wanted;
   wanted.add(weight);
@@ -208,8 +214,8 @@ void mix_heads(MoeCall& call, const Matrix& weight, const float* bias, const flo
   plain_matmul(s, in, call.op.n_rows, weight, bias, y, call.op.d_model);
 }
 
-void run_moe(MoeCall& call) {
-  const MoeOp& op = call.op;
+void run_moe(FfnCall& call) {
+  const FfnOp& op = call.op;
   CudaStream& s = call.s;
   call.subs = call.x;
   if (!op.head.empty()) {
@@ -248,8 +254,8 @@ void run_moe(MoeCall& call) {
   s.check(merge_rows(s.stream, merge), "the layer's sum");
 }
 
-void run_layer(MoeCall& call) {
-  const MoeOp& op = call.op;
+void run_layer(FfnCall& call) {
+  const FfnOp& op = call.op;
   if (op.n_experts == 0) {
     call.activations_per_pair = static_cast<uint64_t>(op.shared->up.rows);
     return run_shared(call, op.y, op.accumulate, op.scale);
@@ -262,7 +268,7 @@ void run_layer(MoeCall& call) {
 
 }  // namespace
 
-Routing routing_of(const MoeCall& call) {
+Routing routing_of(const FfnCall& call) {
   Routing r = call.s.scratch.routing;
   r.n_tokens = call.n_tokens;
   r.max_k = call.max_k;
@@ -271,7 +277,7 @@ Routing routing_of(const MoeCall& call) {
 }
 
 // The precisions of x that this layer's matrices need, as far as known in advance.
-WantedInputs wanted_of_layer(const MoeOp& op, const LayerTable* table) {
+WantedInputs wanted_of_layer(const FfnOp& op, const LayerTable* table) {
   WantedInputs wanted{.floats = true};
   if (!op.head.empty()) {
     wanted.add(op.head);
@@ -289,12 +295,12 @@ WantedInputs wanted_of_layer(const MoeOp& op, const LayerTable* table) {
   return wanted;
 }
 
-void cuda_moe(CudaDevice& device, CudaStream& s, const MoeOp& op) {
+void cuda_ffn(CudaDevice& device, CudaStream& s, const FfnOp& op) {
   if (op.n_experts > 0) {
     const Status status = device.check_routed(router_max_k(op.router, op.n_experts));
     if (!status.ok()) return s.latch(status);
   }
-  MoeCall call{device, s, op};
+  FfnCall call{device, s, op};
   call.x = op.x;
   call.rows = device_rows(s, op.rows, op.n_rows);
   if (!s.live()) return;
@@ -318,10 +324,10 @@ void cuda_moe(CudaDevice& device, CudaStream& s, const MoeOp& op) {
   if (!status.ok()) s.latch(status);
 }
 
-void CudaDevice::moe(Stream& stream, const MoeOp& op) {
+void CudaDevice::ffn(Stream& stream, const FfnOp& op) {
   CudaStream& s = static_cast<CudaStream&>(stream);
   if (!begin_op(s) || op.n_rows == 0) return;
-  cuda_moe(*this, s, op);
+  cuda_ffn(*this, s, op);
 }
 
 }  // namespace moe::cuda

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Splits a text at added tokens, normalises and splits the rest, and encodes each piece; words that
+// repeat are remembered.
 #include <algorithm>
 
 #include "src/text/characters/utf8.h"
@@ -57,7 +59,7 @@ class Encoder final {
         normalized_{Array<char>(*parts.allocator), Array<char>(*parts.allocator)} {}
 
   Status run(std::string_view text, const SpecialRule& rule) {
-    MOE_TRY(search_.create(parts_.full.library));
+    MOE_TRY(search_.create(parts_.subwords.library));
     MOE_TRY(utf8_repair(text, repaired_, &text));
     const char* const all = text.data();
     const auto raw = [&](std::string_view part, bool at_start) -> Status {
@@ -67,11 +69,11 @@ class Encoder final {
         special = rule.marks[static_cast<size_t>(part.data() - all) + i] == 0;
       }
       std::string_view normal;
-      MOE_TRY(parts_.full.normalizer.run(part, search_, normalized_, &normal, &at_start));
+      MOE_TRY(parts_.subwords.normalizer.run(part, search_, normalized_, &normal, &at_start));
       const auto inner = [&](std::string_view inner_part, bool inner_start) {
         return encode_part(inner_part, at_start && inner_start);
       };
-      return between_tokens(parts_.full.added, normal, {special, {}}, ids_, inner);
+      return between_tokens(parts_.subwords.added, normal, {special, {}}, ids_, inner);
     };
     return between_tokens(parts_.added, text, rule, ids_, raw);
   }
@@ -80,8 +82,8 @@ class Encoder final {
   Status encode_part(std::string_view part, bool at_start) {
     std::string_view text;
     std::span<const TextPiece> pieces;
-    MOE_TRY(parts_.full.pre_tokenizer.run(part, at_start, search_, pre_, &text, &pieces));
-    const bool words = parts_.kind == TokenizerParts::kBpe && parts_.full.bpe.splits_words();
+    MOE_TRY(parts_.subwords.pre_tokenizer.run(part, at_start, search_, pre_, &text, &pieces));
+    const bool words = parts_.kind == TokenizerParts::kBpe && parts_.subwords.bpe.splits_words();
     constexpr size_t kWordBytes = 8;  // average, roughly
     MOE_TRY(
         cache_.start(words ? std::max(pieces.size(), text.size() / kWordBytes) : pieces.size()));
@@ -115,9 +117,10 @@ class Encoder final {
   }
 
   Status encode_word(std::string_view word) {
-    if (parts_.kind == TokenizerParts::kBpe) return parts_.full.bpe.encode(word, bpe_, ids_);
-    if (parts_.kind == TokenizerParts::kWordPiece) return parts_.full.wordpiece.encode(word, ids_);
-    return parts_.full.unigram.encode(word, unigram_, ids_);
+    if (parts_.kind == TokenizerParts::kBpe) return parts_.subwords.bpe.encode(word, bpe_, ids_);
+    if (parts_.kind == TokenizerParts::kWordPiece)
+      return parts_.subwords.wordpiece.encode(word, ids_);
+    return parts_.subwords.unigram.encode(word, unigram_, ids_);
   }
 
   Status repeat(size_t first, size_t n) {
@@ -141,8 +144,8 @@ class Encoder final {
 
 }  // namespace
 
-Status encode_full_text(const TokenizerParts& parts, std::string_view text, const SpecialRule& rule,
-                        Array<int32_t>& ids) {
+Status encode_subwords(const TokenizerParts& parts, std::string_view text, const SpecialRule& rule,
+                       Array<int32_t>& ids) {
   return Encoder(parts, ids).run(text, rule);
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "kernels/cpu/device_cpu_moe.h"
+// The order of a feed-forward part's steps on the CPU: norm, head, routing, experts, merge, shared
+// expert, result.
+#include "kernels/cpu/device_cpu_ffn.h"
 
 #include <algorithm>
 
@@ -11,8 +13,8 @@ namespace {
 
 // Runs chunks of rows through op.shared up to the down inputs, and calls use(first row, n, inputs).
 template <class F>
-void for_shared_chunks(MoeCall& call, F&& use) {
-  const MoeOp& op = call.op;
+void for_shared_chunks(FfnCall& call, F&& use) {
+  const FfnOp& op = call.op;
   for (int32_t first = 0; first < op.n_rows && call.s.live(); first += call.s.pair_chunk) {
     Segment segment;
     segment.expert = {op.shared, 0};
@@ -31,8 +33,8 @@ void for_shared_chunks(MoeCall& call, F&& use) {
 }
 
 // n_experts 0: the network writes directly to y.
-void run_dense(MoeCall& call) {
-  const MoeOp& op = call.op;
+void run_dense(FfnCall& call) {
+  const FfnOp& op = call.op;
   for_shared_chunks(call, [&](int32_t first, int32_t, LinearJob& job) {
     job.args.y = op.y + static_cast<int64_t>(first) * op.shared->down.rows;
     job.args.accumulate = op.accumulate;
@@ -42,7 +44,7 @@ void run_dense(MoeCall& call) {
 }
 
 // sum = sum + gate * out for n rows from `first` on.
-void add_gated(const MoeCall& call, int32_t first, int32_t n, const float* out, float* sum) {
+void add_gated(const FfnCall& call, int32_t first, int32_t n, const float* out, float* sum) {
   const int32_t d = call.op.d_model;
   call.rt.for_range(n, d, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
@@ -53,8 +55,8 @@ void add_gated(const MoeCall& call, int32_t first, int32_t n, const float* out, 
 }
 
 // sum = sum + gate * shared(x), gate 1 or sigmoid(x . g).
-void add_shared(MoeCall& call, float* sum) {
-  const MoeOp& op = call.op;
+void add_shared(FfnCall& call, float* sum) {
+  const FfnOp& op = call.op;
   CpuStream& s = call.s;
   if (!op.shared_gate.empty()) {
     call.rt.linear(s, op.shared_gate, nullptr, call.x, op.d_model, op.n_rows, s.shared_gate, 1);
@@ -70,8 +72,8 @@ void add_shared(MoeCall& call, float* sum) {
   });
 }
 
-void write_result(const MoeCall& call, const float* sum) {
-  const MoeOp& op = call.op;
+void write_result(const FfnCall& call, const float* sum) {
+  const FfnOp& op = call.op;
   const int64_t d = op.d_model;
   call.rt.for_range(op.n_rows, d, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
@@ -84,8 +86,8 @@ void write_result(const MoeCall& call, const float* sum) {
   });
 }
 
-void run_moe(MoeCall& call) {
-  const MoeOp& op = call.op;
+void run_moe(FfnCall& call) {
+  const FfnOp& op = call.op;
   CpuStream& s = call.s;
   call.subs = call.x;
   if (!op.head.empty()) {
@@ -108,7 +110,7 @@ void run_moe(MoeCall& call) {
 
 }  // namespace
 
-void compute_shared(MoeCall& call, int32_t first) {
+void compute_shared(FfnCall& call, int32_t first) {
   float* const out = call.s.out + int64_t{first} * call.op.d_model;
   for_shared_chunks(call, [&](int32_t, int32_t, LinearJob& job) {
     job.args.y = out;
@@ -117,8 +119,8 @@ void compute_shared(MoeCall& call, int32_t first) {
   call.shared = out;
 }
 
-void cpu_moe(const CpuRuntime& rt, CpuStream& s, const MoeOp& op) {
-  MoeCall call{rt, s, op};
+void cpu_ffn(const CpuRuntime& rt, CpuStream& s, const FfnOp& op) {
+  FfnCall call{rt, s, op};
   call.x = op.x;
   if (op.norm.kind != NormKind::kNone) {
     rt.norm_rows(op.norm, op.x, op.d_model, op.n_rows, op.d_model, s.normed);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// The steps of one MoE layer on the CPU; see MoeOp.
+// The steps of one feed-forward part, routed or dense, on the CPU; see FfnOp.
 
 #include "kernels/cpu/device_cpu_impl.h"
 
 namespace moe {
 
-/// State of one Device::moe call.
-struct MoeCall {
+/// State of one Device::ffn call.
+struct FfnCall {
   const CpuRuntime& rt;
   CpuStream& s;
-  const MoeOp& op;
+  const FfnOp& op;
   const float* x = nullptr;     // (n_rows, d_model) after the norm
   const float* subs = nullptr;  // (n_tokens, d_in): the routed (sub-)tokens
   int32_t d_in = 0;             // d_model / n_subheads
@@ -33,34 +33,34 @@ struct Segment {
 };
 
 /// Scores, selection, capacity: fills the stream's routing arrays. Latches a fault.
-void route_layer(MoeCall& call);
+void route_layer(FfnCall& call);
 
 /// Refuses pairs whose experts are not in memory, as RouterConfig::resident says: sets kept and
 /// weight to 0. Returns their number.
-uint64_t skip_missing(MoeCall& call);
+uint64_t skip_missing(FfnCall& call);
 
 /// Groups the active pairs by expert (pair_begin, pair_token, pair_weight) and updates statistics.
-void group_pairs(MoeCall& call);
+void group_pairs(FfnCall& call);
 
 /// s.routed = sum over the active pairs of weight * expert(token), in ascending expert index.
-void run_experts(MoeCall& call);
+void run_experts(FfnCall& call);
 
 /// Computes the shared expert into s.out from row `first` on, and sets call.shared. The rows up to
 /// first + n_rows must be within the chunk.
-void compute_shared(MoeCall& call, int32_t first);
+void compute_shared(FfnCall& call, int32_t first);
 
 /// Rows of s.out = the experts' outputs; with `combine`, they are added to s.routed in this order.
-void compute_experts(MoeCall& call, const Segment* segments, int32_t n, bool combine);
+void compute_experts(FfnCall& call, const Segment* segments, int32_t n, bool combine);
 /// Adds all outputs to s.routed: pair i is in row i of s.out.
-void combine_pairs(MoeCall& call);
+void combine_pairs(FfnCall& call);
 
 /// For each segment, rows of s.gate (n, d_ff): the inner activations of `ffn` with SubLN. A
 /// non-null `x` replaces the segment's own input: (chunk rows, d_in). Counts positives.
-void inner_activations(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer,
+void inner_activations(FfnCall& call, const Segment* segments, int32_t n, int32_t sublayer,
                        const float* x);
 
 /// Inputs for the down projections of all segments, quantised from s.gate.
-void down_inputs(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer,
+void down_inputs(FfnCall& call, const Segment* segments, int32_t n, int32_t sublayer,
                  LinearInput* inputs);
 
 }  // namespace moe

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Networks on rows: gate, up, activation, norm, down.
 
-#include "kernels/cuda/moe_call.h"
+#include "kernels/cuda/ffn_call.h"
 
 namespace moe::cuda {
 namespace {
@@ -14,7 +14,7 @@ MatmulOut of_table(const Matrix& like, const float* bias, const Weight* table) {
   return out;
 }
 
-void down_rows(MoeCall& call, const RowGroups& groups, const NetworkTable& network,
+void down_rows(FfnCall& call, const RowGroups& groups, const NetworkTable& network,
                const MatmulInput& in, float* y, bool accumulate) {
   MatmulOp down;
   down.rows = groups;
@@ -29,7 +29,7 @@ void down_rows(MoeCall& call, const RowGroups& groups, const NetworkTable& netwo
 }
 
 // X-MoE: v = v + W2 act(W1 norm(v)), sub-layer by sub-layer, in place of the outputs.
-void run_stack(MoeCall& call, const Pass& pass) {
+void run_stack(FfnCall& call, const Pass& pass) {
   CudaStream& s = call.s;
   RowGroups groups = pass.groups;
   s.check(
@@ -61,7 +61,7 @@ InputRows input_rows(RowCount n, int32_t d, const float* x) {
   return rows;
 }
 
-MatmulInput hidden_rows(MoeCall& call, const RowGroups& groups, const NetworkTable& network,
+MatmulInput hidden_rows(FfnCall& call, const RowGroups& groups, const NetworkTable& network,
                         const MatmulInput& in, const int32_t* expert) {
   CudaStream& s = call.s;
   const Ffn& like = network.like;
@@ -86,7 +86,7 @@ MatmulInput hidden_rows(MoeCall& call, const RowGroups& groups, const NetworkTab
   return make_input(s, rows, wanted, s.scratch.mid);
 }
 
-MatmulInput codes_of(MoeCall& call, int32_t first, int32_t n, int32_t d, const float* x,
+MatmulInput codes_of(FfnCall& call, int32_t first, int32_t n, int32_t d, const float* x,
                      const WantedInputs& wanted) {
   const bool there = (call.have.a8 || !wanted.a8) && (call.have.a8_block || !wanted.a8_block) &&
                      (call.have.a8_group || !wanted.a8_group);
@@ -101,7 +101,7 @@ MatmulInput codes_of(MoeCall& call, int32_t first, int32_t n, int32_t d, const f
                     call.s.scratch.in);
 }
 
-void run_pass(MoeCall& call, const Pass& pass) {
+void run_pass(FfnCall& call, const Pass& pass) {
   call.activations_per_pair = 0;
   for (int32_t n = 0; n < pass.table->n_networks; ++n) {
     call.activations_per_pair += static_cast<uint64_t>(pass.table->networks[n].like.up.rows);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// State of one Device::moe call. Private to kernels/cuda.
+// State of one Device::ffn call. Private to kernels/cuda.
 
 #include "kernels/cuda/device_cuda_impl.h"
 
 namespace moe::cuda {
 
-struct MoeCall {
+struct FfnCall {
   CudaDevice& device;
   CudaStream& s;
-  const MoeOp& op;
+  const FfnOp& op;
   const float* x = nullptr;     // (n_rows, d_model), normed
   const float* subs = nullptr;  // (n_tokens, d_in)
   const BatchRow* rows = nullptr;
@@ -39,28 +39,28 @@ struct Pass {
 InputRows input_rows(RowCount n, int32_t d, const float* x);
 
 /// x, or n rows of it from `first` on, in the requested precisions; reuses existing codes.
-MatmulInput codes_of(MoeCall& call, int32_t first, int32_t n, int32_t d, const float* x,
+MatmulInput codes_of(FfnCall& call, int32_t first, int32_t n, int32_t d, const float* x,
                      const WantedInputs& wanted);
 
 /// hidden = act(gate x) * up x for the rows of `groups`, then its norm and codes. `expert`: per
 /// row, if there is a table of norms.
-MatmulInput hidden_rows(MoeCall& call, const RowGroups& groups, const NetworkTable& network,
+MatmulInput hidden_rows(FfnCall& call, const RowGroups& groups, const NetworkTable& network,
                         const MatmulInput& in, const int32_t* expert);
 
 /// Computes the outputs of all pairs of a pass.
-void run_pass(MoeCall& call, const Pass& pass);
+void run_pass(FfnCall& call, const Pass& pass);
 
 /// run_pass() for a layer whose experts are not all on the GPU. `stack`: they are X-MoE's.
-Status run_waves(MoeCall& call, const Pass& whole, bool* stack);
+Status run_waves(FfnCall& call, const Pass& whole, bool* stack);
 
 /// The call's routing on the device.
-Routing routing_of(const MoeCall& call);
+Routing routing_of(const FfnCall& call);
 
 /// Makes the call count activations above 0, if requested.
-void begin_counting(MoeCall& call);
+void begin_counting(FfnCall& call);
 /// Adds the call's statistics to the host's. Waits.
-Status add_statistics(MoeCall& call);
+Status add_statistics(FfnCall& call);
 /// Copies the routing to op.routing_out. Waits.
-Status report_routing(MoeCall& call);
+Status report_routing(FfnCall& call);
 
 }  // namespace moe::cuda

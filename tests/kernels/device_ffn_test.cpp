@@ -170,7 +170,7 @@ std::vector<float> in_batches(Device& device, const TestLayer& layer, const std:
   return y;
 }
 
-TEST(DeviceMoe, SameBitsOnEveryIsaThreadCountAndBatch) {
+TEST(DeviceFfn, SameBitsOnEveryIsaThreadCountAndBatch) {
   const std::vector<OpenedDevice> devices = all_devices();
   for (const LayerKind& kind : all_kinds()) {
     RandomLayer random(kind);
@@ -194,7 +194,7 @@ TEST(DeviceMoe, SameBitsOnEveryIsaThreadCountAndBatch) {
   }
 }
 
-TEST(DeviceMoe, AccumulatesInPlaceWithOneRounding) {
+TEST(DeviceFfn, AccumulatesInPlaceWithOneRounding) {
   LayerKind kind;
   kind.router = router(RouterKind::kSoftmax);
   kind.shared = true;
@@ -216,7 +216,7 @@ TEST(DeviceMoe, AccumulatesInPlaceWithOneRounding) {
   }
 }
 
-TEST(DeviceMoe, CapacityCountsEverySessionByItself) {
+TEST(DeviceFfn, CapacityCountsEverySessionByItself) {
   for (int32_t h : {1, 2}) {
     LayerKind kind;
     kind.n_subheads = h;
@@ -241,7 +241,7 @@ TEST(DeviceMoe, CapacityCountsEverySessionByItself) {
   }
 }
 
-TEST(DeviceMoe, StatisticsAddUp) {
+TEST(DeviceFfn, StatisticsAddUp) {
   LayerKind kind;
   kind.router = router(RouterKind::kThreshold);
   kind.router.gamma = 0.8f;
@@ -271,7 +271,7 @@ TEST(DeviceMoe, StatisticsAddUp) {
   EXPECT_LT(stats.n_positive, stats.n_activations * 3 / 4);
 }
 
-TEST(DeviceMoe, ScoresThatAreNotFiniteAreLatched) {
+TEST(DeviceFfn, ScoresThatAreNotFiniteAreLatched) {
   LayerKind kind;
   kind.router = router(RouterKind::kSoftmax);
   for (int32_t bad_row : {0, 11}) {
@@ -287,7 +287,7 @@ TEST(DeviceMoe, ScoresThatAreNotFiniteAreLatched) {
   }
 }
 
-TEST(DeviceMoe, AnExpertThatCannotBeReadIsReportedAndTheOthersReleased) {
+TEST(DeviceFfn, AnExpertThatCannotBeReadIsReportedAndTheOthersReleased) {
   LayerKind kind;
   kind.router = router(RouterKind::kThreshold);
   kind.router.threshold = 1;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Parts of a Hugging Face tokenizer beyond the kind "bytes": patterns, normalizer, merges. Compiled
-// from full_text.cpp or, with MOE_TEXT=OFF, from bytes_only.cpp, which rejects it.
+// Parts of a tokenizer whose pieces are subwords (BPE, Unigram, WordPiece): patterns, normalizer,
+// merges. Compiled from subword_text.cpp or, with MOE_TEXT=OFF, from bytes_only.cpp, which rejects
+// it.
 
 #include "src/text/pieces/added_tokens.h"
 
@@ -19,9 +20,9 @@ struct SpecialRule;
 struct TokenizerParts;
 struct TokenizerSpec;
 
-struct FullText final {
+struct SubwordText final {
 #if MOE_TEXT
-  explicit FullText(const Allocator& a)
+  explicit SubwordText(const Allocator& a)
       : added(a),
         normalizer(a),
         pre_tokenizer(a),
@@ -47,21 +48,21 @@ struct FullText final {
   Array<Piece> pieces;  // their positions in `texts`, by id
   static constexpr bool kBuilt = true;
 #else
-  explicit FullText(const Allocator&) {}
+  explicit SubwordText(const Allocator&) {}
   static constexpr bool kBuilt = false;
 #endif
 
   /// MOE_ERR_UNSUPPORTED if this build supports only the kind "bytes".
   static Status check_kind(std::string_view kind);
-  /// Fills parts->full and parts->decoder; vocabulary and kind are already set.
+  /// Fills parts->subwords and parts->decoder; vocabulary and kind are already set.
   static Status create(const TokenizerSpec& spec, TokenizerParts* parts);
   /// The text of an added token searched in the normalised text.
   std::string_view piece(uint32_t id) const;
 };
 
 /// As encode_text(), for any kind but "bytes".
-Status encode_full_text(const TokenizerParts& parts, std::string_view text, const SpecialRule& rule,
-                        Array<int32_t>& ids);
+Status encode_subwords(const TokenizerParts& parts, std::string_view text, const SpecialRule& rule,
+                       Array<int32_t>& ids);
 
 /// Applies an added token's flags to the surrounding text. False: no match. Stripped white space,
 /// not left of `floor`, becomes part of the match.

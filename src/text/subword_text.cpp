@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "src/text/full_text.h"
+// Creates the parts of a subword tokenizer from its specification, and says which white space an
+// added token takes along.
+#include "src/text/subword_text.h"
 
 #include <algorithm>
 
@@ -41,51 +43,51 @@ size_t skip_space_right(std::string_view text, size_t end) {
 
 // Added tokens searched in the normalised text are normalised themselves.
 Status create_normalized(const TokenizerSpec& spec, const Vocabulary& vocabulary,
-                         const Allocator& allocator, FullText& full) {
+                         const Allocator& allocator, SubwordText& subwords) {
   RegexSearch search;
-  MOE_TRY(search.create(full.library));
+  MOE_TRY(search.create(subwords.library));
   Array<char> buffers[2] = {Array<char>(allocator), Array<char>(allocator)};
   for (size_t i = 0; i < spec.added_ids.size(); ++i) {
     if ((spec.added_flags[i] & kAddedNormalized) == 0) continue;
     const uint32_t id = spec.added_ids[i];
     std::string_view text;
     bool at_start = true;
-    MOE_TRY(full.normalizer.run(vocabulary.piece(id), search, buffers, &text, &at_start));
+    MOE_TRY(subwords.normalizer.run(vocabulary.piece(id), search, buffers, &text, &at_start));
     if (text.empty()) {
       return Status::error(MOE_ERR_FORMAT, "tokenizer: added token %u is empty when normalised",
                            id);
     }
-    const size_t begin = full.texts.size();
-    MOE_TRY(append(full.texts, text));
-    MOE_TRY(full.pieces.push(
-        {id, static_cast<uint32_t>(begin), static_cast<uint32_t>(full.texts.size())}));
+    const size_t begin = subwords.texts.size();
+    MOE_TRY(append(subwords.texts, text));
+    MOE_TRY(subwords.pieces.push(
+        {id, static_cast<uint32_t>(begin), static_cast<uint32_t>(subwords.texts.size())}));
   }
-  std::sort(full.pieces.begin(), full.pieces.end(),
+  std::sort(subwords.pieces.begin(), subwords.pieces.end(),
             [](const auto& a, const auto& b) { return a.id < b.id; });
   Array<TrieEntry> entries(allocator);
-  for (const auto& p : full.pieces) MOE_TRY(entries.push({full.piece(p.id), p.id}));
-  return full.added.create(entries, vocabulary);
+  for (const auto& p : subwords.pieces) MOE_TRY(entries.push({subwords.piece(p.id), p.id}));
+  return subwords.added.create(entries, vocabulary);
 }
 
 }  // namespace
 
-Status FullText::check_kind(std::string_view) { return {}; }
+Status SubwordText::check_kind(std::string_view) { return {}; }
 
-Status FullText::create(const TokenizerSpec& spec, TokenizerParts* parts) {
-  FullText& full = parts->full;
-  MOE_TRY(full.library.create(*parts->allocator));
-  MOE_TRY(full.normalizer.create(spec.normalizers, full.library));
-  MOE_TRY(full.pre_tokenizer.create(spec.pre_tokenizers, full.library));
+Status SubwordText::create(const TokenizerSpec& spec, TokenizerParts* parts) {
+  SubwordText& subwords = parts->subwords;
+  MOE_TRY(subwords.library.create(*parts->allocator));
+  MOE_TRY(subwords.normalizer.create(spec.normalizers, subwords.library));
+  MOE_TRY(subwords.pre_tokenizer.create(spec.pre_tokenizers, subwords.library));
   MOE_TRY(parts->decoder.create(spec.decoders));
-  MOE_TRY(create_normalized(spec, parts->vocabulary, *parts->allocator, full));
-  if (parts->kind == TokenizerParts::kBpe) return full.bpe.create(spec, parts->vocabulary);
+  MOE_TRY(create_normalized(spec, parts->vocabulary, *parts->allocator, subwords));
+  if (parts->kind == TokenizerParts::kBpe) return subwords.bpe.create(spec, parts->vocabulary);
   if (parts->kind == TokenizerParts::kWordPiece) {
-    return full.wordpiece.create(spec, parts->vocabulary);
+    return subwords.wordpiece.create(spec, parts->vocabulary);
   }
-  return full.unigram.create(spec, parts->vocabulary);
+  return subwords.unigram.create(spec, parts->vocabulary);
 }
 
-std::string_view FullText::piece(uint32_t id) const {
+std::string_view SubwordText::piece(uint32_t id) const {
   const auto* p = std::lower_bound(pieces.begin(), pieces.end(), id,
                                    [](const Piece& piece, uint32_t i) { return piece.id < i; });
   return {texts.data() + p->begin, p->end - p->begin};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// One MoE layer from plain data for tests: owns the memory of a MoeOp, and runs it on a device.
+// One feed-forward part from plain data for tests: owns the memory of an FfnOp, and runs it on a
+// device.
 
 #include <algorithm>
 #include <deque>
@@ -19,7 +20,7 @@ class TestLayer final : public ExpertSource {
   TestLayer(const TestLayer&) = delete;
   TestLayer& operator=(const TestLayer&) = delete;
 
-  MoeOp op;                               // x, y, n_rows, rows are set by run_layer()
+  FfnOp op;                               // x, y, n_rows, rows are set by run_layer()
   std::vector<std::vector<Ffn>> experts;  // [expert][sub-layer]
   int32_t n_sublayers = 0;
   Ffn shared;  // op.shared points here if present
@@ -82,7 +83,7 @@ inline LayerRun run_layer(Device& device, const TestLayer& layer, const std::vec
                           int32_t n_rows, const BatchRow* rows = nullptr,
                           std::vector<float> y = {}) {
   LayerRun run;
-  MoeOp op = layer.op;
+  FfnOp op = layer.op;
   y.resize(x.size());
   run.y = std::move(y);
   op.x = x.data();
@@ -111,7 +112,7 @@ inline LayerRun run_layer(Device& device, const TestLayer& layer, const std::vec
   Result<Stream*> stream = device.open_stream(layer.shape(n_rows));
   run.status = stream.status();
   if (!stream.ok()) return run;
-  device.moe(*stream.value(), op);
+  device.ffn(*stream.value(), op);
   run.status = device.sync(*stream.value());
   device.close_stream(stream.value());
   return run;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 // Reports of a layer to the host: statistics, and the routing itself.
 
-#include "kernels/cuda/moe_call.h"
+#include "kernels/cuda/ffn_call.h"
 #include "kernels/router/table.h"
 
 namespace moe::cuda {
 namespace {
 
 // n_positive, n_tokens, n_dropped, then tokens_per_expert and experts_per_token.
-size_t n_counters(const MoeCall& call) { return 4 + 2 * static_cast<size_t>(call.op.n_experts); }
+size_t n_counters(const FfnCall& call) { return 4 + 2 * static_cast<size_t>(call.op.n_experts); }
 
 }  // namespace
 
-void begin_counting(MoeCall& call) {
+void begin_counting(FfnCall& call) {
   if (call.op.stats == nullptr) return;
   CudaStream& s = call.s;
   s.check(cudaMemsetAsync(s.scratch.counters, 0, n_counters(call) * sizeof(uint64_t), s.stream),
@@ -20,7 +20,7 @@ void begin_counting(MoeCall& call) {
   call.n_positive = s.scratch.counters;
 }
 
-Status add_statistics(MoeCall& call) {
+Status add_statistics(FfnCall& call) {
   RoutingStats* stats = call.op.stats;
   CudaStream& s = call.s;
   if (stats == nullptr || !s.live()) return {};
@@ -52,7 +52,7 @@ Status add_statistics(MoeCall& call) {
   return {};
 }
 
-Status report_routing(MoeCall& call) {
+Status report_routing(FfnCall& call) {
   Routing* out = call.op.routing_out;
   CudaStream& s = call.s;
   if (out == nullptr || !s.live()) return {};
