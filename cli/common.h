@@ -148,23 +148,4 @@ double now_seconds();
 /// Throws CallError after Ctrl-C while nobody reads it; a failed write leaves std::cout bad.
 void print_json(const Json& json);
 
-// The subcommands: each adds its options and a callback to `app`.
-void add_convert(CLI::App& app);
-void add_generate(CLI::App& app);
-void add_chat(CLI::App& app);
-void add_inspect(CLI::App& app);
-void add_perplexity(CLI::App& app);
-void add_tokenize(CLI::App& app);
-void add_eval(CLI::App& app);
-void add_bench(CLI::App& app);
-void add_trace(CLI::App& app);
-void add_fill(CLI::App& app);
-void add_embed(CLI::App& app);
-void add_score(CLI::App& app);
-void add_translate(CLI::App& app);
-void add_batch(CLI::App& app);
-void add_cache(CLI::App& app);
-void add_completion(CLI::App& app);
-void add_manual(CLI::App& app);
-
 }  // namespace moe_cli

@@ -17,6 +17,14 @@
 #include "cli/io/terminal.h"
 #include "cli/version.h"
 
+namespace moe_cli {
+
+#define MOE_COMMAND(name, file) void add_##name(CLI::App& app);
+#include "cli/list.h"
+#undef MOE_COMMAND
+
+}  // namespace moe_cli
+
 namespace {
 
 using namespace moe_cli;
@@ -53,23 +61,9 @@ void add_commands(CLI::App& app) {
       "Exit status: 0 success, 1 failure, 2 wrong command line, 130 stopped by Ctrl-C, SIGTERM or "
       "SIGHUP.\n"
       "'moe COMMAND --help' shows the options of a command.");
-  add_generate(app);
-  add_chat(app);
-  add_batch(app);
-  add_convert(app);
-  add_inspect(app);
-  add_perplexity(app);
-  add_tokenize(app);
-  add_eval(app);
-  add_score(app);
-  add_fill(app);
-  add_embed(app);
-  add_translate(app);
-  add_bench(app);
-  add_trace(app);
-  add_cache(app);
-  add_completion(app);
-  add_manual(app);
+#define MOE_COMMAND(name, file) add_##name(app);
+#include "cli/list.h"
+#undef MOE_COMMAND
   for (CLI::App* command : app.get_subcommands({})) {
     for (CLI::Option* option : command->get_options()) option->disable_flag_override();
   }

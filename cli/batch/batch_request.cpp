@@ -9,18 +9,18 @@
 #include <type_traits>
 #include <utility>
 
+#include "cli/help/help.h"
 #include "cli/io/json_depth.h"
 
 namespace moe_cli {
 namespace {
 
-constexpr const char* kKeys[] = {"prompt",      "messages",
-                                 "tokens",      "id",
-                                 "stop",        "max_tokens",
-                                 "temperature", "top_k",
-                                 "top_p",       "min_p",
-                                 "seed",        "repetition_penalty",
-                                 "custom_id",   "max_completion_tokens"};
+constexpr const char* kKeys[] = {
+    "prompt", "messages",           "tokens",      "id",
+    "stop",   "max_tokens",         "temperature", "top_k",
+#define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) #name,
+#include "cli/model/sampling_list.h"
+    "seed",   "repetition_penalty", "custom_id",   "max_completion_tokens"};
 // OpenAI's keys that clients always send: with these values they change nothing here.
 const std::pair<const char*, Json> kWithoutEffect[] = {{"n", 1},
                                                        {"stream", false},
@@ -62,6 +62,14 @@ void read_number(const Json& request, const char* key, double low, double high, 
   throw LineError("'" + std::string(key) + "': expected a " +
                   (std::is_floating_point_v<T> ? "" : "whole ") + "number in " + number_text(low) +
                   ".." + number_text(high) + ", found " + shown(value));
+}
+
+// A filter of sampling, whose range lacks one of its ends.
+void read_filter(const Json& request, const char* key, double low, double high, Bound excluded,
+                 float* out) {
+  constexpr double kStep = 1e-6;
+  const bool no_low = excluded == Bound::kLow;
+  read_number(request, key, no_low ? low + kStep : low, no_low ? high : high - kStep, out);
 }
 
 template <size_t kCount>
@@ -147,7 +155,9 @@ void check_without_effect(const std::string& key, const Json& value) {
   throw LineError("unknown key '" + key.substr(0, 40) +
                   "'; a line has one of 'prompt', 'messages' and 'tokens', and optionally 'id' or "
                   "'custom_id', 'stop', 'max_tokens' or 'max_completion_tokens', 'temperature', "
-                  "'top_k', 'top_p', 'min_p', "
+                  "'top_k', "
+#define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) "'" #name "', "
+#include "cli/model/sampling_list.h"
                   "'repetition_penalty' and 'seed'");
 }
 
@@ -213,8 +223,9 @@ LineSettings settings_of(const Json& request, const LineSettings& common) {
   read_number(request, "max_completion_tokens", 1, kMostTokens, &s.max_tokens);
   read_number(request, "temperature", 0, 1e6, &s.sampling.temperature);
   read_number(request, "top_k", 0, INT32_MAX, &s.sampling.top_k);
-  read_number(request, "top_p", 1e-6, 1, &s.sampling.top_p);
-  read_number(request, "min_p", 0, 0.999999, &s.sampling.min_p);
+#define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) \
+  read_filter(request, #name, low, high, excluded, &s.sampling.name);
+#include "cli/model/sampling_list.h"
   read_number(request, "repetition_penalty", 0.01, 100, &s.sampling.repetition_penalty);
   read_number(request, "seed", 0, 9007199254740992.0, &s.sampling.seed);
   return s;

@@ -34,16 +34,10 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
                           "Sample from the N most probable tokens only; 0: off" + standard),
            "N")
       ->transform(integer_in(0, 1 << 30));
-  sampling(app.add_option("--top-p", o.top_p,
-                          "Sample from the smallest set of tokens whose probabilities add up to X; "
-                          "1: off" +
-                              standard),
-           "X")
-      ->check(number_between(0, 1, Bound::kLow));
-  sampling(app.add_option("--min-p", o.min_p,
-                          "Drop tokens less probable than X times the best one; 0: off" + standard),
-           "X")
-      ->check(number_between(0, 1, Bound::kHigh));
+#define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) \
+  sampling(app.add_option("--" option, o.name, help + standard), "X")     \
+      ->check(number_between(low, high, excluded));
+#include "cli/model/sampling_list.h"
   sampling(app.add_option("--repetition-penalty", o.repetition_penalty,
                           "Above 1: repeat less; 1: off" + standard),
            "X")
@@ -127,8 +121,9 @@ std::string joined(const moe_sampling& s, const char* mark, const char* separato
   };
   const bool samples = s.temperature > 0;
   add("top-k", samples && s.top_k != 0, std::to_string(s.top_k));
-  add("top-p", samples && s.top_p != 0 && s.top_p != 1, short_text(s.top_p));
-  add("min-p", samples && s.min_p != 0, short_text(s.min_p));
+#define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) \
+  add(option, s.name != 0 && s.name != off && samples, short_text(s.name));
+#include "cli/model/sampling_list.h"
   add("repetition-penalty", s.repetition_penalty != 0 && s.repetition_penalty != 1,
       short_text(s.repetition_penalty));
   return text;
@@ -148,8 +143,8 @@ Json sampling_json(const moe_sampling& s) {
   const auto number = [](float value) { return std::strtod(short_text(value).c_str(), nullptr); };
   return {{"temperature", number(s.temperature)},
           {"top_k", s.top_k},
-          {"top_p", number(s.top_p)},
-          {"min_p", number(s.min_p)},
+#define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) {#name, number(s.name)},
+#include "cli/model/sampling_list.h"
           {"repetition_penalty", number(s.repetition_penalty)},
           {"repetition_window", s.repetition_window}};
 }
@@ -158,7 +153,8 @@ Sampling::Sampling(const SamplingOptions& o, const moe_sampling* defaults) : opt
   if (defaults != nullptr) {
     sampling_ = *defaults;
   } else {
-    sampling_.top_p = 1;
+#define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) sampling_.name = off;
+#include "cli/model/sampling_list.h"
     sampling_.repetition_penalty = 1;
   }
   const auto take = [this](const auto& given, auto* field) {
@@ -167,14 +163,15 @@ Sampling::Sampling(const SamplingOptions& o, const moe_sampling* defaults) : opt
   };
   take(o.temperature, &sampling_.temperature);
   take(o.top_k, &sampling_.top_k);
-  take(o.top_p, &sampling_.top_p);
-  take(o.min_p, &sampling_.min_p);
+#define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) \
+  take(o.name, &sampling_.name);
+#include "cli/model/sampling_list.h"
   take(o.repetition_penalty, &sampling_.repetition_penalty);
   if (sampling_.temperature == 0 && !o.temperature) {  // the best token passes every filter
-    const char* filter = o.top_k.value_or(0) > 0   ? "--top-k"
-                         : o.top_p.value_or(1) < 1 ? "--top-p"
-                         : o.min_p.value_or(0) > 0 ? "--min-p"
-                                                   : nullptr;
+    const char* filter = o.top_k.value_or(0) > 0 ? "--top-k" : nullptr;
+#define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) \
+  if (filter == nullptr && o.name.value_or(off) != off) filter = "--" option;
+#include "cli/model/sampling_list.h"
     if (filter != nullptr) throw UsageError(std::string(filter) + " requires --temp");
   }
   for (const std::string& text : options_.bias) bias_.push_back(parse_bias(text));

@@ -13,8 +13,8 @@ struct SamplingOptions {
   // Empty: not given, so that the command's default remains.
   std::optional<float> temperature;
   std::optional<int> top_k;
-  std::optional<float> top_p;
-  std::optional<float> min_p;
+#define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) std::optional<float> name;
+#include "cli/model/sampling_list.h"
   std::optional<float> repetition_penalty;
   std::optional<uint64_t> seed;
   std::vector<std::string> stop;

@@ -41,17 +41,6 @@ enum ValueType : uint32_t {
   kF64
 };
 
-// Types rejected by name.
-struct TypeName {
-  uint32_t number;
-  const char* name;
-};
-constexpr TypeName kOthers[] = {
-    {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"},  {17, "IQ2_XS"},   {18, "IQ3_XXS"},
-    {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"},    {24, "I8"},       {25, "I16"},
-    {27, "I64"},   {29, "IQ1_M"}, {31, "Q4_0_4_4"}, {32, "Q4_0_4_8"}, {33, "Q4_0_8_8"},
-    {37, "I8_S"},  {38, "TL1"},   {40, "NVFP4"},    {41, "Q1_0"}};
-
 // Sequential reader with a window of the file.
 class Cursor {
  public:
@@ -207,10 +196,7 @@ constexpr const char* kOtherTernaryFiles =
 SourceType source_type(const Cursor& in, uint32_t number, const std::string& tensor,
                        const Json& metadata) {
   if (const SourceTypeInfo* info = find_gguf_type(number)) return info->type;
-  std::string name = "number " + std::to_string(number);
-  for (const TypeName& type : kOthers) {
-    if (type.number == number) name = type.name;
-  }
+  const std::string name = unreadable_gguf_type(number);
   if (number == kI8S || number == kTl1 || is_ternary_model(metadata)) {
     fail_ternary_type(in.path(), tensor, name.c_str(), number != kTl1);
   }

@@ -16,28 +16,8 @@ inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -
 inline constexpr float kFp4Values[16] = {0, 0.5f,  1,  1.5f,  2,  3,  4,  6,
                                          0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
-// 32 values
-void read_q4_0(const uint8_t* block, float* to);
-void read_q4_1(const uint8_t* block, float* to);
-void read_q5_0(const uint8_t* block, float* to);
-void read_q5_1(const uint8_t* block, float* to);
-void read_q8_0(const uint8_t* block, float* to);
-void read_iq4_nl(const uint8_t* block, float* to);
-void read_mxfp4(const uint8_t* block, float* to);
-
-// 64 and 128 values
-void read_q2_0(const uint8_t* block, float* to);
-void read_q2_0_group128(const uint8_t* block, float* to);
-
-// 256 values
-void read_q2_k(const uint8_t* block, float* to);
-void read_q3_k(const uint8_t* block, float* to);
-void read_q4_k(const uint8_t* block, float* to);
-void read_q5_k(const uint8_t* block, float* to);
-void read_q6_k(const uint8_t* block, float* to);
-void read_iq4_xs(const uint8_t* block, float* to);
-void read_tq1_0(const uint8_t* block, float* to);
-void read_tq2_0(const uint8_t* block, float* to);
+#define MOE_GGUF_TYPE(id, function, ...) void read_##function(const uint8_t* block, float* to);
+#include "formats/import/source_types.h"
 
 // Scale and minimum per 32 values, Q6_K per 16, for types with weights scale * value + minimum:
 // -8..7 (Q4_0), 0..15 (Q4_1, Q4_K), kIq4Values, twice FP4 (MXFP4), -32..31 (Q6_K).

@@ -10,51 +10,20 @@
 namespace moe {
 namespace {
 
-// One row per type, in the order of SourceType.
 constexpr SourceTypeInfo kTypes[] = {
-    {SourceType::kBool, "BOOL", 1, false},
-    {SourceType::kU8, "U8", 1, false},
-    {SourceType::kI8, "I8", 1, false},
-    {SourceType::kI16, "I16", 2, false},
-    {SourceType::kU16, "U16", 2, false},
-    {SourceType::kI32, "I32", 4, false, 26},
-    {SourceType::kU32, "U32", 4, false},
-    {SourceType::kI64, "I64", 8, false},
-    {SourceType::kU64, "U64", 8, false},
-    {SourceType::kF16, "F16", 2, true, 1},
-    {SourceType::kBf16, "BF16", 2, true, 30},
-    {SourceType::kF32, "F32", 4, true, 0},
-    {SourceType::kF64, "F64", 8, true, 28},
-    {SourceType::kF8E4M3, "F8_E4M3", 1, false},
-    {SourceType::kF8E5M2, "F8_E5M2", 1, false},
-    {SourceType::kF8E8M0, "F8_E8M0", 1, false},
-    {SourceType::kCodes4, "codes of 4 bits", 1, true, -1, 2},
-    {SourceType::kCodes8, "codes of 8 bits", 1, true},
-    {SourceType::kCodes2, "ternary codes", 1, true, -1, 4},
-    {SourceType::kQ8_0, "Q8_0", 34, true, 8, 32, read_q8_0},
-    {SourceType::kTq1_0, "TQ1_0", 54, true, 34, 256, read_tq1_0},
-    {SourceType::kTq2_0, "TQ2_0", 66, true, 35, 256, read_tq2_0},
-    {SourceType::kQ2_0, "Q2_0", 18, true, 42, 64, read_q2_0},
-    {SourceType::kBlockMxfp4, "MXFP4", 17, true, 39, 32, read_mxfp4, scales_of_mxfp4},
-    {SourceType::kQ2_0Group128, "Q2_0", 34, true, -1, 128, read_q2_0_group128},
-    {SourceType::kQ4_0, "Q4_0", 18, true, 2, 32, read_q4_0, scales_of_q4_0},
-    {SourceType::kQ4_1, "Q4_1", 20, true, 3, 32, read_q4_1, scales_of_q4_1},
-    {SourceType::kQ5_0, "Q5_0", 22, true, 6, 32, read_q5_0},
-    {SourceType::kQ5_1, "Q5_1", 24, true, 7, 32, read_q5_1},
-    {SourceType::kQ2K, "Q2_K", 84, true, 10, 256, read_q2_k},
-    {SourceType::kQ3K, "Q3_K", 110, true, 11, 256, read_q3_k},
-    {SourceType::kQ4K, "Q4_K", 144, true, 12, 256, read_q4_k, scales_of_q4_k},
-    {SourceType::kQ5K, "Q5_K", 176, true, 13, 256, read_q5_k},
-    {SourceType::kQ6K, "Q6_K", 210, true, 14, 256, read_q6_k, scales_of_q6_k},
-    {SourceType::kIq4Nl, "IQ4_NL", 18, true, 20, 32, read_iq4_nl, scales_of_iq4_nl},
-    {SourceType::kIq4Xs, "IQ4_XS", 136, true, 23, 256, read_iq4_xs, scales_of_iq4_xs},
-    {.type = SourceType::kI2S,
-     .name = "I2_S",
-     .bytes = 16,
-     .floating = true,
-     .gguf = 36,
-     .block = 64,
-     .tail = 32}};
+#define MOE_SOURCE_TYPE(id, ...) {.type = SourceType::id, __VA_ARGS__},
+#define MOE_GGUF_TYPE(id, function, ...) \
+  {.type = SourceType::id, .floating = true, __VA_ARGS__, .read_block = read_##function},
+#include "formats/import/source_types.h"
+};
+
+constexpr struct {
+  uint32_t number;
+  const char* name;
+} kUnreadable[] = {
+#define MOE_GGUF_OTHER(number, name) {number, name},
+#include "formats/import/source_types.h"
+};
 
 float from_bf16(uint16_t h) { return std::bit_cast<float>(static_cast<uint32_t>(h) << 16); }
 
@@ -146,6 +115,13 @@ const SourceTypeInfo* find_gguf_type(uint32_t number) {
     if (info.gguf >= 0 && static_cast<uint32_t>(info.gguf) == number) return &info;
   }
   return nullptr;
+}
+
+std::string unreadable_gguf_type(uint32_t number) {
+  for (const auto& type : kUnreadable) {
+    if (type.number == number) return type.name;
+  }
+  return "number " + std::to_string(number);
 }
 
 std::string gguf_type_names() {

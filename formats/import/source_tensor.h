@@ -9,65 +9,31 @@
 namespace moe {
 
 enum class SourceType : uint8_t {
-  kBool,
-  kU8,
-  kI8,
-  kI16,
-  kU16,
-  kI32,
-  kU32,
-  kI64,
-  kU64,
-  kF16,
-  kBf16,
-  kF32,
-  kF64,
-  kF8E4M3,
-  kF8E5M2,
-  kF8E8M0,
-  // Matrices stored in several tensors: codes with scales (Checkpoint::put_packed).
-  kCodes4,
-  kCodes8,
-  kCodes2,
-  // GGUF blocks: numbers along a row share scales.
-  kQ8_0,
-  kTq1_0,
-  kTq2_0,
-  kQ2_0,
-  kBlockMxfp4,    // GGUF's: the exponent precedes its block
-  kQ2_0Group128,  // the same type number in files of its first users
-  kQ4_0,
-  kQ4_1,
-  kQ5_0,
-  kQ5_1,
-  kQ2K,
-  kQ3K,
-  kQ4K,
-  kQ5K,
-  kQ6K,
-  kIq4Nl,
-  kIq4Xs,
-  kI2S  // of bitnet.cpp: one scale for the tensor, behind all codes
+#define MOE_SOURCE_TYPE(id, ...) id,
+#define MOE_GGUF_TYPE(id, function, ...) id,
+#include "formats/import/source_types.h"
 };
 
 struct SourceTypeInfo {
   SourceType type;
-  const char* name;    // as in safetensors and GGUF
-  uint32_t bytes;      // of one block
-  bool floating;       // plain numbers, not codes
-  int gguf = -1;       // its number in GGUF files; -1: none
-  uint32_t block = 1;  // elements in a block
-  void (*read_block)(const uint8_t* block, float* to) = nullptr;  // null: block is 1
+  bool floating = false;  // plain numbers, not codes
+  const char* name;       // as in safetensors and GGUF
+  uint32_t bytes;         // of one block
+  int gguf = -1;          // its number in GGUF files; -1: none
+  uint32_t block = 1;     // elements in a block
   // Reads the scale of each group of values in a block (gguf_blocks.h); null: no weight format has
   // such scales.
   void (*read_scales)(const uint8_t* block, float* scales, float* minimums) = nullptr;
   uint32_t tail = 0;  // bytes behind the blocks of a tensor
+  void (*read_block)(const uint8_t* block, float* to) = nullptr;  // null: block is 1
 };
 
 /// A safetensors type by name; null if unknown.
 const SourceTypeInfo* find_source_type(const std::string& name);
 /// A GGUF type by number; null if unreadable.
 const SourceTypeInfo* find_gguf_type(uint32_t number);
+/// The name of a GGUF type that is not readable; "number 77" if it has none.
+std::string unreadable_gguf_type(uint32_t number);
 /// "F16, BF16, F32, Q8_0 ...": the readable GGUF types.
 std::string gguf_type_names();
 const SourceTypeInfo& source_type_info(SourceType type);

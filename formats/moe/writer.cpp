@@ -106,13 +106,42 @@ Offset<flatbuffers::String> name_or_none(FlatBufferBuilder& b, const char* name,
                                           : b.CreateSharedString(name);
 }
 
+// Fields are added in the order of flatc's Create functions (src/convert/config_write.cpp).
 Offset<fbs::Matrix> write_matrix(FlatBufferBuilder& b, const BlobMatrix& m) {
   const auto role = b.CreateSharedString(name_in(kRoles, m.role));
   const auto format = b.CreateSharedString(format_info(m.format).name);
   const auto scale = name_or_none(b, name_in(kScaleKinds, m.scale), "none");
   const auto act = name_or_none(b, name_in(kActPrecisions, m.act), "f32");
-  return fbs::CreateMatrix(b, role, m.sublayer, format, scale, m.group, act, m.rows, m.cols,
-                           m.offset, m.tile_stride, m.scales_offset);
+  fbs::MatrixBuilder out(b);
+  out.add_scales_offset(m.scales_offset);
+  out.add_tile_stride(m.tile_stride);
+  out.add_offset(m.offset);
+  out.add_cols(m.cols);
+  out.add_rows(m.rows);
+  out.add_activations(act);
+  out.add_group(m.group);
+  out.add_scale(scale);
+  out.add_format(format);
+  out.add_sublayer(m.sublayer);
+  out.add_role(role);
+  return out.Finish();
+}
+
+// e: a ModelWriter::Entry, whose name is private.
+Offset<fbs::Segment> write_entry(FlatBufferBuilder& b, const auto& e) {
+  const auto part = b.CreateSharedString(name_in(kParts, e.id.part));
+  const auto codec = name_or_none(b, name_in(kCodecs, e.codec), "none");
+  fbs::SegmentBuilder out(b);
+  out.add_xxh64(e.xxh64);
+  out.add_raw(e.raw);
+  out.add_stored(e.stored);
+  out.add_offset(e.offset);
+  out.add_codec(codec);
+  out.add_layout(e.layout);
+  out.add_expert(e.id.expert);
+  out.add_layer(e.id.layer);
+  out.add_part(part);
+  return out.Finish();
 }
 
 }  // namespace
@@ -129,10 +158,7 @@ Status ModelWriter::write_metadata(const Builder<fbs::ModelConfig>& config,
   }
   std::vector<Offset<fbs::Segment>> segments;
   for (const Entry& e : entries_) {
-    const auto part = b.CreateSharedString(name_in(kParts, e.id.part));
-    const auto codec = name_or_none(b, name_in(kCodecs, e.codec), "none");
-    segments.push_back(fbs::CreateSegment(b, part, e.id.layer, e.id.expert, e.layout, codec,
-                                          e.offset, e.stored, e.raw, e.xxh64));
+    segments.push_back(write_entry(b, e));
   }
   std::vector<Offset<fbs::Note>> written_notes;
   for (const auto& [key, value] : notes) {

@@ -22,10 +22,11 @@ Status sampling_config(const moe_sampling* given, SamplingConfig* out) {
   config.bias = {reinterpret_cast<const LogitBias*>(p.bias), static_cast<size_t>(p.n_bias)};
   config.temperature = p.temperature;
   config.top_k = p.top_k;
-  config.min_p = p.min_p;
   config.seed = p.seed;
   // Zero means the default where zero is not a useful value.
-  if (p.top_p != 0) config.top_p = p.top_p;
+#define MOE_SAMPLING_FILTER(name, off, range, text) \
+  if (p.name != 0) config.name = p.name;
+#include "src/model/sampling_list.h"
   if (p.repetition_penalty != 0) config.repetition_penalty = p.repetition_penalty;
   if (p.repetition_window != 0) config.repetition_window = p.repetition_window;
   *out = config;
@@ -94,8 +95,8 @@ Status get_sampling(const moe_model* model, moe_sampling* out, bool* in_file) {
   moe_sampling value{};
   value.temperature = s.temperature;
   value.top_k = s.top_k;
-  value.top_p = s.top_p;
-  value.min_p = s.min_p;
+#define MOE_SAMPLING_FILTER(name, off, range, text) value.name = s.name;
+#include "src/model/sampling_list.h"
   value.repetition_penalty = s.repetition_penalty;
   value.repetition_window = s.repetition_window;
   write_struct(value, out);

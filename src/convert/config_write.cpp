@@ -11,6 +11,9 @@ namespace {
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
+// Fields are added in the order of flatc's Create functions, the last and the widest first: padding
+// costs nothing, and names tell what is what.
+
 Offset<flatbuffers::Vector<float>> write_factors(FlatBufferBuilder& b, const float* factors,
                                                  int32_t dims) {
   if (factors == nullptr) return {};
@@ -24,10 +27,19 @@ Offset<fbs::Rope> write_rope(FlatBufferBuilder& b, const RopeConfig& rope) {
     const auto kind = b.CreateSharedString(name_in(kRopeScalings, rope.scaling));
     const auto short_factor = write_factors(b, rope.short_factor, rope.dims);
     const auto long_factor = write_factors(b, rope.long_factor, rope.dims);
-    scaling =
-        fbs::CreateRopeScaling(b, kind, rope.factor, rope.low_freq_factor, rope.high_freq_factor,
-                               rope.beta_fast, rope.beta_slow, rope.truncate, rope.attention_factor,
-                               rope.original_context, short_factor, long_factor);
+    fbs::RopeScalingBuilder s(b);
+    s.add_long_factor(long_factor);
+    s.add_short_factor(short_factor);
+    s.add_original_context(rope.original_context);
+    s.add_attention_factor(rope.attention_factor);
+    s.add_beta_slow(rope.beta_slow);
+    s.add_beta_fast(rope.beta_fast);
+    s.add_high_freq_factor(rope.high_freq_factor);
+    s.add_low_freq_factor(rope.low_freq_factor);
+    s.add_factor(rope.factor);
+    s.add_kind(kind);
+    s.add_truncate(rope.truncate);
+    scaling = s.Finish();
   }
   return fbs::CreateRope(b, b.CreateSharedString(name_in(kRopeKinds, rope.kind)), rope.dims,
                          rope.theta, scaling);
@@ -36,16 +48,39 @@ Offset<fbs::Rope> write_rope(FlatBufferBuilder& b, const RopeConfig& rope) {
 Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConfig& a) {
   const auto rope = write_rope(b, a.rope);
   const auto qk_norm = b.CreateSharedString(name_in(kQkNorms, a.qk_norm));
-  return fbs::CreateAttention(b, a.n_heads, a.n_kv_heads, a.head_dim, a.window, a.multiplier, rope,
-                              qk_norm, a.sub_norm, a.sinks, a.latent, a.norms.pre, a.norms.out,
-                              a.norms.post, a.causal, a.score_cap, a.q_latent, a.qkv_clip);
+  fbs::AttentionBuilder out(b);
+  out.add_qkv_clip(a.qkv_clip);
+  out.add_q_latent(a.q_latent);
+  out.add_score_cap(a.score_cap);
+  out.add_latent(a.latent);
+  out.add_qk_norm(qk_norm);
+  out.add_rope(rope);
+  out.add_multiplier(a.multiplier);
+  out.add_window(a.window);
+  out.add_head_dim(a.head_dim);
+  out.add_n_kv_heads(a.n_kv_heads);
+  out.add_n_heads(a.n_heads);
+  out.add_causal(a.causal);
+  out.add_post_norm(a.norms.post);
+  out.add_out_norm(a.norms.out);
+  out.add_norm(a.norms.pre);
+  out.add_sinks(a.sinks);
+  out.add_sub_norm(a.sub_norm);
+  return out.Finish();
 }
 
 Offset<fbs::Head> write_head(FlatBufferBuilder& b, const HeadConfig& h) {
   if (h.kind == HeadKind::kTokens && !h.dense && !h.tied_bias) return {};
   const auto kind = b.CreateSharedString(name_in(kHeadKinds, h.kind));
   const auto act = b.CreateSharedString(name_in(kActivations, h.act));
-  return fbs::CreateHead(b, kind, h.n_labels, h.dense, h.norm, act, h.tied_bias);
+  fbs::HeadBuilder out(b);
+  out.add_activation(act);
+  out.add_n_labels(h.n_labels);
+  out.add_kind(kind);
+  out.add_tied_bias(h.tied_bias);
+  out.add_norm(h.norm);
+  out.add_dense(h.dense);
+  return out.Finish();
 }
 
 Offset<fbs::TextVector> write_text_vector(FlatBufferBuilder& b, const TextVectorConfig& v) {
@@ -58,7 +93,13 @@ Offset<fbs::TextVector> write_text_vector(FlatBufferBuilder& b, const TextVector
   const auto pooling = b.CreateSharedString(name_in(kPoolings, v.pooling));
   Offset<flatbuffers::Vector<Offset<fbs::Prompt>>> list;
   if (!prompts.empty()) list = b.CreateVector(prompts);
-  return fbs::CreateTextVector(b, pooling, v.normalise, v.max_tokens, list, v.default_prompt);
+  fbs::TextVectorBuilder out(b);
+  out.add_default_prompt(v.default_prompt);
+  out.add_prompts(list);
+  out.add_max_tokens(v.max_tokens);
+  out.add_pooling(pooling);
+  out.add_normalise(v.normalise);
+  return out.Finish();
 }
 
 Offset<fbs::Router> write_router(FlatBufferBuilder& b, const RouterConfig& r) {
@@ -66,9 +107,26 @@ Offset<fbs::Router> write_router(FlatBufferBuilder& b, const RouterConfig& r) {
   const auto weights = b.CreateSharedString(name_in(kRouterWeights, r.weights));
   const auto gate = b.CreateSharedString(name_in(kCosineGates, r.gate));
   const auto order = b.CreateSharedString(name_in(kCapacityOrders, r.order));
-  return fbs::CreateRouter(b, kind, weights, r.k, r.threshold, r.min_k, r.max_k, r.scale, gate,
-                           r.tau, r.cosine_eps, r.normalise_token, r.topk_norm, r.jitter, r.gamma,
-                           r.min_capacity, order, r.n_groups, r.top_groups);
+  fbs::RouterBuilder out(b);
+  out.add_top_groups(r.top_groups);
+  out.add_n_groups(r.n_groups);
+  out.add_order(order);
+  out.add_min_capacity(r.min_capacity);
+  out.add_gamma(r.gamma);
+  out.add_jitter(r.jitter);
+  out.add_cosine_eps(r.cosine_eps);
+  out.add_tau(r.tau);
+  out.add_gate(gate);
+  out.add_scale(r.scale);
+  out.add_max_k(r.max_k);
+  out.add_min_k(r.min_k);
+  out.add_threshold(r.threshold);
+  out.add_k(r.k);
+  out.add_weights(weights);
+  out.add_kind(kind);
+  out.add_topk_norm(r.topk_norm);
+  out.add_normalise_token(r.normalise_token);
+  return out.Finish();
 }
 
 Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
@@ -76,19 +134,55 @@ Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
   if (f.kind == FfnKind::kMoe) {
     const MoeConfig& m = f.moe;
     const bool both = m.head && m.merge;
-    moe =
-        fbs::CreateMoe(b, m.n_experts, m.n_subheads, both, m.n_sublayers, write_router(b, m.router),
-                       m.shared.d_ff, m.shared.gated, m.head && !both, m.merge && !both);
+    const auto router = write_router(b, m.router);
+    fbs::MoeBuilder out(b);
+    out.add_shared_d_ff(m.shared.d_ff);
+    out.add_router(router);
+    out.add_n_sublayers(m.n_sublayers);
+    out.add_n_subheads(m.n_subheads);
+    out.add_n_experts(m.n_experts);
+    out.add_merge(m.merge && !both);
+    out.add_head(m.head && !both);
+    out.add_shared_gated(m.shared.gated);
+    out.add_multi_head(both);
+    moe = out.Finish();
   }
   const auto kind = b.CreateSharedString(name_in(kActivations, f.act.kind));
   const auto act = fbs::CreateActivation(b, kind, f.act.alpha, f.act.limit, f.act.up_offset);
-  return fbs::CreateFeedForward(b, f.d_ff, f.gated, f.sub_norm, act, moe, f.norms.pre, f.norms.out,
-                                f.norms.post);
+  fbs::FeedForwardBuilder out(b);
+  out.add_moe(moe);
+  out.add_activation(act);
+  out.add_d_ff(f.d_ff);
+  out.add_post_norm(f.norms.post);
+  out.add_out_norm(f.norms.out);
+  out.add_norm(f.norms.pre);
+  out.add_sub_norm(f.sub_norm);
+  out.add_gated(f.gated);
+  return out.Finish();
 }
 
 Offset<fbs::Sampling> write_sampling(FlatBufferBuilder& b, const SamplingAdvice& s) {
-  return fbs::CreateSampling(b, s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty,
-                             s.repetition_window);
+  fbs::SamplingBuilder out(b);
+  out.add_repetition_window(s.repetition_window);
+  out.add_repetition_penalty(s.repetition_penalty);
+#define MOE_SAMPLING_FILTER(name, off, range, text) out.add_##name(s.name);
+#include "src/model/sampling_list.h"
+  out.add_top_k(s.top_k);
+  out.add_temperature(s.temperature);
+  return out.Finish();
+}
+
+std::vector<Offset<fbs::Layer>> write_layers(FlatBufferBuilder& b, const ModelConfig& c) {
+  std::vector<Offset<fbs::Layer>> layers;
+  for (const LayerConfig& layer : c.layers) {
+    Offset<fbs::Attention> attention, cross;
+    Offset<fbs::FeedForward> ffn;
+    if (layer.has_attention) attention = write_attention(b, layer.attention);
+    if (layer.has_ffn) ffn = write_ffn(b, layer.ffn);
+    if (layer.has_cross) cross = write_attention(b, layer.cross);
+    layers.push_back(fbs::CreateLayer(b, attention, ffn, cross));
+  }
+  return layers;
 }
 
 // True if a reader of version 1.1 would ignore something.
@@ -122,15 +216,7 @@ uint16_t minor_version(const ModelConfig& config) {
 Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c,
                                       Described described) {
   const bool whole = described == Described::kWhole;
-  std::vector<Offset<fbs::Layer>> layers;
-  for (const LayerConfig& layer : c.layers) {
-    Offset<fbs::Attention> attention, cross;
-    Offset<fbs::FeedForward> ffn;
-    if (layer.has_attention) attention = write_attention(b, layer.attention);
-    if (layer.has_ffn) ffn = write_ffn(b, layer.ffn);
-    if (layer.has_cross) cross = write_attention(b, layer.cross);
-    layers.push_back(fbs::CreateLayer(b, attention, ffn, cross));
-  }
+  const auto layers = write_layers(b, c);
   const auto name = b.CreateString(whole ? c.name.c_str() : "");
   const auto norm = b.CreateSharedString(name_in(kNormKinds, c.norm));
   const auto positions = b.CreateSharedString(name_in(kPositionKinds, c.positions));
@@ -140,12 +226,36 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
   Offset<fbs::Sampling> sampling;
   if (whole && c.sampling.given) sampling = write_sampling(b, c.sampling);
   const auto text_vector = write_text_vector(b, c.text_vector);
-  return fbs::CreateModelConfig(
-      b, name, c.vocab_size, c.d_model, c.context_length, norm, c.norm_eps, positions,
-      c.tie_embeddings, c.embedding_norm, c.embedding_multiplier, c.residual_multiplier,
-      c.logit_multiplier, c.bos_token_id, c.pad_token_id, c.add_bos, eos, layer_vector,
-      c.final_norm, head, c.mask_token_id, c.logit_cap, c.n_encoder_layers, c.source_length,
-      c.encoder_norm, c.start_token_id, c.forced_token_id, sampling, text_vector);
+  fbs::ModelConfigBuilder out(b);
+  out.add_text_vector(text_vector);
+  out.add_sampling(sampling);
+  out.add_forced_token_id(c.forced_token_id);
+  out.add_start_token_id(c.start_token_id);
+  out.add_source_length(c.source_length);
+  out.add_n_encoder_layers(c.n_encoder_layers);
+  out.add_logit_cap(c.logit_cap);
+  out.add_mask_token_id(c.mask_token_id);
+  out.add_head(head);
+  out.add_layers(layer_vector);
+  out.add_eos_token_ids(eos);
+  out.add_pad_token_id(c.pad_token_id);
+  out.add_bos_token_id(c.bos_token_id);
+  out.add_logit_multiplier(c.logit_multiplier);
+  out.add_residual_multiplier(c.residual_multiplier);
+  out.add_embedding_multiplier(c.embedding_multiplier);
+  out.add_positions(positions);
+  out.add_norm_eps(c.norm_eps);
+  out.add_norm(norm);
+  out.add_context_length(c.context_length);
+  out.add_d_model(c.d_model);
+  out.add_vocab_size(c.vocab_size);
+  out.add_name(name);
+  out.add_encoder_norm(c.encoder_norm);
+  out.add_final_norm(c.final_norm);
+  out.add_add_bos(c.add_bos);
+  out.add_embedding_norm(c.embedding_norm);
+  out.add_tie_embeddings(c.tie_embeddings);
+  return out.Finish();
 }
 
 Status finish_model(ModelWriter& writer, const ModelConfig& config,

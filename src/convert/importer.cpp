@@ -11,6 +11,15 @@
 #include "src/convert/sentence_transformers.h"
 
 namespace moe {
+
+// Here alone, so that a new architecture compiles this file and its own.
+#define MOE_ARCHITECTURE(name)           \
+  namespace arch::name {                 \
+  std::span<const Importer> importers(); \
+  }
+#include "src/convert/arch/list.h"
+#undef MOE_ARCHITECTURE
+
 namespace {
 
 constexpr JsonLimits kConfigLimits = {.max_bytes = 1u << 20, .max_depth = 32, .max_values = 50'000};

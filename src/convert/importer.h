@@ -95,19 +95,12 @@ struct Imported {
   std::deque<std::string> texts;           // memory behind Prompt's pointers
 };
 
+/// A row of arch::NAME::importers(), which each file of src/convert/arch defines.
 struct Importer {
   const char* model_type;  // of config.json
   Imported (*read)(const JsonNode& config, const Checkpoint& checkpoint);
   const char* architecture = "";  // in "architectures", for published files without model_type
 };
-
-/// Each file of arch defines in its own namespace an importer per model_type.
-#define MOE_ARCHITECTURE(name)           \
-  namespace arch::name {                 \
-  std::span<const Importer> importers(); \
-  }
-#include "src/convert/arch/list.h"
-#undef MOE_ARCHITECTURE
 
 /// Reads config.json and selects the importer. Throws MOE_ERR_UNSUPPORTED for an unknown
 /// model_type, listing the known ones. The configuration is validated.

@@ -183,6 +183,12 @@ class AdviceReader {
   ModelConfig* config_;  // of which only the advice is tried
 };
 
+// These have the same names in both kinds of file.
+void read_filters(AdviceReader* in) {
+#define MOE_SAMPLING_FILTER(name, off, range, text) in->number(#name, &SamplingAdvice::name);
+#include "src/model/sampling_list.h"
+}
+
 // `transformers` samples only where do_sample says so; other programs, and most checkpoints without
 // it, mean the settings that they give.
 void read_document(AdviceReader* in) {
@@ -190,14 +196,15 @@ void read_document(AdviceReader* in) {
   in->number("repetition_penalty", &SamplingAdvice::repetition_penalty);
   SamplingAdvice& advice = in->advice;
   if (sample && !*sample) {
-    for (const char* unused : {"temperature", "top_k", "top_p", "min_p"}) in->take(unused);
+    for (const char* unused : {"temperature", "top_k"}) in->take(unused);
+#define MOE_SAMPLING_FILTER(name, off, range, text) in->take(#name);
+#include "src/model/sampling_list.h"
     advice.temperature = 0;
     return;
   }
   in->number("temperature", &SamplingAdvice::temperature);
   in->count("top_k", &SamplingAdvice::top_k);
-  in->number("top_p", &SamplingAdvice::top_p);
-  in->number("min_p", &SamplingAdvice::min_p);
+  read_filters(in);
   if (sample && advice.temperature < 0) advice.temperature = 1;
 }
 
@@ -207,8 +214,7 @@ void read_gguf(AdviceReader* in) {
   SamplingAdvice& advice = in->advice;
   in->number("temp", &SamplingAdvice::temperature);
   in->count("top_k", &SamplingAdvice::top_k);
-  in->number("top_p", &SamplingAdvice::top_p);
-  in->number("min_p", &SamplingAdvice::min_p);
+  read_filters(in);
   const std::optional<Json> window = in->take("penalty_last_n");
   advice.repetition_window = kWindow;
   if (window && window->is_number_integer()) {
@@ -225,8 +231,10 @@ void read_gguf(AdviceReader* in) {
 }
 
 bool says_something(const SamplingAdvice& advice) {
-  return advice.temperature >= 0 || advice.top_k != 0 || advice.top_p != 1 || advice.min_p != 0 ||
-         advice.repetition_penalty != 1;
+  bool any = advice.temperature >= 0 || advice.top_k != 0 || advice.repetition_penalty != 1;
+#define MOE_SAMPLING_FILTER(name, off, range, text) any = any || advice.name != off;
+#include "src/model/sampling_list.h"
+  return any;
 }
 
 }  // namespace

@@ -233,12 +233,11 @@ Status sampling_error(const char* field, const char* expected, float found) {
 // Those of SamplingConfig, so that nothing is stored that could not be sampled with.
 Status validate_sampling(const SamplingAdvice& s) {
   if (!(s.temperature <= 1e6f)) return sampling_error("temperature", "0..1e6", s.temperature);
-  if (!(s.top_p > 0 && s.top_p <= 1)) {
-    return sampling_error("top_p", "above 0, at most 1", s.top_p);
+#define MOE_SAMPLING_FILTER(name, off, range, text) \
+  if (const float x = s.name; !(range)) {           \
+    return sampling_error(#name, text, x);          \
   }
-  if (!(s.min_p >= 0 && s.min_p < 1)) {
-    return sampling_error("min_p", "at least 0, below 1", s.min_p);
-  }
+#include "src/model/sampling_list.h"
   if (!(s.repetition_penalty >= 0.01f && s.repetition_penalty <= 100)) {
     return sampling_error("repetition_penalty", "0.01..100", s.repetition_penalty);
   }

@@ -104,8 +104,8 @@ struct SamplingAdvice {
   bool given = false;
   float temperature = -1;  // 0: the most probable token; below 0: not given
   int32_t top_k = 0;       // 0: off
-  float top_p = 1;
-  float min_p = 0;
+#define MOE_SAMPLING_FILTER(name, off, range, text) float name = off;
+#include "src/model/sampling_list.h"
   float repetition_penalty = 1;
   int32_t repetition_window = 0;  // tokens that are penalised; 0: the whole text
 };

@@ -129,8 +129,8 @@ SamplingAdvice read_sampling(const fbs::Sampling& s) {
   return {.given = true,
           .temperature = s.temperature(),
           .top_k = s.top_k(),
-          .top_p = s.top_p(),
-          .min_p = s.min_p(),
+#define MOE_SAMPLING_FILTER(name, off, range, text) .name = s.name(),
+#include "src/model/sampling_list.h"
           .repetition_penalty = s.repetition_penalty(),
           .repetition_window = s.repetition_window()};
 }

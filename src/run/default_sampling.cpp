@@ -6,7 +6,10 @@
 namespace moe {
 
 bool advises_sampling(const SamplingAdvice& advice) {
-  return advice.temperature >= 0 || advice.top_k != 0 || advice.top_p != 1 || advice.min_p != 0;
+  bool any = advice.temperature >= 0 || advice.top_k != 0;
+#define MOE_SAMPLING_FILTER(name, off, range, text) any = any || advice.name != off;
+#include "src/model/sampling_list.h"
+  return any;
 }
 
 SamplingConfig default_sampling(const SamplingAdvice& advice, int32_t context_length) {
@@ -25,8 +28,8 @@ SamplingConfig default_sampling(const SamplingAdvice& advice, int32_t context_le
   }
   out.temperature = advice.temperature < 0 ? 1 : advice.temperature;
   out.top_k = advice.top_k;
-  out.top_p = advice.top_p;
-  out.min_p = advice.min_p;
+#define MOE_SAMPLING_FILTER(name, off, range, text) out.name = advice.name;
+#include "src/model/sampling_list.h"
   return out;
 }
 

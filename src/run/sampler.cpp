@@ -66,8 +66,9 @@ Status validate(const SamplingConfig& c, int32_t vocab_size) {
     return range_error("temperature", "0..1e6", c.temperature);
   }
   if (c.top_k < 0) return range_error("top_k", "at least 0", c.top_k);
-  if (!(c.top_p > 0 && c.top_p <= 1)) return range_error("top_p", "above 0, at most 1", c.top_p);
-  if (!(c.min_p >= 0 && c.min_p < 1)) return range_error("min_p", "at least 0, below 1", c.min_p);
+#define MOE_SAMPLING_FILTER(name, off, range, text) \
+  if (const float x = c.name; !(range)) return range_error(#name, text, x);
+#include "src/model/sampling_list.h"
   if (!(c.repetition_penalty >= 0.01f && c.repetition_penalty <= 100)) {
     return range_error("repetition_penalty", "0.01..100", c.repetition_penalty);
   }
@@ -192,6 +193,10 @@ uint64_t draw_target(double uniform, uint64_t total) {
   return std::min(static_cast<uint64_t>(uniform * static_cast<double>(total)), total - 1);
 }
 
+// What the filters leave is at least this probable, relative to the best token. For sampling, not
+// for a temperature of 0.
+float least_p(const SamplingConfig& config) { return config.min_p; }
+
 // Walks the tokens with at least min_p until the target is passed. token_of(i) is the i-th of n; at
 // least one has a weight.
 template <class TokenOf>
@@ -237,7 +242,7 @@ int32_t Sampler::draw_among(const SamplingConfig& config, size_t n, uint64_t tot
   if (config.top_p < 1) {
     n = count_top_p(static_cast<double>(config.top_p) * static_cast<double>(total), n, n_sorted);
   }
-  return draw(p_, n, config.min_p, uniform,
+  return draw(p_, n, least_p(config), uniform,
               [this](size_t i) { return static_cast<size_t>(candidates_[i].token); });
 }
 
@@ -247,7 +252,7 @@ int32_t Sampler::draw_token(const SamplingConfig& config, std::span<const float>
   probabilities(logits, logits[best], config.temperature, p_.data());
   const size_t k = top_k(config);
   if (k == 0 && config.top_p == 1) {
-    return draw(p_, logits.size(), config.min_p, uniform, [](size_t i) { return i; });
+    return draw(p_, logits.size(), least_p(config), uniform, [](size_t i) { return i; });
   }
   uint64_t total = 0;
   if (k == 0) {
@@ -271,9 +276,10 @@ Status Sampler::draw_in_span(const SamplingConfig& config, const SampleReport& r
   MOE_TRY(row.read(row.user, first, n, edited_.data() + first));
   probabilities({edited_.data() + first, n}, report.best_logit, config.temperature,
                 p_.data() + first);
+  const float least = least_p(config);
   size_t i = first;
   for (; i + 1 < first + n; ++i) {
-    if (p_[i] >= config.min_p) sum += weight(static_cast<int32_t>(i));
+    if (p_[i] >= least) sum += weight(static_cast<int32_t>(i));
     if (sum > target) break;
   }
   *out = static_cast<int32_t>(i);
@@ -313,7 +319,7 @@ bool sample_spec(const SamplingConfig& config, size_t n_top, int32_t vocab_size,
     spec.temperature = config.temperature;
     spec.n_candidates = std::max(spec.n_candidates, k);
     if (k == 0 && config.top_p < 1) spec.share = config.top_p;
-    if (k == 0 && config.top_p == 1) spec.min_p = config.min_p;
+    if (k == 0 && config.top_p == 1) spec.min_p = least_p(config);
   }
   if (spec.n_candidates > kMaxCandidates) return false;
   *out = spec;

@@ -22,9 +22,8 @@ struct SamplingConfig {
   int32_t repetition_window = 64;  // number of last tokens that are penalised
   float temperature = 0;           // >= 0; 0: greedy, ties to the lower id
   int32_t top_k = 0;               // 0: off
-  /// (0, 1]: the smallest set, best first, whose share of the tokens left by top-k reaches top_p.
-  float top_p = 1;
-  float min_p = 0;  // [0, 1); minimum probability relative to the best token's
+#define MOE_SAMPLING_FILTER(name, off, range, text) float name = off;
+#include "src/model/sampling_list.h"
   uint64_t seed = 0;
 };
 

@@ -32,6 +32,19 @@ pub struct Sampling {
 }
 
 impl Sampling {
+    /// All settings but the seed and the bias.
+    pub(crate) fn from_params(s: &sys::moe_sampling) -> Self {
+        Sampling {
+            temperature: s.temperature,
+            top_k: s.top_k,
+            top_p: s.top_p,
+            min_p: s.min_p,
+            repetition_penalty: s.repetition_penalty,
+            repetition_window: s.repetition_window,
+            ..Sampling::default()
+        }
+    }
+
     /// Valid while `self` is.
     pub(crate) fn params(&self) -> Result<sys::moe_sampling> {
         let mut params = sized!(moe_sampling);

@@ -455,16 +455,7 @@ impl Model {
         let (mut s, mut in_file) = (sized!(moe_sampling), false);
         let model = self.pointer();
         call(|e| unsafe { sys::moe_model_get_sampling(model, &mut s, &mut in_file, e) })?;
-        let sampling = Sampling {
-            temperature: s.temperature,
-            top_k: s.top_k,
-            top_p: s.top_p,
-            min_p: s.min_p,
-            repetition_penalty: s.repetition_penalty,
-            repetition_window: s.repetition_window,
-            ..Sampling::default()
-        };
-        Ok((sampling, in_file))
+        Ok((Sampling::from_params(&s), in_file))
     }
 
     /// The model file's Jinja template.

@@ -19,6 +19,10 @@ std::span<const TensorName> mlp_bias_names();
 /// mlp.gate, mlp.experts.E.{gate,up,down}_proj, or all experts in mlp.experts.gate_up_proj and
 /// mlp.experts.down_proj.
 std::span<const TensorName> moe_names();
+/// Mixtral's, which later models took over: block_sparse_moe.gate and
+/// block_sparse_moe.experts.E.{w1,w3,w2} for gate, up and down; or mlp.gate and all experts in
+/// mlp.experts.gate_up_proj and mlp.experts.down_proj.
+std::span<const TensorName> sparse_moe_names();
 /// mlp.gate, and all experts in mlp.experts.{gate,up,down}_exps: the renamed GGUF tensors.
 std::span<const TensorName> stacked_moe_names();
 

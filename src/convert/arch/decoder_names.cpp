@@ -43,6 +43,16 @@ constexpr TensorName kMoe[] = {{"moe.router.weight", "mlp.gate.weight"},
                                {"moe.experts.up.weight", "mlp.experts.gate_up_proj", kUpHalf},
                                {"moe.experts.down.weight", "mlp.experts.down_proj", kStacked}};
 
+constexpr TensorName kSparseMoe[] = {
+    {"moe.router.weight", "block_sparse_moe.gate.weight"},
+    {"moe.router.weight", "mlp.gate.weight"},
+    {"moe.experts.gate.weight", "block_sparse_moe.experts.{e}.w1.weight"},
+    {"moe.experts.up.weight", "block_sparse_moe.experts.{e}.w3.weight"},
+    {"moe.experts.down.weight", "block_sparse_moe.experts.{e}.w2.weight"},
+    {"moe.experts.gate.weight", "mlp.experts.gate_up_proj", kGateHalf},
+    {"moe.experts.up.weight", "mlp.experts.gate_up_proj", kUpHalf},
+    {"moe.experts.down.weight", "mlp.experts.down_proj", kStacked}};
+
 constexpr TensorName kStackedMoe[] = {
     {"moe.router.weight", "mlp.gate.weight"},
     {"moe.experts.gate.weight", "mlp.experts.gate_exps.weight", kStacked},
@@ -58,6 +68,7 @@ std::span<const TensorName> qk_norm_names() { return kQkNorm; }
 std::span<const TensorName> mlp_names() { return kMlp; }
 std::span<const TensorName> mlp_bias_names() { return kMlpBias; }
 std::span<const TensorName> moe_names() { return kMoe; }
+std::span<const TensorName> sparse_moe_names() { return kSparseMoe; }
 std::span<const TensorName> stacked_moe_names() { return kStackedMoe; }
 
 }  // namespace moe

@@ -44,19 +44,33 @@ flatbuffers::Offset<flatbuffers::Vector<T>> numbers(Builder& b, const std::vecto
   return v.empty() ? 0 : b.CreateVector(v);
 }
 
+// Fields are added in the order of flatc's Create functions (src/convert/config_write.cpp).
+flatbuffers::Offset<fbs::TextStep> write_step(Builder& b, const TextStepData& d) {
+  const auto kind = b.CreateString(d.kind);
+  const auto pattern = text(b, d.pattern);
+  const auto content = text(b, d.content);
+  const auto behavior = text(b, d.behavior);
+  const auto scheme = text(b, d.scheme);
+  const auto data = numbers(b, d.data);
+  fbs::TextStepBuilder out(b);
+  out.add_data(data);
+  out.add_stop(d.stop);
+  out.add_start(d.start);
+  out.add_scheme(scheme);
+  out.add_behavior(behavior);
+  out.add_content(content);
+  out.add_pattern(pattern);
+  out.add_kind(kind);
+  out.add_flag(d.flag);
+  out.add_invert(d.invert);
+  out.add_regex(d.regex);
+  return out.Finish();
+}
+
 using Steps = flatbuffers::Vector<flatbuffers::Offset<fbs::TextStep>>;
 flatbuffers::Offset<Steps> write_steps(Builder& b, const std::vector<TextStepData>& steps) {
   std::vector<flatbuffers::Offset<fbs::TextStep>> out;
-  for (const TextStepData& d : steps) {
-    const auto kind = b.CreateString(d.kind);
-    const auto pattern = text(b, d.pattern);
-    const auto content = text(b, d.content);
-    const auto behavior = text(b, d.behavior);
-    const auto scheme = text(b, d.scheme);
-    const auto data = numbers(b, d.data);
-    out.push_back(fbs::CreateTextStep(b, kind, pattern, d.regex, content, behavior, scheme,
-                                      d.invert, d.flag, d.start, d.stop, data));
-  }
+  for (const TextStepData& d : steps) out.push_back(write_step(b, d));
   return out.empty() ? 0 : b.CreateVector(out);
 }
 
