@@ -122,8 +122,10 @@ void check_cover(const std::vector<SourceTensor>& tensors, uint64_t data_start, 
     before = t;
   }
   if (at != file_size) {
-    fail(MOE_ERR_FORMAT, "%s: the last %llu bytes belong to no tensor", name.c_str(),
-         static_cast<ull>(file_size - at));
+    fail(MOE_ERR_FORMAT,
+         "%s: the last %llu bytes belong to no tensor (more than one file in it?); download it "
+         "again",
+         name.c_str(), static_cast<ull>(file_size - at));
   }
 }
 

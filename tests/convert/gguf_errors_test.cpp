@@ -383,6 +383,34 @@ TEST_F(GgufParts, FilesThatWereCutOff) {
   refused("a-00001-of-00002.gguf", "a-00002-of-00002.gguf: cut off: 100 of its ");
 }
 
+// A download that stopped after its space was reserved may end anywhere in the header.
+TEST_F(GgufParts, ZerosInTheHeader) {
+  GgufBuilder b;
+  for (const Pair& p : pairs()) b.pair(p.key, p.type, p.bytes);
+  const std::string keys = b.file();
+  for (const auto& [name, shape] : tensors()) b.f32_tensor(name, shape);
+  const std::string whole = b.file();
+  const auto from = [&](size_t first) {
+    std::string text = whole;
+    std::fill(text.begin() + static_cast<ptrdiff_t>(first), text.end(), '\0');
+    return said(convert_text("m.gguf", text));
+  };
+  const size_t first_key = 24;
+  EXPECT_EQ(from(first_key),
+            "m.gguf: key 1, at byte 24, has no name (zeros of an incomplete download?); download "
+            "it again");
+  const size_t end = whole.find("token_embd.weight");
+  EXPECT_TRUE(from(end - 8).find("has no name (zeros of an incomplete download?)") !=
+              std::string::npos)
+      << from(end - 8);
+  for (size_t n = first_key; n < keys.size() / 2; n += 97) {
+    EXPECT_NE(from(n).find("zeros"), std::string::npos) << n << ": " << from(n);
+  }
+  EXPECT_NE(said(convert_text("m.gguf", whole + std::string(4000, 'x')))
+                .find(" for it, up to its end (more than one file in it?); download it again"),
+            std::string::npos);
+}
+
 TEST_F(GgufParts, OtherKindsOfFiles) {
   std::vector<Pair> keys = pairs();
   keys.push_back({"general.type", 8, GgufBuilder::text("adapter")});
