@@ -218,10 +218,7 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
     remove_common_prefix(&checkpoint);
     add_prefix(&checkpoint);
     unpack_checkpoint(&checkpoint);
-    if (!checkpoint.has_document("tokenizer.json")) {
-      Json tokenizer = tiktoken_tokenizer(checkpoint, step);
-      if (!tokenizer.is_null()) checkpoint.put_document("tokenizer.json", std::move(tokenizer));
-    }
+    if (!checkpoint.has_document("tokenizer.json")) read_tiktoken(&checkpoint, step);
     return checkpoint;
   }
   in_words_of(checkpoint, [&] {
