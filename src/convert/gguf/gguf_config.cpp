@@ -7,6 +7,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/config_keys.h"
+#include "src/convert/gguf/gguf_encoder.h"
 #include "src/convert/gguf/gguf_source.h"
 
 namespace moe {
@@ -111,6 +112,7 @@ class ConfigBuilder {
       if (name == arch.name) return arch;
       known += (known.empty() ? "" : ", ") + std::string(arch.name);
     }
+    known += ", " + gguf_encoder_names();
     fail(MOE_ERR_UNSUPPORTED,
          "%.100s: general.architecture: unknown architecture \"%.60s\"; known: %s",
          checkpoint_.path().c_str(), name.c_str(), known.c_str());

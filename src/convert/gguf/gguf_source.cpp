@@ -6,6 +6,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/typed_embedding.h"
+#include "src/convert/gguf/gguf_encoder.h"
 #include "src/convert/packed/bitnet.h"
 #include "src/convert/packed/packed_checkpoint.h"
 #include "src/convert/tokenizer/tiktoken.h"
@@ -97,7 +98,8 @@ Json special_tokens(const Json& metadata) {
   const Json& tokens = metadata.at("tokenizer.ggml.tokens");
   for (const auto& [name, key] : {std::pair{"bos_token", "tokenizer.ggml.bos_token_id"},
                                   {"eos_token", "tokenizer.ggml.eos_token_id"},
-                                  {"pad_token", "tokenizer.ggml.padding_token_id"}}) {
+                                  {"pad_token", "tokenizer.ggml.padding_token_id"},
+                                  {"mask_token", "tokenizer.ggml.mask_token_id"}}) {
     if (!metadata.contains(key)) continue;  // check_special_ids() leaves ids of tokens
     const auto id = metadata.at(key).get<uint64_t>();
     if (id < tokens.size()) out[name] = tokens[id];
@@ -202,6 +204,8 @@ std::string stored_tensor_name(const std::string& name, bool sandwich) {
   for (const Name& n : kModel) {
     if (name == n.transformers) return n.gguf;
   }
+  const std::string encoder = stored_encoder_name(name);
+  if (!encoder.empty()) return encoder;
   constexpr std::string_view kLayers = "model.layers.";
   const size_t dot = name.find('.', kLayers.size());
   if (!name.starts_with(kLayers) || dot == std::string::npos) return name;
@@ -223,13 +227,16 @@ namespace {
 
 void read_gguf(Checkpoint* checkpoint, const std::function<void()>& step) {
   check_special_ids(checkpoint);
-  checkpoint->put_document("config.json", gguf_config(*checkpoint));
+  const bool encoder = is_gguf_encoder(*checkpoint);
+  checkpoint->put_document("config.json",
+                           encoder ? gguf_encoder_config(*checkpoint) : gguf_config(*checkpoint));
   Json tokenizer = gguf_tokenizer(checkpoint->metadata(), step, checkpoint->path(),
                                   [&](const std::string& text) { checkpoint->warn(text); });
   if (!tokenizer.is_null()) {
     checkpoint->put_document("tokenizer.json", std::move(tokenizer));
     checkpoint->put_document("tokenizer_config.json", special_tokens(checkpoint->metadata()));
   }
+  if (encoder) return read_gguf_encoder(checkpoint);
   const bool sandwich = checkpoint->find("blk.0.ffn_norm.weight") != nullptr &&
                         checkpoint->find("blk.0.post_attention_norm.weight") != nullptr;
   checkpoint->rename(
@@ -257,6 +264,7 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
     read_gguf(&checkpoint, step);
     unpack_i2_s(&checkpoint, options.i2_s_arm);
     unpack_checkpoint(&checkpoint);
+    add_text_type(&checkpoint);
   });
   return checkpoint;
 }
