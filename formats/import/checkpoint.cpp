@@ -165,8 +165,8 @@ void Checkpoint::add_gguf() {
     refuse_unfinished(part);
     files_.emplace_back(part);
     GgufHeader header = read_gguf_header(files_.back(), shard);
-    for (SourceTensor& tensor : header.tensors) add_tensor(std::move(tensor));
     if (metadata_.is_null()) metadata_ = std::move(header.metadata);
+    for (SourceTensor& tensor : header.tensors) add_tensor(std::move(tensor));
   }
   const JsonNode node(metadata_, path_);
   const int32_t said = node.integer("split.tensors.count", 0, 0, INT32_MAX);

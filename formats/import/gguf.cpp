@@ -355,10 +355,14 @@ void place_tensors(std::vector<SourceTensor>* tensors, uint64_t data_start, uint
   for (SourceTensor& t : *tensors) t.offset += data_start;
 }
 
+constexpr uint32_t swapped(uint32_t number) { return number << 24; }  // below 256
+
 void check_magic(const InputFile& file, const char (&magic)[4]) {
   if (std::memcmp(magic, kMagic, sizeof kMagic) == 0) return;
   const std::string start = foreign_start(file);
   if (!start.empty()) fail(MOE_ERR_FORMAT, "%s is %s", file.path().c_str(), start.c_str());
+  const std::string archive = archive_kind(file);
+  if (!archive.empty()) fail(MOE_ERR_FORMAT, "%s is %s", file.path().c_str(), archive.c_str());
   const bool zeros = std::all_of(std::begin(magic), std::end(magic), [](char c) { return c == 0; });
   fail(MOE_ERR_FORMAT, "%s: not a GGUF file%s", file.path().c_str(),
        zeros ? ": it begins with zeros (an incomplete download?)" : "");
@@ -373,6 +377,12 @@ GgufHeader read_gguf_header(const InputFile& file, uint32_t shard) {
   if (file.size() >= sizeof magic) in.bytes(magic, sizeof magic);
   check_magic(file, magic);
   const auto version = in.number<uint32_t>();
+  if (version == swapped(2) || version == swapped(3)) {
+    fail(MOE_ERR_UNSUPPORTED,
+         "%s: a big-endian GGUF file; gguf-convert-endian FILE little (pip install gguf) makes one "
+         "that can be read",
+         file.path().c_str());
+  }
   if (version != 2 && version != 3) {
     fail(MOE_ERR_UNSUPPORTED, "%s: GGUF version %u; 2 and 3 (little-endian) are read",
          file.path().c_str(), version);

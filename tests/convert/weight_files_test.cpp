@@ -147,6 +147,20 @@ TEST_F(WeightFilesTest, DownloadsThatHaveNotEnded) {
   expect(MOE_ERR_FORMAT, "m.gguf" + ended, "m.gguf");
 }
 
+TEST_F(WeightFilesTest, ArchivesAreToBeUnpacked) {
+  const std::string rest(40, '\x01');  // in no text
+  for (const auto& [start, kind] : {std::pair{"\x1F\x8B\x08\x08", "gzip-compressed"},
+                                    {"PK\x03\x04", "a zip archive"},
+                                    {"\x28\xB5\x2F\xFD", "zstd-compressed"}}) {
+    for (const char* name : {"model.safetensors", "m.gguf"}) {
+      clear();
+      folder_.write(name, start + rest);
+      expect(MOE_ERR_FORMAT, std::string(name) + " is " + kind + ": unpack it first",
+             name[1] == '.' ? name : "");
+    }
+  }
+}
+
 TEST_F(WeightFilesTest, OneTensorUnderTwoNames) {
   folder_.write("model.safetensors", safetensors_text({{"_orig_mod.a", f32_tensor({2}, {1, 2})},
                                                        {"a", f32_tensor({2}, {3, 4})}}));

@@ -157,11 +157,18 @@ class EncoderConfig {
   const EncoderArch& arch_;
 };
 
-// pooling_type: none, mean, the first token or the last.
-void put_pooling(Checkpoint* checkpoint, const EncoderArch& arch) {
+}  // namespace
+
+bool is_gguf_encoder(const Checkpoint& checkpoint) { return find_encoder(checkpoint) != nullptr; }
+
+Json gguf_encoder_config(const Checkpoint& checkpoint) {
+  return EncoderConfig(checkpoint, *find_encoder(checkpoint)).build();
+}
+
+void read_gguf_pooling(Checkpoint* checkpoint) {
   constexpr const char* kModes[] = {nullptr, "mean", "cls", "lasttoken"};
   const JsonNode all(checkpoint->metadata(), checkpoint->path());
-  const std::string key = std::string(arch.name) + ".pooling_type";
+  const std::string key = all.at("general.architecture").string() + ".pooling_type";
   const int32_t kind = all.integer(key.c_str(), 0, 0, std::size(kModes) - 1);
   if (kind == 0) return;
   Json modules = Json::array();
@@ -173,17 +180,8 @@ void put_pooling(Checkpoint* checkpoint, const EncoderArch& arch) {
   checkpoint->put_document("1_Pooling/config.json", {{"pooling_mode", kModes[kind]}});
 }
 
-}  // namespace
-
-bool is_gguf_encoder(const Checkpoint& checkpoint) { return find_encoder(checkpoint) != nullptr; }
-
-Json gguf_encoder_config(const Checkpoint& checkpoint) {
-  return EncoderConfig(checkpoint, *find_encoder(checkpoint)).build();
-}
-
-void read_gguf_encoder(Checkpoint* checkpoint) {
+void rename_encoder_tensors(Checkpoint* checkpoint) {
   const EncoderArch& arch = *find_encoder(*checkpoint);
-  put_pooling(checkpoint, arch);
   checkpoint->rename([&](const std::string& name) { return encoder_tensor_name(arch, name); });
 }
 

@@ -12,9 +12,11 @@ bool is_gguf_encoder(const Checkpoint& checkpoint);
 /// config.json of the file's metadata and tensors (which still have their GGUF names).
 Json gguf_encoder_config(const Checkpoint& checkpoint);
 
-/// Adds the documents of sentence-transformers where the file says how a text becomes a vector, of
-/// length 1 as in llama.cpp, and renames the tensors.
-void read_gguf_encoder(Checkpoint* checkpoint);
+void rename_encoder_tensors(Checkpoint* checkpoint);
+
+/// Adds the documents of sentence-transformers where the file, also that of a decoder, says in
+/// "ARCH.pooling_type" how a text becomes a vector; that has length 1, as in llama.cpp.
+void read_gguf_pooling(Checkpoint* checkpoint);
 
 /// The GGUF name of an encoder's tensor; empty for any other name.
 std::string stored_encoder_name(const std::string& name);

@@ -236,7 +236,8 @@ void read_gguf(Checkpoint* checkpoint, const std::function<void()>& step) {
     checkpoint->put_document("tokenizer.json", std::move(tokenizer));
     checkpoint->put_document("tokenizer_config.json", special_tokens(checkpoint->metadata()));
   }
-  if (encoder) return read_gguf_encoder(checkpoint);
+  read_gguf_pooling(checkpoint);
+  if (encoder) return rename_encoder_tensors(checkpoint);
   const bool sandwich = checkpoint->find("blk.0.ffn_norm.weight") != nullptr &&
                         checkpoint->find("blk.0.post_attention_norm.weight") != nullptr;
   checkpoint->rename(
