@@ -11,6 +11,7 @@
 #include "formats/import/gguf_parts.h"
 #include "formats/import/safetensors.h"
 #include "formats/import/tensor_names.h"
+#include "formats/import/unfinished.h"
 #include "formats/import/weight_files.h"
 
 namespace moe {
@@ -93,6 +94,7 @@ void Checkpoint::check_number(size_t n_files) const {
 
 void Checkpoint::add_file(const std::string& name) {
   const auto shard = static_cast<uint32_t>(files_.size());
+  refuse_unfinished(path_ + "/" + name);
   files_.emplace_back(path_ + "/" + name);
   const std::string start = foreign_start(files_.back());
   if (!start.empty()) fail(MOE_ERR_FORMAT, "%s is %s", files_.back().path().c_str(), start.c_str());
@@ -124,12 +126,19 @@ void Checkpoint::report_unwrapped() {
 
 void Checkpoint::add_tensor(SourceTensor tensor) {
   const auto found = tensors_.find(tensor.name);
-  if (found != tensors_.end()) {
-    fail(MOE_ERR_FORMAT, "tensor %.100s is in %s and in %s", tensor.name.c_str(),
-         files_[found->second.file].path().c_str(), files_[tensor.file].path().c_str());
-  }
+  if (found != tensors_.end()) fail_twice(found->second, tensor);
   std::string name = tensor.name;
   tensors_.emplace(std::move(name), std::move(tensor));
+}
+
+void Checkpoint::fail_twice(const SourceTensor& one, const SourceTensor& other) const {
+  const std::string& path = files_[one.file].path();
+  if (one.file == other.file) {
+    fail(MOE_ERR_FORMAT, "%.200s: two tensors are %.100s%s", path.c_str(), one.name.c_str(),
+         metadata_.is_null() ? ", one of them inside a module such as _orig_mod; keep one" : "");
+  }
+  fail(MOE_ERR_FORMAT, "tensor %.100s is in %.150s and in %.150s; is one a copy of the other?",
+       one.name.c_str(), path.c_str(), files_[other.file].path().c_str());
 }
 
 // The first of several parts has the metadata that describes the model.
@@ -155,10 +164,11 @@ std::vector<std::string> Checkpoint::find_parts() {
 void Checkpoint::add_gguf() {
   for (const std::string& part : find_parts()) {
     const auto shard = static_cast<uint32_t>(files_.size());
+    refuse_unfinished(part);
     files_.emplace_back(part);
     GgufHeader header = read_gguf_header(files_.back(), shard);
-    for (SourceTensor& tensor : header.tensors) add_tensor(std::move(tensor));
     if (metadata_.is_null()) metadata_ = std::move(header.metadata);
+    for (SourceTensor& tensor : header.tensors) add_tensor(std::move(tensor));
   }
   const JsonNode node(metadata_, path_);
   const int32_t said = node.integer("split.tensors.count", 0, 0, INT32_MAX);

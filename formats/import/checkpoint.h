@@ -104,6 +104,7 @@ class Checkpoint {
  private:
   [[noreturn]] void fail_neither() const;
   [[noreturn]] void fail_no_key(const Json& all, const std::string& key) const;
+  [[noreturn]] void fail_twice(const SourceTensor& one, const SourceTensor& other) const;
   void check_number(size_t n_files) const;
   void add_folder();
   void add_file(const std::string& name);

@@ -141,6 +141,25 @@ std::string foreign_start(std::string_view text) {
          "\": a web page or an error message was saved in place of the file; download it again";
 }
 
+std::string archive_kind(const InputFile& file) {
+  constexpr std::pair<std::string_view, const char*> kKinds[] = {{"\x1F\x8B\x08", "gzip"},
+                                                                 {"PK\x03\x04", "a zip archive"},
+                                                                 {"\x28\xB5\x2F\xFD", "zstd"},
+                                                                 {"\xFD"
+                                                                  "7zXZ",
+                                                                  "xz"},
+                                                                 {"BZh", "bzip2"},
+                                                                 {"7z\xBC\xAF", "a 7z archive"}};
+  char start[8];
+  const size_t n = std::min<uint64_t>(sizeof start, file.size());
+  file.read(0, start, n);
+  for (const auto& [bytes, name] : kKinds) {
+    if (!std::string_view(start, n).starts_with(bytes)) continue;
+    return std::string(name) + (name[0] == 'a' ? "" : "-compressed") + ": unpack it first";
+  }
+  return "";
+}
+
 // Not std::filesystem: its iterators terminate the process if memory runs out. Nothing is thrown
 // through list_folder(), which knows no exceptions.
 std::vector<std::string> names_in_folder(const std::string& path) {

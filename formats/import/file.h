@@ -41,6 +41,10 @@ std::string foreign_start(const InputFile& file);
 /// The same of a file that begins with `text`, which is not empty.
 std::string foreign_start(std::string_view text);
 
+/// The description of an archive or a compressed file, to follow "PATH is"; empty for any other.
+/// Only for files that are refused anyway: a safetensors file may begin with the same bytes.
+std::string archive_kind(const InputFile& file);
+
 /// Throws MOE_ERR_FORMAT: of the `whole` bytes that the file describes it has `size`.
 [[noreturn]] void fail_cut_off(const std::string& path, uint64_t size, uint64_t whole);
 

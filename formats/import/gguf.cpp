@@ -154,11 +154,21 @@ Json read_value(Cursor& in, const std::string& key, uint64_t* n_values) {
   return out;
 }
 
+// Where a file holds zeros, its header goes on with names of no letters.
+[[noreturn]] void fail_nameless(const Cursor& in, const char* what, uint64_t number, uint64_t at) {
+  fail(MOE_ERR_FORMAT,
+       "%s: %s %llu, at byte %llu, has no name (zeros of an incomplete download?); download it "
+       "again",
+       in.path().c_str(), what, static_cast<ull>(number), static_cast<ull>(at));
+}
+
 Json read_metadata(Cursor& in, uint64_t n) {
   Json out = Json::object();
   uint64_t n_values = 0;  // in arrays
   for (uint64_t i = 0; i < n; ++i) {
+    const uint64_t at = in.position();
     const std::string key = in.string();
+    if (key.empty()) fail_nameless(in, "key", i + 1, at);
     Json value = read_value(in, key, &n_values);
     if (!out.items().emplace(key, std::move(value)).second) {
       fail(MOE_ERR_FORMAT, "%s: key %.100s is given twice", in.path().c_str(), key.c_str());
@@ -206,11 +216,13 @@ SourceType source_type(const Cursor& in, uint32_t number, const std::string& ten
        in.path().c_str(), tensor.c_str(), name.c_str(), gguf_type_names().c_str());
 }
 
-SourceTensor read_tensor(Cursor& in, uint32_t shard, const Json& metadata) {
+SourceTensor read_tensor(Cursor& in, uint32_t shard, uint64_t number, const Json& metadata) {
+  const uint64_t at = in.position();
   SourceTensor tensor;
   tensor.name = in.string();
+  if (tensor.name.empty()) fail_nameless(in, "tensor", number, at);
   const auto rank = in.number<uint32_t>();
-  if (tensor.name.empty() || tensor.name.size() > kMaxName || rank > kMaxRank) {
+  if (tensor.name.size() > kMaxName || rank > kMaxRank) {
     fail(MOE_ERR_FORMAT, "%s: tensor \"%.60s\" has %u dimensions", in.path().c_str(),
          tensor.name.c_str(), rank);
   }
@@ -261,10 +273,13 @@ void check_places(const std::vector<const SourceTensor*>& order, uint64_t data_b
     // Files have no gaps, so excess bytes indicate another type.
     const uint64_t next = i + 1 < order.size() ? order[i + 1]->offset : data_bytes;
     if (next > rounded_up(end, alignment)) {
-      const bool ternary = t->type == SourceType::kI2S;
+      const bool ternary = t->type == SourceType::kI2S, last = i + 1 == order.size();
       fail(MOE_ERR_FORMAT, "%s: tensor %.100s: %s takes %llu bytes, the file has %llu for it%s",
            path.c_str(), t->name.c_str(), info.name, static_cast<ull>(bytes),
-           static_cast<ull>(next - t->offset), ternary ? kOtherTernaryFiles : "");
+           static_cast<ull>(next - t->offset),
+           ternary ? kOtherTernaryFiles
+           : last  ? ", up to its end (more than one file in it?); download it again"
+                   : "");
     }
   }
 }
@@ -328,10 +343,14 @@ void place_tensors(std::vector<SourceTensor>* tensors, uint64_t data_start, uint
   for (SourceTensor& t : *tensors) t.offset += data_start;
 }
 
+constexpr uint32_t swapped(uint32_t number) { return number << 24; }  // below 256
+
 void check_magic(const InputFile& file, const char (&magic)[4]) {
   if (std::memcmp(magic, kMagic, sizeof kMagic) == 0) return;
   const std::string start = foreign_start(file);
   if (!start.empty()) fail(MOE_ERR_FORMAT, "%s is %s", file.path().c_str(), start.c_str());
+  const std::string archive = archive_kind(file);
+  if (!archive.empty()) fail(MOE_ERR_FORMAT, "%s is %s", file.path().c_str(), archive.c_str());
   const bool zeros = std::all_of(std::begin(magic), std::end(magic), [](char c) { return c == 0; });
   fail(MOE_ERR_FORMAT, "%s: not a GGUF file%s", file.path().c_str(),
        zeros ? ": it begins with zeros (an incomplete download?)" : "");
@@ -346,6 +365,12 @@ GgufHeader read_gguf_header(const InputFile& file, uint32_t shard) {
   if (file.size() >= sizeof magic) in.bytes(magic, sizeof magic);
   check_magic(file, magic);
   const auto version = in.number<uint32_t>();
+  if (version == swapped(2) || version == swapped(3)) {
+    fail(MOE_ERR_UNSUPPORTED,
+         "%s: a big-endian GGUF file; gguf-convert-endian FILE little (pip install gguf) makes one "
+         "that can be read",
+         file.path().c_str());
+  }
   if (version != 2 && version != 3) {
     fail(MOE_ERR_UNSUPPORTED, "%s: GGUF version %u; 2 and 3 (little-endian) are read",
          file.path().c_str(), version);
@@ -361,7 +386,7 @@ GgufHeader read_gguf_header(const InputFile& file, uint32_t shard) {
   const JsonNode node(header.metadata, file.path());
   check_gguf_part(node, file.path());
   for (uint64_t i = 0; i < n_tensors; ++i) {
-    header.tensors.push_back(read_tensor(in, shard, header.metadata));
+    header.tensors.push_back(read_tensor(in, shard, i + 1, header.metadata));
   }
   refuse_tl2(header, file.path());
   const auto alignment = static_cast<uint64_t>(node.integer("general.alignment", 32, 1, 1 << 20));

@@ -121,6 +121,14 @@ std::string with_names(std::string head, std::span<const char* const> names) {
   return head;
 }
 
+// A download that stopped after its space was reserved ends in zeros, which JSON never does.
+void refuse_zero_end(std::string_view text, const std::string& what) {
+  const size_t end = text.find_last_not_of('\0') + 1;  // 0 if there is none
+  if (end == text.size()) return;
+  fail(MOE_ERR_FORMAT, "%s: not valid JSON: only zeros from byte %zu on (an incomplete download?)",
+       what.c_str(), end);
+}
+
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& what, const JsonLimits& limits) {
@@ -128,6 +136,7 @@ Json parse_json(std::string_view text, const std::string& what, const JsonLimits
     fail(MOE_ERR_FORMAT, "%s: %zu bytes of JSON, at most %llu are accepted", what.c_str(),
          text.size(), static_cast<unsigned long long>(limits.max_bytes));
   }
+  refuse_zero_end(text, what);
   Builder builder(what, text.size(), limits);
   nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();

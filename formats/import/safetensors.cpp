@@ -17,9 +17,14 @@ using ull = unsigned long long;
 constexpr uint64_t kLengthBytes = 8;
 constexpr size_t kMaxTensorName = 1024;  // bytes of a tensor's name
 
-uint64_t header_length(const unsigned char* bytes, uint64_t file_size, const std::string& name) {
+uint64_t first_number(const unsigned char* bytes) {
   uint64_t n = 0;
   for (int i = 7; i >= 0; --i) n = n << 8 | bytes[i];
+  return n;
+}
+
+uint64_t header_length(const unsigned char* bytes, uint64_t file_size, const std::string& name) {
+  const uint64_t n = first_number(bytes);
   if (n == 0) {
     fail(MOE_ERR_FORMAT,
          "%s: not a safetensors file: it begins with zeros (an incomplete download?)",
@@ -124,8 +129,10 @@ void check_cover(const std::vector<SourceTensor>& tensors, uint64_t data_start, 
     before = t;
   }
   if (at != file_size) {
-    fail(MOE_ERR_FORMAT, "%s: the last %llu bytes belong to no tensor", name.c_str(),
-         static_cast<ull>(file_size - at));
+    fail(MOE_ERR_FORMAT,
+         "%s: the last %llu bytes belong to no tensor (more than one file in it?); download it "
+         "again",
+         name.c_str(), static_cast<ull>(file_size - at));
   }
 }
 
@@ -177,6 +184,11 @@ std::vector<SourceTensor> read_safetensors_header(const InputFile& file, uint32_
   check_size(file.size(), file.path());
   unsigned char length[kLengthBytes];
   file.read(0, length, sizeof length);
+  const uint64_t n = first_number(length);
+  if (n > kMaxSafetensorsHeader || n > file.size() - kLengthBytes) {
+    const std::string archive = archive_kind(file);
+    if (!archive.empty()) fail(MOE_ERR_FORMAT, "%s is %s", file.path().c_str(), archive.c_str());
+  }
   std::string json(header_length(length, file.size(), file.path()), '\0');
   file.read(kLengthBytes, json.data(), json.size());
   return parse_entries(json, kLengthBytes + json.size(), file.size(), file.path(), shard, metadata);

@@ -11,6 +11,7 @@
 #include "formats/import/failure.h"
 #include "formats/import/file.h"
 #include "formats/import/shell_quoted.h"
+#include "formats/import/unfinished.h"
 
 namespace moe {
 namespace {
@@ -219,7 +220,10 @@ std::string likeliest_pickle(const std::vector<std::string>& names) {
            folder.c_str(), kSingle, kIndex, name.c_str());
     }
   }
-  fail(MOE_ERR_NOT_FOUND, "%s: found neither %s nor %s", folder.c_str(), kSingle, kIndex);
+  const std::string unfinished = unfinished_name(names);
+  fail(MOE_ERR_NOT_FOUND, "%.150s: found neither %s nor %s%s%.100s%s", folder.c_str(), kSingle,
+       kIndex, unfinished.empty() ? "" : ", but ", unfinished.c_str(),
+       unfinished.empty() ? "" : ": its download has not ended");
 }
 
 // An index of another name: those of variants, and of files called otherwise.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// XLM-R, BERT and ModernBERT with their heads, saved by `transformers`, converted and run: the
-// outputs must be those of `transformers` (tests/data/encoders, written by
+// XLM-R, BERT, ModernBERT and NomicBert with their heads, saved by `transformers`, converted and
+// run: the outputs must be those of `transformers` (tests/data/encoders, written by
 // tests/parity/encoders.py).
 
 #include "src/convert/convert.h"
@@ -63,8 +63,8 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Encoders);
 // A copy of a test checkpoint with a changed config.json and more tensors.
 class ChangedEncoder {
  public:
-  explicit ChangedEncoder(const std::string& patch) {
-    const std::string from = std::string(kEncoderFolder) + "/xlmr_maskedlm";
+  explicit ChangedEncoder(const std::string& patch, const char* name = "xlmr_maskedlm") {
+    const std::string from = std::string(kEncoderFolder) + "/" + name;
     Json config = read_json_file(from + "/config.json");
     config.merge_patch(parse_json(patch, "test"));
     folder_.write("config.json", config.dump());
@@ -86,10 +86,19 @@ class ChangedEncoder {
     Machine machine(sink);
     MOE_TRY(machine.status());
     const ModelConfig& c = machine.model().config();
-    outputs->resize(tokens.size() * static_cast<size_t>(c.vocab_size));
+    const bool bare = c.head.kind == HeadKind::kNone;
+    outputs->resize(tokens.size() * static_cast<size_t>(bare ? c.d_model : c.vocab_size));
     Encoding out;
-    out.outputs = outputs->data();
+    (bare ? out.hidden : out.outputs) = outputs->data();
     return machine.session()->encode({tokens.data(), tokens.size()}, out);
+  }
+
+  // new_name(): of a tensor.
+  template <class F>
+  void rename(F new_name) {
+    test::RawTensors renamed;
+    for (auto& [name, tensor] : tensors) renamed[new_name(name)] = tensor;
+    tensors = std::move(renamed);
   }
 
   test::RawTensors tensors;
@@ -123,7 +132,59 @@ TEST(EncoderConfig, AnUntiedHeadAddsTheBiasOfItsMatrix) {
   EXPECT_EQ(untied, tied);
 }
 
-TEST(EncoderCases, FilesExist) { EXPECT_EQ(encoder_names().size(), 11u); }
+TEST(EncoderNames, MayHaveAModuleInFront) {
+  const Tokens tokens = {2, 5, 3};
+  for (const auto& [name, prefix] : {std::pair{"xlmr_maskedlm", "model."},
+                                     {"xlmr_model", "bert."},
+                                     {"bert_model", "0.auto_model."},
+                                     {"bert_maskedlm", "encoder.model."},
+                                     {"modernbert_maskedlm", "transformer."},
+                                     {"nomic_model", "model."}}) {
+    SCOPED_TRACE(name);
+    Floats expected, found;
+    ChangedEncoder changed("{}", name);
+    ASSERT_TRUE(changed.run(tokens, &expected).ok());
+    changed.rename([p = prefix](const std::string& n) { return p + n; });
+    const Status status = changed.run(tokens, &found);
+    EXPECT_TRUE(status.ok()) << status.text();
+    EXPECT_EQ(found, expected);
+  }
+}
+
+// Keys of nomic-embed-text, and the tensors' names inside `transformers`.
+TEST(NomicBert, PublishedKeysAndOtherNames) {
+  const Tokens tokens = {2, 5, 9, 3};
+  Floats expected, found;
+  const char* const kName = "nomic_model";
+  ASSERT_TRUE(ChangedEncoder("{}", kName).run(tokens, &expected).ok());
+  ChangedEncoder published(R"({"hidden_size": null, "num_attention_heads": null, "hidden_act": null,
+      "intermediate_size": null, "num_hidden_layers": null, "max_position_embeddings": null,
+      "layer_norm_eps": null, "rope_parameters": null, "head_dim": null, "n_embd": 24, "n_head": 2,
+      "n_inner": 20, "n_layer": 2, "n_positions": 40, "layer_norm_epsilon": 1e-5,
+      "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false,
+      "rotary_emb_scale_base": null, "rotary_scaling_factor": null, "activation_function": "swiglu",
+      "causal": false, "prenorm": false, "use_rms_norm": false, "mlp_fc1_bias": false,
+      "qkv_proj_bias": false, "scale_attn_weights": true, "use_flash_attn": true,
+      "fused_bias_fc": true, "pad_vocab_size_multiple": 64})",
+                           kName);
+  Status status = published.run(tokens, &found);
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(found, expected);
+  for (const char* patch :
+       {R"({"prenorm": true})", R"({"moe_every_n_layers": 2})", R"({"qkv_proj_bias": true})",
+        R"({"rotary_scaling_factor": 2})", R"({"activation_function": "gelu"})"}) {
+    EXPECT_FALSE(ChangedEncoder(patch, kName).run(tokens, &found).ok()) << patch;
+  }
+  ChangedEncoder typed("{}", kName);  // the row of the text type belongs to every token
+  typed.tensors.at("embeddings.token_type_embeddings.weight").bytes[3] ^= '\x40';
+  ASSERT_TRUE(typed.run(tokens, &found).ok());
+  EXPECT_NE(found, expected);
+  typed.tensors.at("embeddings.token_type_embeddings.weight").shape = {4, 12};
+  status = typed.run(tokens, &found);
+  EXPECT_EQ(status.code(), MOE_ERR_SHAPE) << status.text();
+}
+
+TEST(EncoderCases, FilesExist) { EXPECT_EQ(encoder_names().size(), 12u); }
 
 }  // namespace
 }  // namespace moe

@@ -9,6 +9,7 @@
 #include "formats/import/gguf_parts.h"
 #include "src/convert/convert.h"
 #include "src/convert/gguf/gguf_source.h"
+#include "tests/convert/converted_model.h"
 #include "tests/convert/gguf_builder.h"
 
 namespace moe {
@@ -202,6 +203,29 @@ TEST_F(GgufErrors, SayWhatToDo) {
 }
 
 // A file's name and its keys are anyone's, and the way out is a line for a shell.
+TEST_F(GgufErrors, AnOriginalLengthWithoutScalingChangesNothing) {
+  std::vector<Pair> keys = pairs();
+  std::erase_if(keys, [](const Pair& p) {
+    return p.key == "llama.rope.scaling.type" || p.key == "llama.rope.scaling.factor";
+  });
+  const Status status = convert_with(keys, tensors());
+  EXPECT_TRUE(status.ok()) << status.text();
+}
+
+// Embedding models such as Qwen3-Embedding are decoders.
+TEST_F(GgufErrors, ADecoderMayPoolItsTokens) {
+  std::vector<Pair> keys = pairs();
+  keys.push_back({"llama.pooling_type", 4, raw<uint32_t>(3)});
+  const Status status = convert_with(keys, tensors());
+  ASSERT_TRUE(status.ok()) << status.text();
+  const test::ConvertedModel model(folder_.file("m.moe"));
+  EXPECT_TRUE(model.config().text_vector.known);
+  EXPECT_EQ(model.config().text_vector.pooling, Pooling::kLast);
+  keys.back().bytes = raw<uint32_t>(4);
+  EXPECT_EQ(said(convert_with(keys, tensors())).substr(0, 68),
+            "m.gguf: key llama.pooling_type: expected an integer in 0..3, found 4");
+}
+
 TEST_F(GgufErrors, OfferedLinesQuoteWhatTheFileSays) {
   const std::string hostile = "tokenizer.$(id>pwn)_token_id";
   std::vector<Pair> keys = pairs();
@@ -381,6 +405,44 @@ TEST_F(GgufParts, FilesThatWereCutOff) {
   folder_.write("a-00001-of-00002.gguf", part(0, 2));
   folder_.write("a-00002-of-00002.gguf", part(1, 2).substr(0, part(1, 2).size() - 100));
   refused("a-00001-of-00002.gguf", "a-00002-of-00002.gguf: cut off: 100 of its ");
+}
+
+// A download that stopped after its space was reserved may end anywhere in the header.
+TEST_F(GgufParts, ZerosInTheHeader) {
+  GgufBuilder b;
+  for (const Pair& p : pairs()) b.pair(p.key, p.type, p.bytes);
+  const std::string keys = b.file();
+  for (const auto& [name, shape] : tensors()) b.f32_tensor(name, shape);
+  const std::string whole = b.file();
+  const auto from = [&](size_t first) {
+    std::string text = whole;
+    std::fill(text.begin() + static_cast<ptrdiff_t>(first), text.end(), '\0');
+    return said(convert_text("m.gguf", text));
+  };
+  const size_t first_key = 24;
+  EXPECT_EQ(from(first_key),
+            "m.gguf: key 1, at byte 24, has no name (zeros of an incomplete download?); download "
+            "it again");
+  const size_t end = whole.find("token_embd.weight");
+  EXPECT_TRUE(from(end - 8).find("has no name (zeros of an incomplete download?)") !=
+              std::string::npos)
+      << from(end - 8);
+  for (size_t n = first_key; n < keys.size() / 2; n += 97) {
+    EXPECT_NE(from(n).find("zeros"), std::string::npos) << n << ": " << from(n);
+  }
+  EXPECT_NE(said(convert_text("m.gguf", whole + std::string(4000, 'x')))
+                .find(" for it, up to its end (more than one file in it?); download it again"),
+            std::string::npos);
+}
+
+TEST_F(GgufParts, OtherByteOrderAndOneTensorTwice) {
+  GgufBuilder b;
+  for (const Pair& p : pairs()) b.pair(p.key, p.type, p.bytes);
+  EXPECT_TRUE(said(convert_text("m.gguf", b.file(3U << 24)))
+                  .starts_with("m.gguf: a big-endian GGUF file; gguf-convert-endian FILE little"));
+  b.f32_tensor("token_embd.weight", {16, 8});
+  b.f32_tensor("token_embd.weight", {16, 8});
+  EXPECT_EQ(said(convert_text("m.gguf", b.file())), "m.gguf: two tensors are token_embd.weight");
 }
 
 TEST_F(GgufParts, OtherKindsOfFiles) {

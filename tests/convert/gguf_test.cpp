@@ -384,9 +384,13 @@ TEST_F(GgufTest, UnknownKeysAndTensorsAreNamed) {
   expect(b, MOE_ERR_FORMAT,
          "tensor blk.0.attn_q_norm.weight: the file's keys describe no such tensor");
   b = llama();
+  b.string("tokenizer.ggml.model", "t5");
+  b.strings("tokenizer.ggml.tokens", {"a"});
+  expect(b, MOE_ERR_UNSUPPORTED, "tokenizer.ggml.model \"t5\"; gpt2, llama and bert are read");
+  b = llama();
   b.string("tokenizer.ggml.model", "bert");
   b.strings("tokenizer.ggml.tokens", {"a"});
-  expect(b, MOE_ERR_UNSUPPORTED, "tokenizer.ggml.model \"bert\"; gpt2 and llama are read");
+  expect(b, MOE_ERR_FORMAT, "tokenizer.ggml.tokens has no [UNK], and no key names one");
   b = llama();
   b.string("tokenizer.ggml.model", "gpt2");
   b.string("tokenizer.ggml.pre", "surprise");

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "formats/import/failure.h"
 
 namespace moe {
@@ -26,6 +28,15 @@ TEST(Json, RefusesWhatIsNotJson) {
   parse_error("\"\xff\"");
   parse_error("[1e999]");
   parse_error("NaN");
+}
+
+TEST(Json, SaysWhereOnlyZerosAreLeft) {
+  const auto then_zeros = [](const std::string& text) { return text + std::string(9, '\0'); };
+  for (const char* text : {"{\"a\": [1, 2", "{\"a\": \"b", "{}", ""}) {
+    EXPECT_EQ(parse_error(then_zeros(text)), "a.json: not valid JSON: only zeros from byte " +
+                                                 std::to_string(std::strlen(text)) +
+                                                 " on (an incomplete download?)");
+  }
 }
 
 TEST(Json, RefusesAKeyGivenTwice) {

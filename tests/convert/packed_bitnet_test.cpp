@@ -254,5 +254,18 @@ TEST_F(PackedBitnet, ErrorsNameTheTensor) {
   expect(plain.c_str(), MOE_ERR_NOT_FOUND, "down_proj.weight_scale is missing, the scales of");
 }
 
+TEST_F(PackedBitnet, UnknownKeysAreListedWithAllOthers) {
+  for (const char* family : {"mixtral", "llama"}) {
+    open(family);
+    pack_all();
+    expect(R"({"zed": 1, "quantization_config": {"quant_method": "bitnet", "new": 2, "off": null,
+               "modules_to_not_convert": null}})",
+           MOE_ERR_UNSUPPORTED,
+           "config.json: keys zed (1), quantization_config.new (2) are not known to this importer "
+           "and may change what the model computes; if they do not: moe convert --ignore-key "
+           "zed,quantization_config.new");
+  }
+}
+
 }  // namespace
 }  // namespace moe

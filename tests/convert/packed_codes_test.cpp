@@ -418,6 +418,34 @@ TEST_F(PackedTest, OneZeroPointOfAMatrixIsThatOfItsRows) {
   expect(patch, MOE_ERR_SHAPE, "down_proj.weight_zero_point: expected (1, 1)");
 }
 
+// transformers 5 writes "format", older programs "checkpoint_format".
+TEST_F(PackedTest, TheFormatOfCodesMayHaveEitherName) {
+  open("gptq");
+  const auto values = [&](const char* keys) {
+    ConvertReport report;
+    const std::string patch = "{\"quantization_config\": {" + std::string(keys) + "}}";
+    const Status status = convert_patched(patch.c_str(), &report);
+    EXPECT_TRUE(status.ok()) << status.text();
+    return stored_down();
+  };
+  const std::vector<float> first = values(R"("checkpoint_format": "gptq")");
+  const std::vector<float> second = values(R"("checkpoint_format": "gptq_v2")");
+  EXPECT_NE(first, second);
+  EXPECT_EQ(values(R"("checkpoint_format": null)"), first);
+  EXPECT_EQ(values(R"("checkpoint_format": null, "format": "GPTQ")"), first);
+  EXPECT_EQ(values(R"("checkpoint_format": null, "format": "gptq_v2")"), second);
+  EXPECT_EQ(values(R"("checkpoint_format": "gptq", "format": "gptq_v2")"), first);
+  expect(R"({"quantization_config": {"checkpoint_format": null, "format": "marlin"}})",
+         MOE_ERR_UNSUPPORTED, "format: \"marlin\" is not supported; gptq and gptq_v2 are");
+  expect(R"({"quantization_config": {"rotation": "hadamard"}})", MOE_ERR_UNSUPPORTED, "rotation");
+  open("awq");
+  EXPECT_EQ(values(R"("version": null, "format": "gemm")"), values(R"("version": "GEMM")"));
+  expect(R"({"quantization_config": {"version": null, "format": "gemv_fast"}})",
+         MOE_ERR_UNSUPPORTED, "format: \"gemv_fast\" is not supported; gemm is");
+  expect(R"({"quantization_config": {"version": null, "backend": "llm-awq"}})", MOE_ERR_UNSUPPORTED,
+         "backend: \"llm-awq\" is not supported");
+}
+
 TEST_F(PackedTest, ErrorsNameTheFileThatSaysIt) {
   open("fp8_fused");
   std::erase_if(tensors_, [](const auto& t) { return t.second.dtype == "F8_E4M3"; });

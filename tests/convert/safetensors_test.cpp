@@ -127,7 +127,8 @@ TEST_F(SafetensorsTest, RefusesTensorsOfTheWrongSize) {
   one("F32", "[2]", "[0]", 8);
   one("F32", "[2]", "[18446744073709551608,0]", 8);
   EXPECT_EQ(one("F32", "[1]", "[0,4]", 8),
-            "model.safetensors: the last 4 bytes belong to no tensor");
+            "model.safetensors: the last 4 bytes belong to no tensor (more than one file in it?); "
+            "download it again");
   EXPECT_EQ(one("F32", "[1]", "[4,8]", 8),
             "model.safetensors: 4 bytes before tensor w belong to no tensor");
   header_error("{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4);
@@ -207,6 +208,13 @@ TEST_F(SafetensorsTest, SaysWhatIsMissing) {
     EXPECT_TRUE(line.ends_with("'model.safetensors')\" " + (n == 21 ? name : "FILE"))) << line;
     std::filesystem::remove(folder_.file(name));
   }
+}
+
+TEST_F(SafetensorsTest, MoreThanTheFileIsRefused) {
+  const std::string text = safetensors_text({{"a", test::f32_tensor({1}, {1})}});
+  EXPECT_EQ(error_of(text + text),
+            "model.safetensors: the last " + std::to_string(text.size()) +
+                " bytes belong to no tensor (more than one file in it?); download it again");
 }
 
 TEST_F(SafetensorsTest, RefusesLongNames) {

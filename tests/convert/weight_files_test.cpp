@@ -126,6 +126,48 @@ TEST_F(WeightFilesTest, NamesThePickleOfTheWeights) {
   without({"optimizer.pt", "rng_state_0.pth", "scheduler.pt", "training_args.bin"}, "");
 }
 
+TEST_F(WeightFilesTest, DownloadsThatHaveNotEnded) {
+  for (const char* name :
+       {"model.safetensors.part", "a.safetensors.crdownload", "model.gguf.incomplete"}) {
+    clear();
+    folder_.write(name, "x");
+    expect(MOE_ERR_NOT_FOUND, std::string("model.safetensors.index.json, but ") + name +
+                                  ": its download has not ended");
+  }
+  clear();
+  folder_.write("notes.part", "x");
+  expect(MOE_ERR_NOT_FOUND, "nor model.safetensors.index.json");
+  // aria2 reserves the whole file and fills it in several places at once.
+  const std::string ended = ": its download has not ended, as the file .aria2 beside it says";
+  write("model.safetensors", "a");
+  folder_.write("model.safetensors.aria2", "x");
+  expect(MOE_ERR_FORMAT, "model.safetensors" + ended);
+  folder_.write("m.gguf", "GGUF");
+  folder_.write("m.gguf.aria2", "x");
+  expect(MOE_ERR_FORMAT, "m.gguf" + ended, "m.gguf");
+}
+
+TEST_F(WeightFilesTest, ArchivesAreToBeUnpacked) {
+  const std::string rest(40, '\x01');  // in no text
+  for (const auto& [start, kind] : {std::pair{"\x1F\x8B\x08\x08", "gzip-compressed"},
+                                    {"PK\x03\x04", "a zip archive"},
+                                    {"\x28\xB5\x2F\xFD", "zstd-compressed"}}) {
+    for (const char* name : {"model.safetensors", "m.gguf"}) {
+      clear();
+      folder_.write(name, start + rest);
+      expect(MOE_ERR_FORMAT, std::string(name) + " is " + kind + ": unpack it first",
+             name[1] == '.' ? name : "");
+    }
+  }
+}
+
+TEST_F(WeightFilesTest, OneTensorUnderTwoNames) {
+  folder_.write("model.safetensors", safetensors_text({{"_orig_mod.a", f32_tensor({2}, {1, 2})},
+                                                       {"a", f32_tensor({2}, {3, 4})}}));
+  expect(MOE_ERR_FORMAT,
+         "model.safetensors: two tensors are a, one of them inside a module such as _orig_mod");
+}
+
 TEST_F(WeightFilesTest, Adapters) {
   write("adapter_model.safetensors", "base_model.model.x.lora_A.weight");
   expect(MOE_ERR_UNSUPPORTED, "adapter_model.safetensors is an adapter (PEFT), not a model");

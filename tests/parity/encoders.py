@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Compares random encoders with every head, saved by `transformers`, with `moe`: XLM-R, BERT, ModernBERT; and
-vectors of texts from a folder of `sentence-transformers`, or from one that is given.
+"""Compares random encoders with every head, saved by `transformers`, with `moe`: XLM-R, BERT, ModernBERT,
+NomicBert; and vectors of texts from a folder of `sentence-transformers`, or from one that is given.
 
     python tests/parity/encoders.py                          # build/release must be built
     python tests/parity/encoders.py bert --golden tests/data/encoders    # writes the data of the C++ tests
@@ -74,7 +74,8 @@ def make_wordpiece():
 class Family:
     """Random checkpoints of one architecture."""
 
-    def __init__(self, title, classes, config, tokenizer, **sizes):
+    def __init__(self, title, classes, config, tokenizer, heads=tuple(HEADS), **sizes):
+        self.heads = heads
         self.title, self.classes, self.tokenizer = title, classes, tokenizer
         self.config = config
         self.sizes = {k: v for k, v in {**SIZES, **sizes}.items() if v is not None}
@@ -93,6 +94,8 @@ MODERN = dict(num_hidden_layers=5, local_attention=6, global_attn_every_n_layers
 FAMILIES = {
     "xlmr": Family("XLM-R", "XLMRoberta", tr.XLMRobertaConfig, make_unigram),
     "bert": Family("BERT", "Bert", tr.BertConfig, make_wordpiece, max_position_embeddings=40, type_vocab_size=2),
+    "nomic": Family("NomicBert", "NomicBert", tr.NomicBertConfig, make_wordpiece, heads=("Model",), max_position_embeddings=40,
+                    type_vocab_size=2),
     "modernbert": Family("ModernBERT", "ModernBert", tr.ModernBertConfig, make_wordpiece, **MODERN),
 }
 
@@ -304,7 +307,7 @@ def main():
                 ok = write_sentences(args.golden) is None if args.golden else check_sentences(args, scratch)
                 failed = failed or not ok
                 continue
-            for head in HEADS:
+            for head in FAMILIES[family].heads:
                 if args.golden:
                     write_golden(family, head, args.golden)
                 else:

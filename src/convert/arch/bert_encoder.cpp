@@ -84,6 +84,17 @@ void set_encoder_head(const Checkpoint& checkpoint, const EncoderTask& task, Con
   }
 }
 
+void finish_encoder(TensorTable table, const Checkpoint& checkpoint, Imported* out) {
+  check(out->config.name.assign(checkpoint.name()));
+  if (has_only_vocab_txt(checkpoint)) {
+    out->tokenizer = TokenizerKind::kFile;
+    out->tokenizer_file = kVocabTxt;
+  } else {
+    read_companions(checkpoint, out);
+  }
+  locate_by(std::move(table), checkpoint, out);
+}
+
 BertEncoder::BertEncoder(const Checkpoint& checkpoint, const char* prefix, ConfigKeys* keys,
                          Imported* out)
     : checkpoint_(checkpoint),
@@ -159,18 +170,11 @@ TensorTable BertEncoder::table() const {
 
 void BertEncoder::finish(TensorTable table) {
   keys_->check_all_understood();
-  check(out_->config.name.assign(checkpoint_.name()));
-  if (has_only_vocab_txt(checkpoint_)) {
-    out_->tokenizer = TokenizerKind::kFile;
-    out_->tokenizer_file = kVocabTxt;
-  } else {
-    read_companions(checkpoint_, out_);
-  }
   for (const char* name : {"*embeddings.position_ids", "*embeddings.position_embeddings.weight",
                            "*embeddings.token_type_embeddings.weight", "*pooler.dense.*"}) {
     out_->ignored.push_back(name);
   }
-  locate_by(std::move(table), checkpoint_, out_);
+  finish_encoder(std::move(table), checkpoint_, out_);
 }
 
 }  // namespace moe

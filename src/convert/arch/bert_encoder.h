@@ -21,6 +21,9 @@ const EncoderTask& read_encoder_task(ConfigKeys* keys, std::span<const EncoderTa
 void set_encoder_head(const Checkpoint& checkpoint, const EncoderTask& task, ConfigKeys* keys,
                       ModelConfig* config);
 
+/// Adds name, tokenizer (also a vocab.txt) and places of tensors; the configuration is complete.
+void finish_encoder(TensorTable table, const Checkpoint& checkpoint, Imported* out);
+
 /// Layers with a norm after each block, learned positions and one norm of the embedding.
 class BertEncoder {
  public:

@@ -187,6 +187,14 @@ void ConfigKeys::ignore(std::initializer_list<const char*> keys) {
   for (const char* key : keys) known_.insert(key);
 }
 
+void ConfigKeys::unknown_members(const JsonNode& object, std::initializer_list<const char*> known) {
+  for (const std::string& key : object.others(known)) {
+    if (object.has(key.c_str())) {
+      unknown(object.member_path(key), object.at(key.c_str()).value());
+    }
+  }
+}
+
 void ConfigKeys::take_findings(const ConfigKeys& other) {
   unknown_.insert(unknown_.end(), other.unknown_.begin(), other.unknown_.end());
   warnings_.insert(warnings_.end(), other.warnings_.begin(), other.warnings_.end());

@@ -51,6 +51,8 @@ class ConfigKeys {
   void ignore(std::initializer_list<const char*> keys);
   /// Records a key of a nested object that nobody knows, for check_all_understood.
   void unknown(const std::string& path, const Json& value) { unknown_.emplace_back(path, value); }
+  /// The same for the members of an object that are neither null nor listed.
+  void unknown_members(const JsonNode& object, std::initializer_list<const char*> known);
   /// Records a sentence about a key that was accepted.
   void warn(std::string text) { warnings_.push_back(std::move(text)); }
   const std::vector<std::string>& warnings() const { return warnings_; }

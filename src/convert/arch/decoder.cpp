@@ -201,8 +201,9 @@ void Decoder::quantization(Quantization accepted) {
   if (!keys.has("quantization_config")) return;
   const JsonNode node = keys.node("quantization_config");
   const JsonNode method = node.at("quant_method");
-  if (accepted == Quantization::kMxfp4 && method.value() == "mxfp4") {
-    return node.only({"quant_method", "modules_to_not_convert"});
+  const bool mxfp4 = accepted == Quantization::kMxfp4 && method.value() == "mxfp4";
+  if (mxfp4 || method.is_null()) {  // null: unpacked already
+    return keys.unknown_members(node, {"quant_method", "modules_to_not_convert"});
   }
   fail_value(method,
              "awq, bitnet, bitsandbytes, compressed-tensors, fp8, gptq, modelopt and quark are; or "

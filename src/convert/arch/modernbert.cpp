@@ -67,7 +67,7 @@ float read_theta(ConfigKeys* keys, const char* layers, const char* key, float fa
   const JsonNode all = keys->node("rope_parameters");
   if (!all.has(layers)) return theta;
   const JsonNode rope = all.at(layers);
-  rope.only({"rope_theta", "rope_type"});
+  keys->unknown_members(rope, {"rope_theta", "rope_type"});
   (void)rope.choice("rope_type", 0, {"default"});
   return rope.number("rope_theta", theta);
 }

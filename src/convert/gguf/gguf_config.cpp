@@ -7,6 +7,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/config_keys.h"
+#include "src/convert/gguf/gguf_encoder.h"
 #include "src/convert/gguf/gguf_source.h"
 
 namespace moe {
@@ -113,6 +114,7 @@ class ConfigBuilder {
       if (name == arch.name) return arch;
       known += (known.empty() ? "" : ", ") + std::string(arch.name);
     }
+    known += ", " + gguf_encoder_names();
     fail(MOE_ERR_UNSUPPORTED,
          "%.100s: general.architecture: unknown architecture \"%.60s\"; known: %s",
          checkpoint_.path().c_str(), name.c_str(), known.c_str());
@@ -305,6 +307,7 @@ class ConfigBuilder {
   void read_scaling() {
     const Json* type = take("rope.scaling.type");
     (void)take("rope.scaling.finetuned");
+    (void)take("rope.scaling.original_context_length");  // without scaling it changes nothing
     if (type == nullptr || *type == "none") return;
     if (*type != "linear" && *type != "yarn") fail_key("rope.scaling.type");
     Json scaling = {{"rope_type", *type}};
@@ -407,6 +410,7 @@ class ConfigBuilder {
     if (!is("deepseek2")) require("expert_gating_func", is("glm4moe") ? 2 : 1);  // sigmoid, softmax
     require("use_parallel_residual", false);
     require("attention.causal", true);
+    (void)take("pooling_type");  // read_gguf_pooling
     if (is("glm4moe")) {
       require("expert_group_count", 1);
       require("expert_group_used_count", 1);

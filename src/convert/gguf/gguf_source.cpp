@@ -7,6 +7,8 @@
 #include <span>
 
 #include "formats/import/failure.h"
+#include "src/convert/arch/typed_embedding.h"
+#include "src/convert/gguf/gguf_encoder.h"
 #include "src/convert/packed/bitnet.h"
 #include "src/convert/packed/packed_checkpoint.h"
 #include "src/convert/tokenizer/tiktoken.h"
@@ -98,7 +100,8 @@ Json special_tokens(const Json& metadata) {
   const Json& tokens = metadata.at("tokenizer.ggml.tokens");
   for (const auto& [name, key] : {std::pair{"bos_token", "tokenizer.ggml.bos_token_id"},
                                   {"eos_token", "tokenizer.ggml.eos_token_id"},
-                                  {"pad_token", "tokenizer.ggml.padding_token_id"}}) {
+                                  {"pad_token", "tokenizer.ggml.padding_token_id"},
+                                  {"mask_token", "tokenizer.ggml.mask_token_id"}}) {
     if (!metadata.contains(key)) continue;  // check_special_ids() leaves ids of tokens
     const auto id = metadata.at(key).get<uint64_t>();
     if (id < tokens.size()) out[name] = tokens[id];
@@ -120,20 +123,50 @@ void add_prefix(Checkpoint* checkpoint) {
   });
 }
 
-// A module that holds a whole model under a name of its own adds that name to every tensor's.
-void remove_common_prefix(Checkpoint* checkpoint) {
-  constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
-  if (checkpoint->find(kEmbedding) != nullptr) return;
+// What stands in front of `name` in a checkpoint's tensors: "" if nothing does, or if there is no
+// such tensor.
+std::string prefix_of(const Checkpoint& checkpoint, std::string_view name) {
+  if (checkpoint.find(name) != nullptr) return "";
   std::string prefix;
-  for (const auto& [name, tensor] : checkpoint->tensors()) {
-    if (!name.ends_with("." + std::string(kEmbedding))) continue;
-    prefix = name.substr(0, name.size() - kEmbedding.size());
+  for (const auto& [found, tensor] : checkpoint.tensors()) {
+    if (found.ends_with("." + std::string(name))) {
+      prefix = found.substr(0, found.size() - name.size());
+    }
   }
+  return prefix;
+}
+
+// Names of tensors without `prefix`, which all of them have. unwrapped_name() has taken "model."
+// from those of a head.
+bool remove_prefix(Checkpoint* checkpoint, std::string_view prefix) {
   const auto& tensors = checkpoint->tensors();
-  const auto has = [&](const auto& entry) { return entry.first.starts_with(prefix); };
-  if (prefix.empty() || !std::all_of(tensors.begin(), tensors.end(), has)) return;
-  checkpoint->warn("all names of tensors begin with " + prefix + ", and are read without it");
-  checkpoint->rename([prefix](const std::string& name) { return name.substr(prefix.size()); });
+  const auto fits = [&](const auto& entry) {
+    return entry.first.starts_with(prefix) ||
+           (prefix == "model." && entry.first.starts_with("lm_head."));
+  };
+  if (prefix.empty() || !std::all_of(tensors.begin(), tensors.end(), fits)) return false;
+  checkpoint->rename([prefix](const std::string& name) {
+    return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+  });
+  return true;
+}
+
+// A module that holds a whole model under a name of its own adds that name to every tensor's. The
+// embedding tells it: of decoders, and of encoders with a head, which have a module for the rest,
+// or without.
+void remove_common_prefix(Checkpoint* checkpoint) {
+  for (const char* embedding :
+       {"model.embed_tokens.weight", "bert.embeddings.word_embeddings.weight",
+        "roberta.embeddings.word_embeddings.weight", "embeddings.word_embeddings.weight",
+        "model.embeddings.tok_embeddings.weight", "embeddings.tok_embeddings.weight"}) {
+    if (checkpoint->find(embedding) != nullptr) break;
+    const std::string prefix = prefix_of(*checkpoint, embedding);
+    if (!remove_prefix(checkpoint, prefix)) continue;
+    checkpoint->warn("all names of tensors begin with " + prefix + ", and are read without it");
+    break;
+  }
+  // The module of an encoder without a head, whichever family it is named after.
+  if (!remove_prefix(checkpoint, "bert.")) (void)remove_prefix(checkpoint, "roberta.");
 }
 
 // The text part of a model that sees images has the tensors of a text model behind a prefix.
@@ -173,6 +206,8 @@ std::string stored_tensor_name(const std::string& name, bool sandwich) {
   for (const Name& n : kModel) {
     if (name == n.transformers) return n.gguf;
   }
+  const std::string encoder = stored_encoder_name(name);
+  if (!encoder.empty()) return encoder;
   constexpr std::string_view kLayers = "model.layers.";
   const size_t dot = name.find('.', kLayers.size());
   if (!name.starts_with(kLayers) || dot == std::string::npos) return name;
@@ -194,13 +229,17 @@ namespace {
 
 void read_gguf(Checkpoint* checkpoint, const std::function<void()>& step) {
   check_special_ids(checkpoint);
-  checkpoint->put_document("config.json", gguf_config(*checkpoint));
+  const bool encoder = is_gguf_encoder(*checkpoint);
+  checkpoint->put_document("config.json",
+                           encoder ? gguf_encoder_config(*checkpoint) : gguf_config(*checkpoint));
   Json tokenizer = gguf_tokenizer(checkpoint->metadata(), step, checkpoint->path(),
                                   [&](const std::string& text) { checkpoint->warn(text); });
   if (!tokenizer.is_null()) {
     checkpoint->put_document("tokenizer.json", std::move(tokenizer));
     checkpoint->put_document("tokenizer_config.json", special_tokens(checkpoint->metadata()));
   }
+  read_gguf_pooling(checkpoint);
+  if (encoder) return rename_encoder_tensors(checkpoint);
   const bool sandwich = checkpoint->find("blk.0.ffn_norm.weight") != nullptr &&
                         checkpoint->find("blk.0.post_attention_norm.weight") != nullptr;
   checkpoint->rename(
@@ -220,16 +259,15 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
     remove_common_prefix(&checkpoint);
     add_prefix(&checkpoint);
     unpack_checkpoint(&checkpoint);
-    if (!checkpoint.has_document("tokenizer.json")) {
-      Json tokenizer = tiktoken_tokenizer(checkpoint, step);
-      if (!tokenizer.is_null()) checkpoint.put_document("tokenizer.json", std::move(tokenizer));
-    }
+    add_text_type(&checkpoint);
+    if (!checkpoint.has_document("tokenizer.json")) read_tiktoken(&checkpoint, step);
     return checkpoint;
   }
   in_words_of(checkpoint, [&] {
     read_gguf(&checkpoint, step);
     unpack_i2_s(&checkpoint, options.i2_s_arm);
     unpack_checkpoint(&checkpoint);
+    add_text_type(&checkpoint);
   });
   return checkpoint;
 }

@@ -15,7 +15,7 @@ constexpr std::string_view kPrefix = "tokenizer.ggml.";
 constexpr std::string_view kSuffix = "_token_id";
 
 // These decide where a text begins or a reply ends. Others have no effect.
-constexpr std::string_view kReadIds[] = {"bos", "eos", "eot", "eom"};
+constexpr std::string_view kReadIds[] = {"bos", "eos", "eot", "eom", "cls", "seperator"};
 
 bool is_read(std::string_view key) {
   key.remove_prefix(kPrefix.size());

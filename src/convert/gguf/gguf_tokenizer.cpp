@@ -8,6 +8,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/gguf/gguf_source.h"
+#include "src/convert/gguf/gguf_wordpiece.h"
 #include "src/convert/gguf/score_merges.h"
 #include "src/convert/tokenizer/tiktoken.h"
 #include "src/convert/tokenizer/tokenizer_config.h"
@@ -18,6 +19,7 @@ namespace {
 // The way out of a tokenizer that cannot be read.
 constexpr const char* kWithout =
     "; moe convert --ignore-key tokenizer.ggml.model converts without the tokenizer";
+constexpr const char* kBert = "bert";
 
 enum TokenType : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
@@ -169,15 +171,21 @@ class TokenizerBuilder {
   }
 
   Json build() {
-    find_roles();
     const std::string kind = metadata_.at("tokenizer.ggml.model").string();
+    if (kind == kBert) {
+      for (std::string& token : tokens_) token = wordpiece_text(token);
+    }
+    find_roles();
     Json out = {{"version", "1.0"}};
     if (kind == "gpt2") {
       build_byte_level(&out);
     } else if (kind == "llama") {
       build_sentencepiece(&out);
+    } else if (kind == kBert) {
+      build_wordpiece(&out);
     } else {
-      fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.model \"%.60s\"; gpt2 and llama are read%s",
+      fail(MOE_ERR_UNSUPPORTED,
+           "%s: tokenizer.ggml.model \"%.60s\"; gpt2, llama and bert are read%s",
            metadata_.path().c_str(), kind.c_str(), kWithout);
     }
     out["added_tokens"] = added_tokens();
@@ -284,6 +292,33 @@ class TokenizerBuilder {
         ids("tokenizer.ggml.add_eos_token", false, "tokenizer.ggml.eos_token_id");
     Json added = surround(before, after);
     if (!added.is_null()) (*out)["post_processor"] = std::move(added);
+  }
+
+  // The token whose id one of `keys` has, or else the one called `name`.
+  NamedIds role(std::initializer_list<const char*> keys, const std::string& name) const {
+    for (const char* key : keys) {
+      if (!metadata_.has(key)) continue;
+      const auto id = static_cast<size_t>(
+          metadata_.at(key).integer(0, static_cast<int64_t>(tokens_.size()) - 1));
+      return {{tokens_[id], id}};
+    }
+    const auto found = std::find(tokens_.begin(), tokens_.end(), name);
+    if (found == tokens_.end()) return {};
+    return {{name, static_cast<uint64_t>(found - tokens_.begin())}};
+  }
+
+  void build_wordpiece(Json* out) const {
+    const NamedIds unknown = role({"tokenizer.ggml.unknown_token_id"}, "[UNK]");
+    if (unknown.empty()) {
+      fail(MOE_ERR_FORMAT, "%s: tokenizer.ggml.tokens has no [UNK], and no key names one%s",
+           metadata_.path().c_str(), kWithout);
+    }
+    put_wordpiece(tokens_, vocabulary(), unknown[0].first, out);
+    // llama.cpp's "bos" is what BERT calls "cls".
+    Json around = surround(
+        role({"tokenizer.ggml.cls_token_id", "tokenizer.ggml.bos_token_id"}, "[CLS]"),
+        role({"tokenizer.ggml.seperator_token_id", "tokenizer.ggml.eos_token_id"}, "[SEP]"));
+    if (!around.is_null()) (*out)["post_processor"] = std::move(around);
   }
 
   void build_byte_level(Json* out) const {

@@ -197,7 +197,8 @@ std::string way_out(const Checkpoint& checkpoint, std::string text, const std::s
   replace_all(&text, checkpoint.path(), "");
   if (text.find("--ignore-key") != std::string::npos) return "";
   // A special token or a template can be left out alone.
-  for (const std::string_view end : {"_token_id", "tokenizer.chat_template"}) {
+  for (const std::string_view end :
+       {"_token_id", "tokenizer.chat_template", "add_bos_token", "add_eos_token"}) {
     const size_t found = text.find(end);
     if (found == std::string::npos) continue;
     const size_t first = text.rfind("tokenizer.", found);

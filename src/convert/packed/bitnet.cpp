@@ -206,8 +206,6 @@ void mark_online(Checkpoint* checkpoint, const JsonNode& quantization) {
 }  // namespace
 
 void unpack_bitnet(Checkpoint* checkpoint, const JsonNode& quantization) {
-  quantization.only({"quant_method", "linear_class", "quantization_mode", "modules_to_not_convert",
-                     "use_rms_norm", "rms_norm_eps"});
   if (quantization.boolean("use_rms_norm", false)) {
     fail_value(quantization.at("use_rms_norm"),
                "norms in front of every matrix have no counterpart");

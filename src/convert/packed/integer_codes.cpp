@@ -51,15 +51,35 @@ int64_t read_group(const JsonNode& config, const char* key) {
   return group == -1 ? 0 : group;
 }
 
+// The layout's name in lower case; empty if no key says. Of several keys the last counts, as in
+// `transformers`. `accepted` lists `names` for an error.
+std::string read_format(const JsonNode& config, std::initializer_list<const char*> keys,
+                        std::initializer_list<std::string_view> names, const char* accepted) {
+  std::string name;
+  for (const char* key : keys) {
+    if (!config.has(key)) continue;
+    name = config.at(key).string();
+    for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      fail_value(config.at(key), accepted);
+    }
+  }
+  return name;
+}
+
 Scheme read_gptq(const JsonNode& config) {
   Scheme s{config.path(), "gptq", CodeLayout::kGptq, ".qweight", ".scales", ".qzeros", ".g_idx"};
   s.bits = read_bits(config, "bits");
   s.group = read_group(config, "group_size");
-  const bool second = config.choice("checkpoint_format", 0, {"gptq", "gptq_v2"}) == 1;
-  s.zero_offset = second ? 0 : 1;  // the first format stores zero points minus one
+  const std::string format = read_format(config, {"format", "checkpoint_format"},
+                                         {"gptq", "gptq_v2"}, "gptq and gptq_v2 are");
+  s.zero_offset = format == "gptq_v2" ? 0 : 1;  // the first stores zero points minus one
   s.kinds = {{s.bits, s.group, true, config.boolean("desc_act", false)}};
   if (config.boolean("is_marlin_format", false)) {
     fail_value(config.at("is_marlin_format"), "take the checkpoint that Marlin's was made of");
+  }
+  if (config.has("rotation")) {
+    fail_value(config.at("rotation"), "only weights whose inputs are not rotated are");
   }
   return s;
 }
@@ -70,10 +90,9 @@ Scheme read_awq(const JsonNode& config) {
   if (s.bits != 4) fail_value(config.at("bits"), "4 is");
   s.group = read_group(config, "group_size");
   s.kinds = {{s.bits, s.group, config.boolean("zero_point", true), false}};
-  if (config.has("version")) {
-    const std::string version = config.at("version").string();
-    if (version != "gemm" && version != "GEMM") fail_value(config.at("version"), "gemm is");
-  }
+  (void)read_format(config, {"format", "version"}, {"gemm"}, "gemm is");
+  if (config.string("backend", "") == "llm-awq")
+    fail_value(config.at("backend"), "gemm's layout is");
   return s;
 }
 

@@ -21,10 +21,17 @@ constexpr const char* kKey = "quantization_config";
 struct Method {
   const char* name;
   void (*unpack)(Checkpoint* checkpoint, const JsonNode& quantization);
+  // Keys that change nothing else than what unpack() reads; empty: any others are passed over, as
+  // programs write many about their work.
+  std::span<const char* const> known = {};
 };
 
+constexpr const char* kBitnetKeys[] = {"quant_method",      "linear_class",
+                                       "quantization_mode", "modules_to_not_convert",
+                                       "use_rms_norm",      "rms_norm_eps"};
+
 constexpr Method kMethods[] = {{"awq", unpack_awq},
-                               {"bitnet", unpack_bitnet},
+                               {"bitnet", unpack_bitnet, kBitnetKeys},
                                {"bitsandbytes", unpack_bitsandbytes},
                                {"compressed-tensors", unpack_compressed_tensors},
                                {"fp8", unpack_fp8_method},
@@ -41,6 +48,19 @@ const Method* find_method(const JsonNode& quantization) {
     if (name == known.name) return &known;
   }
   return nullptr;
+}
+
+// What stays for the importers: keys that nobody knows, and no method. Null: nothing.
+Json left_of(const Method& method, const JsonNode& quantization) {
+  Json left = Json::object();
+  if (!method.known.empty()) {
+    for (const std::string& key : quantization.others(method.known)) {
+      if (quantization.has(key.c_str())) left[key] = quantization.at(key.c_str()).value();
+    }
+  }
+  if (left.size() == 0) return nullptr;
+  left["quant_method"] = nullptr;
+  return left;
 }
 
 struct Trace {
@@ -109,7 +129,7 @@ void unpack_checkpoint(Checkpoint* checkpoint) {
   if (method == nullptr) return;
   method->unpack(checkpoint, quantization);
   drop_unused_scales(checkpoint);
-  document.erase(kKey);
+  document[kKey] = left_of(*method, quantization);
   checkpoint->put_document(kConfig, std::move(document));
 }
 

@@ -19,10 +19,23 @@ namespace moe {
 namespace {
 
 constexpr const char* kConfig = "tokenizer_config.json";
-constexpr const char* kKimiClass = "TikTokenTokenizer";
 constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxTokens = uint64_t{1} << 22;
-constexpr uint64_t kReserved = 256;  // ids for special tokens behind the vocabulary
+constexpr uint64_t kReserved = 256;  // Kimi's ids for special tokens
+constexpr uint64_t kQwenExtras = 205;
+constexpr const char* kQwenPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// A class of tokenizers, and what its code adds to the vocabulary: special tokens have the ids
+// behind it.
+struct Kind {
+  const char* name;
+  const char* file;
+  const char* pattern;
+  bool nfc;  // texts are normalised first
+  std::vector<std::string> (*special)(const Json& config, uint64_t n_tokens);
+};
 
 [[noreturn]] void fail_line(const std::string& path, size_t line, const char* expected) {
   fail(MOE_ERR_FORMAT, "%s: line %zu: expected %s", path.c_str(), line, expected);
@@ -99,17 +112,44 @@ Json byte_level() {
           {"use_regex", false}};
 }
 
-// Special tokens have the ids behind the vocabulary; those without a name are reserved.
-Json special_tokens(const Json& config, uint64_t n_tokens) {
+// Those that tokenizer_config.json names; others are reserved.
+std::vector<std::string> kimi_special(const Json& config, uint64_t n_tokens) {
   const JsonNode node(config, kConfig);
   std::map<uint64_t, Json> named;
   if (node.has("added_tokens_decoder")) named = tokens_by_id(node.at("added_tokens_decoder"));
-  Json out = Json::array();
+  std::vector<std::string> out;
   for (uint64_t id = n_tokens; id < n_tokens + kReserved; ++id) {
     const auto name = named.find(id);
-    out.push_back({{"id", id},
-                   {"content", name == named.end() ? "<|reserved_token_" + std::to_string(id) + "|>"
-                                                   : name->second.at("content").text()},
+    out.push_back(name == named.end() ? "<|reserved_token_" + std::to_string(id) + "|>"
+                                      : name->second.at("content").text());
+  }
+  return out;
+}
+
+std::vector<std::string> qwen_special(const Json&, uint64_t) {
+  std::vector<std::string> out = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+  for (uint64_t i = 0; i < kQwenExtras; ++i) out.push_back("<|extra_" + std::to_string(i) + "|>");
+  return out;
+}
+
+constexpr Kind kKinds[] = {
+    {"TikTokenTokenizer", "tiktoken.model", kKimiPattern, false, kimi_special},
+    {"QWenTokenizer", "qwen.tiktoken", kQwenPattern, true, qwen_special}};
+
+const Kind* find_kind(const Json& config) {
+  const Json* const name = config.is_object() ? config.find("tokenizer_class") : nullptr;
+  if (name == nullptr) return nullptr;
+  for (const Kind& kind : kKinds) {
+    if (*name == kind.name) return &kind;
+  }
+  return nullptr;
+}
+
+Json added_tokens(const std::vector<std::string>& special, uint64_t first_id) {
+  Json out = Json::array();
+  for (const std::string& content : special) {
+    out.push_back({{"id", first_id + out.size()},
+                   {"content", content},
                    {"special", true},
                    {"lstrip", false},
                    {"rstrip", false},
@@ -121,13 +161,13 @@ Json special_tokens(const Json& config, uint64_t n_tokens) {
 
 // tiktoken joins the pair whose union has the lowest rank: every way to cut a token in two is a
 // merge of that rank.
-Json model_of(const std::vector<std::string>& tokens, const std::function<void()>& step) {
+Json model_of(const std::vector<std::string>& tokens, const char* file,
+              const std::function<void()>& step) {
   Json vocab = Json::object();
   std::vector<ScoredToken> parts;
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (!vocab.items().emplace(tokens[i], i).second) {
-      fail(MOE_ERR_FORMAT, "%s: the tokens of rank %zu and an earlier one are the same",
-           kTiktokenFile, i);
+      fail(MOE_ERR_FORMAT, "%s: the tokens of rank %zu and an earlier one are the same", file, i);
     }
     parts.push_back({.text = tokens[i], .part = true, .whole = true});
   }
@@ -141,23 +181,29 @@ Json model_of(const std::vector<std::string>& tokens, const std::function<void()
 
 }  // namespace
 
-Json tiktoken_tokenizer(const Checkpoint& checkpoint, const std::function<void()>& step) {
-  const std::string path = checkpoint.path() + "/" + kTiktokenFile;
-  if (!path_exists(path) || !checkpoint.has_document(kConfig)) return nullptr;
-  const Json config = checkpoint.document(kConfig);
-  const Json* const kind = config.is_object() ? config.find("tokenizer_class") : nullptr;
-  if (kind == nullptr || *kind != kKimiClass) return nullptr;
+void read_tiktoken(Checkpoint* checkpoint, const std::function<void()>& step) {
+  if (!checkpoint->has_document(kConfig)) return;
+  Json config = checkpoint->document(kConfig);
+  const Kind* const kind = find_kind(config);
+  if (kind == nullptr) return;
+  const std::string path = checkpoint->path() + "/" + kind->file;
+  if (!path_exists(path)) return;
   const std::vector<std::string> tokens = read_ranks(path);
   const Json split = {{"type", "Split"},
-                      {"pattern", {{"Regex", kKimiPattern}}},
+                      {"pattern", {{"Regex", kind->pattern}}},
                       {"behavior", "Isolated"},
                       {"invert", false}};
-  return {{"version", "1.0"},
-          {"added_tokens", special_tokens(config, tokens.size())},
-          {"pre_tokenizer",
-           {{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level()})}}},
-          {"decoder", byte_level()},
-          {"model", model_of(tokens, step)}};
+  Json tokenizer = {
+      {"version", "1.0"},
+      {"added_tokens", added_tokens(kind->special(config, tokens.size()), tokens.size())},
+      {"pre_tokenizer",
+       {{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level()})}}},
+      {"decoder", byte_level()},
+      {"model", model_of(tokens, kind->file, step)}};
+  if (kind->nfc) tokenizer["normalizer"] = {{"type", "NFC"}};
+  checkpoint->put_document("tokenizer.json", std::move(tokenizer));
+  config.erase("auto_map");  // the class's code, which does as the above
+  checkpoint->put_document(kConfig, std::move(config));
 }
 
 }  // namespace moe

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Reads tiktoken.model, the vocabulary of a tokenizer of the package `tiktoken`: lines of a token's
-// bytes in base64 and its rank, which is its id.
+// Reads vocabularies of the package `tiktoken`, tiktoken.model (Kimi) and qwen.tiktoken (Qwen 1):
+// lines of a token's bytes in base64 and its rank, which is its id.
 
 #include <functional>
 
 #include "formats/import/checkpoint.h"
 
 namespace moe {
-
-inline constexpr const char* kTiktokenFile = "tiktoken.model";
 
 /// Kimi's pattern, also that of its GGUF files: words by upper and lower case, with Chinese
 /// characters apart.
@@ -20,10 +18,10 @@ inline constexpr const char* kKimiPattern =
     R"([\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-/// The folder's tiktoken.model as a tokenizer.json; null if it has none, or one whose pattern is
-/// not known: the file does not contain it, and Kimi's (K2, Moonlight and others) is recognised by
-/// tokenizer_class "TikTokenTokenizer" in tokenizer_config.json, which also names the special
-/// tokens. Throws a Failure that names the line. step() is called from time to time.
-Json tiktoken_tokenizer(const Checkpoint& checkpoint, const std::function<void()>& step);
+/// Presents the folder's vocabulary of that kind as a tokenizer.json, where the class in
+/// tokenizer_config.json is one whose pattern and special tokens are known: a vocabulary has
+/// neither. Kimi's (K2, Moonlight and others) is "TikTokenTokenizer", Qwen 1's "QWenTokenizer".
+/// Throws a Failure that names the line. step() is called from time to time.
+void read_tiktoken(Checkpoint* checkpoint, const std::function<void()>& step);
 
 }  // namespace moe

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// BERT's WordPiece vocabulary in a GGUF file (tokenizer.ggml.model "bert").
+
+#include <span>
+#include <string>
+
+#include "formats/import/json_value.h"
+
+namespace moe {
+
+/// A token as in BERT's own vocabulary. In the file "▁" marks the pieces that begin a word; BERT
+/// marks the others, by "##". Special tokens stand in brackets in both.
+std::string wordpiece_text(const std::string& token);
+
+/// Puts the model and BERT's steps into a tokenizer.json. `unknown`: the token of words without
+/// pieces. A file does not say whether texts are made lower case: they are if no token has a
+/// capital.
+void put_wordpiece(std::span<const std::string> tokens, Json vocabulary, const std::string& unknown,
+                   Json* out);
+
+}  // namespace moe
