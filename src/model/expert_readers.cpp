@@ -57,9 +57,8 @@ void ExpertReaders::serve(Reader& reader) {
       work_.wait(cache_.mutex);
       continue;
     }
-    (void)cache_.read(
-        *expert, nullptr,
-        reinterpret_cast<uint8_t*>(reader.scratch.data()));  // waiting threads get the status
+    auto* const scratch = reinterpret_cast<uint8_t*>(reader.scratch.data());
+    (void)cache_.read(*expert, nullptr, scratch);  // waiting threads get the status
   }
 }
 
