@@ -189,28 +189,35 @@ class Additions(unittest.TestCase):
                  "-DCMAKE_PROJECT_moe_INCLUDE=" + quicker)
         tree.run("cmake", "--build", tree.build, "--target", *cls.tests)
 
+    @staticmethod
     def add(tree, listed, path, line):
         tree.write(path, shown(path))
         tree.insert(listed, line + "\n")
 
+    @staticmethod
     def add_router(tree):
         Additions.add(tree, "kernels/router/list.h", "kernels/router/even.h", shown_line("MOE_ROUTER("))
 
+    @staticmethod
     def add_weight_format(tree):
         Additions.add(tree, "quant/list.h", "quant/nibble.h", shown_line("MOE_WEIGHT_FORMAT("))
 
+    @staticmethod
     def add_instruction_set(tree):
         copy = tree.text("kernels/cpu/isa/scalar.cpp")
         tree.write("kernels/cpu/isa/plain.cpp", copy.replace("kernels_scalar", "kernels_plain").replace('"scalar"', '"plain"'))
         tree.insert("kernels/cpu/isa/list.h", shown_line("MOE_ISA(") + "\n", before="MOE_ISA(scalar")
 
+    @staticmethod
     def add_subcommand(tree):
         Additions.add(tree, "cli/list.h", "cli/text/count.cpp", shown_line("MOE_COMMAND("))
 
+    @staticmethod
     def add_block_type(tree):
         tree.insert("formats/import/gguf_blocks.cpp", shown("formats/import/gguf_blocks.cpp") + "\n", before="}  // namespace moe\n")
         tree.replace("formats/import/source_types.h", r'^MOE_GGUF_OTHER\(9, "Q8_1"\)$', shown_line("MOE_GGUF_TYPE("))
 
+    @staticmethod
     def add_filter(tree):
         tree.insert("include/moe_c.h", "  " + shown_line("float max_gap;") + "\n", before="} moe_sampling;")
         tree.insert("formats/moe/moe.fbs", "  " + shown_line("max_gap: float") + "\n", after=("table Sampling", "whole text\n"))
@@ -218,6 +225,7 @@ class Additions(unittest.TestCase):
             tree.insert(path + "/sampling_list.h", shown_line(start) + "\n", before="// clang-format on")
         tree.replace("src/run/sampler.cpp", r"^float least_p\(.*?\}\n", shown("src/run/sampler.cpp"))
 
+    @staticmethod
     def add_function(tree):
         tree.insert("include/moe_c.h", "\n" + shown("include/moe_c.h"), after=("moe_model_tokenizer(const", ";\n"))
         tree.insert("src/c_api/tokenizer.cpp", "\n" + shown("src/c_api/tokenizer.cpp"))
