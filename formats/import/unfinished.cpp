@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Names of files whose download has not ended, and the error for them.
 #include "formats/import/unfinished.h"
 
 #include <algorithm>

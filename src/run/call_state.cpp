@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Lets one call at a time use a session, and others cancel it.
 #include "src/run/call_state.h"
 
 #include "src/base/os/threads.h"

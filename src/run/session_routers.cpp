@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The routers of a session: those of the file or a setting, and the switch between them.
 #include "src/run/session_routers.h"
 
 #include <algorithm>

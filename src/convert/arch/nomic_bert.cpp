@@ -69,7 +69,7 @@ Activation read_gate(ConfigKeys* keys) {
   return kind == 0 ? Activation::kSilu : Activation::kGelu;
 }
 
-// What else the published code can do, and no published encoder without experts does.
+// Refuses settings that the published code has and no published encoder without experts uses.
 void check_constants(ConfigKeys* keys) {
   for (const char* key : {"causal", "is_decoder", "mlp_fc1_bias", "mlp_fc2_bias", "parallel_block",
                           "prenorm", "qkv_proj_bias", "rotary_emb_interleaved",

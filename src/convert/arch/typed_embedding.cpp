@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Word embeddings of encoders with the row of token type 0 added to each, since texts have no other
+// type.
 #include "src/convert/arch/typed_embedding.h"
 
 #include "formats/import/failure.h"

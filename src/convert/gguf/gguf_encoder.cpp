@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Encoders in GGUF files (bert, nomic-bert) under the names and keys of transformers.
 #include "src/convert/gguf/gguf_encoder.h"
 
 #include <algorithm>

@@ -123,8 +123,7 @@ void add_prefix(Checkpoint* checkpoint) {
   });
 }
 
-// What stands in front of `name` in a checkpoint's tensors: "" if nothing does, or if there is no
-// such tensor.
+// The prefix of `name` in a checkpoint's tensors: "" if it has none, or if there is no such tensor.
 std::string prefix_of(const Checkpoint& checkpoint, std::string_view name) {
   if (checkpoint.find(name) != nullptr) return "";
   std::string prefix;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The WordPiece vocabulary of a GGUF file as a tokenizer.json.
 #include "src/convert/gguf/gguf_wordpiece.h"
 
 #include <algorithm>

@@ -50,7 +50,7 @@ const Method* find_method(const JsonNode& quantization) {
   return nullptr;
 }
 
-// What stays for the importers: keys that nobody knows, and no method. Null: nothing.
+// The keys left for the importers to report: those that nobody knows. Null: there are none.
 Json left_of(const Method& method, const JsonNode& quantization) {
   Json left = Json::object();
   if (!method.known.empty()) {
