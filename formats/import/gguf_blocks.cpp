@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One function per GGUF block type, and the table that names each type's functions.
+// One function per GGUF block type.
 #include "formats/import/gguf_blocks.h"
 
 #include <cmath>

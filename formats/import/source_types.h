@@ -2,7 +2,7 @@
 // Every type of a tensor's elements in a checkpoint, one per line: its name in SourceType, then
 // fields of SourceTypeInfo. MOE_GGUF_TYPE is a block type of GGUF, which gguf_blocks.cpp or
 // gguf_k_blocks.cpp decodes: read_NAME() is declared for each NAME here. MOE_GGUF_OTHER is the
-// number of one that is refused by name. Who includes this defines the macros that it wants.
+// number of one that is refused by name. The including file defines the macros that it wants.
 
 #ifndef MOE_SOURCE_TYPE
 #define MOE_SOURCE_TYPE(type, ...)

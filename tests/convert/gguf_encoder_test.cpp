@@ -4,6 +4,7 @@
 
 #include "src/convert/convert.h"
 #include "src/convert/gguf/gguf_source.h"
+#include "src/convert/gguf/gguf_wordpiece.h"
 #include "src/convert/tokenizer/tokenizer_json.h"
 #include "tests/convert/gguf_builder.h"
 #include "tests/convert/golden_logits.h"
@@ -180,6 +181,19 @@ TEST_F(GgufEncoder, SaysHowATextBecomesAVector) {
   }
 }
 
+TEST(GgufWordpiece, AFewCapitalsDoNotMakeAVocabularyCased) {
+  const auto lowers = [](std::vector<std::string> tokens) {
+    tokens.resize(120, "word");
+    Json out = Json::object();
+    put_wordpiece(tokens, Json::object(), "[UNK]", &out);
+    return out.at("normalizer").at("lowercase").get<bool>();
+  };
+  EXPECT_TRUE(lowers({"[PAD]", "[UNK]", "<S>", "<T>"}));  // as in Chinese BERT
+  EXPECT_FALSE(lowers({"[PAD]", "[UNK]", "The", "He", "##A"}));
+  EXPECT_EQ(wordpiece_text("<mask>", true), "<mask>");
+  EXPECT_EQ(wordpiece_text("ing", false), "##ing");
+}
+
 TEST_F(GgufEncoder, ErrorsAreInTheFilesWords) {
   const Case& c = kCases[0];
   const auto with = [&](auto change) {
@@ -190,7 +204,7 @@ TEST_F(GgufEncoder, ErrorsAreInTheFilesWords) {
   EXPECT_NE(with([&](GgufBuilder& b) {
               b.u32("bert.pooling_type", 4);
               add_tensors(c, &b);
-            }).find("bert.pooling_type: expected an integer in 0..3, found 4"),
+            }).find("key bert.pooling_type is 4: a reranker"),
             std::string::npos);
   EXPECT_NE(with([&](GgufBuilder& b) {
               b.u32("bert.new", 4);

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Library, converter and command as a packager builds them, without a preset. Each builds, and its command gives the text
 # of another build's. Without further arguments that is Release by gcc, exactly as it is typed: the other build types are
-# compiled by the presets (RelWithDebInfo by release and clang, MinSizeRel by static and embedded) and as a part of a
-# project (Debug).
+# compiled by the presets (RelWithDebInfo whole by release, the library by clang; MinSizeRel without the converter by static
+# and embedded) and, the library alone, as a part of a project (Debug).
 # Usage: plain_test.sh ROOT OTHER_COMMAND [TYPE-COMPILER...]
 set -euo pipefail
 root=$(cd "$1" && pwd)

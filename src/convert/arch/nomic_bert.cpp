@@ -56,7 +56,9 @@ Json with_usual_keys(const JsonNode& config) {
                                          {"rotary_emb_base", "rope_theta"}}) {
     if (!c.contains(published)) continue;
     if (!c.contains(usual)) c[usual] = c.at(published);
-    c.erase(published);
+    // Two different values: neither name may be dropped, so that the published one is refused as
+    // unknown.
+    if (c.at(usual) == c.at(published)) c.erase(published);
   }
   return c;
 }

@@ -170,7 +170,12 @@ void read_gguf_pooling(Checkpoint* checkpoint) {
   constexpr const char* kModes[] = {nullptr, "mean", "cls", "lasttoken"};
   const JsonNode all(checkpoint->metadata(), checkpoint->path());
   const std::string key = all.at("general.architecture").string() + ".pooling_type";
-  const int32_t kind = all.integer(key.c_str(), 0, 0, std::size(kModes) - 1);
+  constexpr int32_t kRank = 4;
+  const int32_t kind = all.integer(key.c_str(), 0, 0, kRank);
+  if (kind == kRank) {
+    fail(MOE_ERR_UNSUPPORTED, "%.200s: key %s is 4: a reranker, which gives a score and no vector",
+         checkpoint->path().c_str(), key.c_str());
+  }
   if (kind == 0) return;
   Json modules = Json::array();
   for (const auto& [type, path] :

@@ -15,12 +15,16 @@ constexpr std::string_view kPrefix = "tokenizer.ggml.";
 constexpr std::string_view kSuffix = "_token_id";
 
 // These decide where a text begins or a reply ends. Others have no effect.
-constexpr std::string_view kReadIds[] = {"bos", "eos", "eot", "eom", "cls", "seperator"};
+constexpr std::string_view kReadIds[] = {"bos", "eos", "eot", "eom"};
+constexpr std::string_view kBertIds[] = {"cls", "seperator"};  // the same of BERT's tokenizer
 
-bool is_read(std::string_view key) {
+bool is_read(std::string_view key, bool bert) {
   key.remove_prefix(kPrefix.size());
   key.remove_suffix(kSuffix.size());
-  return std::find(std::begin(kReadIds), std::end(kReadIds), key) != std::end(kReadIds);
+  const auto in = [key](const auto& ids) {
+    return std::find(std::begin(ids), std::end(ids), key) != std::end(ids);
+  };
+  return in(kReadIds) || (bert && in(kBertIds));
 }
 
 // -1 in any type of integer.
@@ -44,6 +48,8 @@ uint64_t vocabulary_size(const Checkpoint& checkpoint) {
 void check_special_ids(Checkpoint* checkpoint) {
   const Json& metadata = checkpoint->metadata();
   const uint64_t n = vocabulary_size(*checkpoint);
+  const Json* const tokenizer = metadata.find("tokenizer.ggml.model");
+  const bool bert = tokenizer != nullptr && *tokenizer == "bert";
   std::vector<std::string> absent;
   for (const auto& [key, id] : metadata.items()) {
     const bool names_token = key.size() > kPrefix.size() + kSuffix.size() &&
@@ -58,7 +64,7 @@ void check_special_ids(Checkpoint* checkpoint) {
     const bool none = is_none(id);
     const bool negative = !id.is_number_unsigned() && id.get<int64_t>() < 0;
     if (!none && !negative && id.get<uint64_t>() < n) continue;
-    if (!none && is_read(key)) {
+    if (!none && is_read(key, bert)) {
       fail(MOE_ERR_FORMAT,
            "%.200s: key %s: there is no token %.24s, the vocabulary has %llu; without it: "
            "moe convert --ignore-key %s",

@@ -173,7 +173,9 @@ class TokenizerBuilder {
   Json build() {
     const std::string kind = metadata_.at("tokenizer.ggml.model").string();
     if (kind == kBert) {
-      for (std::string& token : tokens_) token = wordpiece_text(token);
+      for (size_t i = 0; i < tokens_.size(); ++i) {
+        tokens_[i] = wordpiece_text(tokens_[i], is_special(i));
+      }
     }
     find_roles();
     Json out = {{"version", "1.0"}};

@@ -18,17 +18,24 @@ bool has_capital(const std::string& token) {
          std::any_of(token.begin(), token.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
+// Vocabularies of lower case have a few capitals too, such as "<S>" and "<T>" in Chinese BERT's. Of
+// those of mixed case a third begins with one.
+bool is_cased(std::span<const std::string> tokens) {
+  constexpr size_t kLeast = 50;  // one capital in so many tokens
+  const auto n = std::count_if(tokens.begin(), tokens.end(), has_capital);
+  return static_cast<size_t>(n) * kLeast > tokens.size();
+}
+
 }  // namespace
 
-std::string wordpiece_text(const std::string& token) {
-  if (token.empty() || is_bracketed(token)) return token;
+std::string wordpiece_text(const std::string& token, bool special) {
+  if (special || token.empty() || is_bracketed(token)) return token;
   const bool begins = token.size() > kBegin.size() && token.starts_with(kBegin);
   return begins ? token.substr(kBegin.size()) : "##" + token;
 }
 
 void put_wordpiece(std::span<const std::string> tokens, Json vocabulary, const std::string& unknown,
                    Json* out) {
-  const bool cased = std::any_of(tokens.begin(), tokens.end(), has_capital);
   (*out)["model"] = {{"type", "WordPiece"},
                      {"unk_token", unknown},
                      {"continuing_subword_prefix", "##"},
@@ -37,7 +44,7 @@ void put_wordpiece(std::span<const std::string> tokens, Json vocabulary, const s
   (*out)["normalizer"] = {{"type", "BertNormalizer"},
                           {"clean_text", true},
                           {"handle_chinese_chars", true},
-                          {"lowercase", !cased}};
+                          {"lowercase", !is_cased(tokens)}};
   (*out)["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
   (*out)["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
 }

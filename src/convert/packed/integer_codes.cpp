@@ -90,7 +90,7 @@ Scheme read_awq(const JsonNode& config) {
   if (s.bits != 4) fail_value(config.at("bits"), "4 is");
   s.group = read_group(config, "group_size");
   s.kinds = {{s.bits, s.group, config.boolean("zero_point", true), false}};
-  (void)read_format(config, {"format", "version"}, {"gemm"}, "gemm is");
+  (void)read_format(config, {"format", "checkpoint_format", "version"}, {"gemm"}, "gemm is");
   if (config.string("backend", "") == "llm-awq")
     fail_value(config.at("backend"), "gemm's layout is");
   return s;

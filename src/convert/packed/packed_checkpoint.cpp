@@ -21,8 +21,8 @@ constexpr const char* kKey = "quantization_config";
 struct Method {
   const char* name;
   void (*unpack)(Checkpoint* checkpoint, const JsonNode& quantization);
-  // Keys that change nothing else than what unpack() reads; empty: any others are passed over, as
-  // programs write many about their work.
+  // The keys that are known. Empty: unknown ones are ignored, since programs write many about their
+  // work.
   std::span<const char* const> known = {};
 };
 
