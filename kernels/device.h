@@ -144,7 +144,8 @@ struct RouterWeightsView {
   Matrix proj;                       // cosine: (d_e, d)
   const float* proj_bias = nullptr;  // (d_e)
   Matrix embedding;                  // cosine: (n_experts, d_e)
-  // cosine: (n_experts) row_length() of each row of `embedding`, or null: every call measures them.
+  // cosine: (n_experts) row_length() of each row of `embedding`, in memory of the device,
+  // or null: every call measures them.
   const float* embedding_length = nullptr;
   const float* selection_bias = nullptr;  // (n_experts) or null
   const int32_t* table = nullptr;         // hash: (vocab)

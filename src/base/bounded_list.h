@@ -37,7 +37,7 @@ class BoundedList {
     std::copy(values.begin(), values.end(), end());
     size_ += values.size();
   }
-  /// Forgets the last elements, or takes up those that stand behind them.
+  /// Forgets the last elements, or adds those that the room holds behind them, as they are.
   void resize(size_t n) { size_ = n; }
   void pop() { --size_; }
   void clear() { size_ = 0; }

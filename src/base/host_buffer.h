@@ -19,7 +19,7 @@ class HostBuffer {
     uint64_t bytes = 0;
     memory_ = Array<uint8_t>(memory_.allocator());
     if (!measure(lay_out, &bytes) || bytes > SIZE_MAX) return out_of_memory(what, ~0ULL);
-    MOE_TRY(memory_.reserve(static_cast<size_t>(bytes)));
+    if (!memory_.reserve(static_cast<size_t>(bytes)).ok()) return out_of_memory(what, bytes);
     Carver carver(memory_.data());
     lay_out(carver);
     return {};

@@ -36,7 +36,7 @@ struct CachedExpert : IdleLink {
     kQueued,    // for a reader, which makes it absent again before reading it
     kFilling,   // about to be read, though no token has chosen it
     kReading,   // by a reader or by the thread that wants it
-    kRejoined,  // it was being read for nobody any more when somebody wanted it
+    kRejoined,  // wanted again while a read that nobody waited for went on
     kReady      // held by operations, or linked
   };
   static bool is_absent(State s) { return s == kAbsent || s == kQueued; }

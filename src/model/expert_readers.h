@@ -20,7 +20,7 @@ class ExpertReaders {
 
   /// Continues with fewer readers, or none, if threads cannot be started.
   Status start(int32_t n, size_t scratch_bytes);
-  /// Memory of that, with the threads' stacks.
+  /// The memory that start() allocates, with the threads' stacks.
   static uint64_t bytes(int32_t n, uint64_t scratch_bytes);
   /// Bytes of a stack that are used.
   static constexpr uint64_t kStackBytes = 64 << 10;

@@ -40,7 +40,7 @@ class CallState {
 
   /// Leads a call of several sessions, whose cancels then end this one.
   void lead_group(std::span<Session* const> group);
-  /// Each session of the group does so, its lead first.
+  /// Ends a group call for this session: first of all for the one that leads it.
   void leave_group();
   std::span<Session* const> group() const { return group_; }
 

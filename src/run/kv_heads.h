@@ -69,7 +69,7 @@ class KvMover {
     return device_.upload(piece.scales, rows(), scale_bytes());
   }
   uint8_t* rows() { return rows_.data(); }
-  // The bytes of a row of the piece at hand.
+  // The bytes of the rows at hand of a piece.
   size_t row_bytes(const HeadPlace& piece) const {
     return n_ * static_cast<size_t>(piece.head_dim) * element_bytes(type_);
   }

@@ -35,7 +35,7 @@ void add_line(MemoryAccount* account, const char* what, uint64_t bytes) {
   account->lines[account->n_lines++] = {what, bytes};
 }
 
-// A session's calls allocate this, one call at a time. The first one makes the session.
+// A session's calls allocate this, one call at a time. Making the session counts as its first call.
 uint64_t call_bytes(const Model& model, const SessionOptions& o) {
   const ModelConfig& config = model.config();
   Device& device = model.device();

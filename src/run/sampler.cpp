@@ -193,8 +193,8 @@ uint64_t draw_target(double uniform, uint64_t total) {
   return std::min(static_cast<uint64_t>(uniform * static_cast<double>(total)), total - 1);
 }
 
-// The least probability, relative to the best token, that passes the filters. A temperature of 0
-// does not ask for it.
+// The least probability, relative to the best token, that passes the filters. Not used at a
+// temperature of 0.
 float least_p(const SamplingConfig& config) { return config.min_p; }
 
 // Walks the tokens with at least min_p until the target is passed. token_of(i) is the i-th of n; at

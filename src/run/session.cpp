@@ -62,7 +62,7 @@ Result<Box<Session>> Session::create(Model& model, const SessionOptions& options
   MOE_TRY(model.prepare(account.device_bytes));
   const bool latent = is_latent(resolved.kv);
   const uint64_t matrices =
-      model.latent_matrices() == nullptr ? model.latent_matrix_bytes(latent) : 0;
+      latent && model.latent_matrices() == nullptr ? model.latent_matrix_bytes(true) : 0;
   MOE_ASSIGN(auto member, make_box<PoolMember>(allocator, model));
   MOE_TRY(
       pool->join(*member, pass_demand(model, resolved, false), account.session_bytes, matrices));

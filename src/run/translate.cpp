@@ -234,6 +234,7 @@ Status translate(Session& session, std::span<const int32_t> source, const Transl
   MOE_TRY(check_source(state, source));
   MOE_TRY(check_options(state, options));
   out->texts = {};
+  out->tokens = {};
   MOE_TRY(encode_source(state, source, nullptr));
   Search search(state, options);
   MOE_TRY(search.run());

@@ -58,7 +58,10 @@ TEST(HostBufferTest, TakesOtherMemoryAgain) {
   EXPECT_EQ(memory.live_bytes(), 64u);
   EXPECT_EQ(memory.peak_bytes(), 4032u) << "the first is freed before the second is allocated";
   memory.fail_in(0);
-  EXPECT_EQ(buffer.init("row", [&](Carver& c) { c.take(&row, 16); }).code(), MOE_ERR_MEMORY);
+  const Status status = buffer.init("row", [&](Carver& c) { c.take(&row, 16); });
+  EXPECT_EQ(status.code(), MOE_ERR_MEMORY);
+  EXPECT_EQ(std::string(status.text()).find("array"), std::string::npos) << status.text();
+  EXPECT_NE(std::string(status.text()).find("row"), std::string::npos) << status.text();
 }
 
 TEST(HostBufferTest, AnOverflowIsMoreThanAnyMemory) {
