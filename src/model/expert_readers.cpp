@@ -20,7 +20,9 @@ Status ExpertReaders::start(int32_t n, size_t scratch_bytes) {
   MOE_TRY(readers_.reserve(static_cast<size_t>(n)));
   for (int32_t i = 0; i < n; ++i) {
     MOE_ASSIGN(Box<Reader> reader, make_box<Reader>(allocator_, allocator_));
-    MOE_TRY(reader->scratch.reserve((scratch_bytes + sizeof(Page) - 1) / sizeof(Page)));
+    if (!reader->scratch.reserve((scratch_bytes + sizeof(Page) - 1) / sizeof(Page)).ok()) {
+      return out_of_memory("reading experts", scratch_bytes);
+    }
     reader->all = this;
     const auto main = [](void* r) {
       auto& self = *static_cast<Reader*>(r);
