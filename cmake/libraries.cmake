@@ -74,6 +74,12 @@ if(MOE_CONVERT AND convert)
   endif()
 endif()
 
+if(TARGET moe_serve_objects)
+  moe_library(moe_serve $<TARGET_OBJECTS:moe_serve_objects>)
+  moe_installed(moe_serve "$ORIGIN")
+  target_link_libraries(moe_serve PUBLIC moe PRIVATE $<BUILD_INTERFACE:Threads::Threads>)
+endif()
+
 add_library(moe_internal STATIC EXCLUDE_FROM_ALL ${core} ${convert})
 set_target_properties(moe_internal PROPERTIES LINKER_LANGUAGE CXX)
 target_link_libraries(moe_internal PUBLIC moe_dep_core moe_dep_headers)
