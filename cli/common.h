@@ -162,6 +162,7 @@ void add_embed(CLI::App& app);
 void add_score(CLI::App& app);
 void add_translate(CLI::App& app);
 void add_batch(CLI::App& app);
+void add_serve(CLI::App& app);
 void add_cache(CLI::App& app);
 void add_completion(CLI::App& app);
 void add_manual(CLI::App& app);

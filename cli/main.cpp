@@ -55,6 +55,7 @@ void add_commands(CLI::App& app) {
   add_generate(app);
   add_chat(app);
   add_batch(app);
+  add_serve(app);
   add_convert(app);
   add_inspect(app);
   add_perplexity(app);
