@@ -2,11 +2,12 @@
 // Every subcommand in the order of moe --help, one per line: the file defines
 // moe_cli::add_NAME(CLI::App&), which adds the command's options and its callback. C++ includes
 // this with MOE_COMMAND defined, CMake reads the lines; a build without the converter leaves out
-// what lies in cli/convert.
+// what lies in cli/convert, one without libmicrohttpd cli/serve.
 
 MOE_COMMAND(generate, "cli/text/generate.cpp")
 MOE_COMMAND(chat, "cli/chat/chat.cpp")
 MOE_COMMAND(batch, "cli/batch/batch.cpp")
+MOE_COMMAND(serve, "cli/serve/serve.cpp")
 MOE_COMMAND(convert, "cli/convert/convert.cpp")
 MOE_COMMAND(inspect, "cli/model/inspect.cpp")
 MOE_COMMAND(perplexity, "cli/text/perplexity.cpp")

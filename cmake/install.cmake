@@ -6,6 +6,9 @@ set(installed moe)
 if(TARGET moe_convert)
   list(APPEND installed moe_convert)
 endif()
+if(TARGET moe_serve)
+  list(APPEND installed moe_serve)
+endif()
 install(TARGETS ${installed} EXPORT moe
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)

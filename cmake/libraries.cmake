@@ -74,6 +74,12 @@ if(MOE_CONVERT AND convert)
   endif()
 endif()
 
+if(TARGET moe_serve_objects)
+  moe_library(moe_serve $<TARGET_OBJECTS:moe_serve_objects>)
+  moe_installed(moe_serve "$ORIGIN")
+  target_link_libraries(moe_serve PUBLIC moe PRIVATE $<BUILD_INTERFACE:Threads::Threads>)
+endif()
+
 # The core and the writer of model files, for the core's own tests, which then do not wait for the converter.
 if(MOE_CONVERT)
   add_library(moe_core_tested STATIC EXCLUDE_FROM_ALL ${core} $<TARGET_OBJECTS:moe_convert_formats>

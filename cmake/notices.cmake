@@ -20,12 +20,12 @@ function(notices file)
   file(WRITE ${file} "${text}")
 endfunction()
 
-# linked_in(result [COMMAND] packages...): the packages of what libmoe and libmoe_convert hold of others, and with
+# linked_in(result [COMMAND] packages...): the packages of what libmoe, libmoe_convert and libmoe_serve hold of others, and with
 # COMMAND the command too: of libraries what is linked as an archive, and what is headers only
 function(linked_in result)
   cmake_parse_arguments(arg "COMMAND" "" "" ${ARGN})
   set(packages libxxhash-dev libflatbuffers-dev)
-  if(TARGET moe_convert OR arg_COMMAND)
+  if(TARGET moe_convert OR TARGET moe_serve OR arg_COMMAND)
     list(APPEND packages nlohmann-json3-dev)
   endif()
   if(arg_COMMAND)

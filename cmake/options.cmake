@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
 # The choices of a build; CMakePresets.json holds the usual ones. The presets embedded and bare leave out each part that
 # brings other libraries or files, or is about a tenth of the library or more. As a part of another project
-# (add_subdirectory) moe is its libraries, moe::moe and moe::moe_convert, and nothing else.
+# (add_subdirectory) moe is its libraries, moe::moe, moe::moe_convert and moe::moe_serve, and nothing else.
 option(MOE_TEXT "Tokenizers from Hugging Face files (PCRE2, utf8proc); OFF: token ids and bytes" ON)
 option(MOE_CHAT "Chat templates and conversations; OFF: moe_chat_create returns MOE_ERR_UNSUPPORTED" ON)
 option(MOE_LAYER "One MoE layer for other runtimes; OFF: moe_layer_create returns MOE_ERR_UNSUPPORTED" ON)
 option(MOE_GPU "libmoe loads libmoe_cuda.so where there is a GPU; OFF: the CPU alone" ON)
 option(MOE_CONVERT "libmoe_convert: checkpoints to model files" ON)
+option(MOE_SERVE "libmoe_serve: many requests at once, in the shapes of an HTTP API" ON)
 option(MOE_CLI "The command moe; with MOE_CONVERT=OFF it cannot convert and has no synthetic models" ${PROJECT_IS_TOP_LEVEL})
+option(MOE_HTTP "moe serve answers over HTTP with libmicrohttpd, if it is installed" ON)
 option(MOE_LINE_EDITING "moe chat edits lines with libedit, if it is installed" ON)
 option(MOE_TESTS "Tests, benchmarks and examples" ${PROJECT_IS_TOP_LEVEL})
 option(MOE_INSTALL "What cmake --install copies" ${PROJECT_IS_TOP_LEVEL})
@@ -39,8 +41,8 @@ endif()
 if(NOT MOE_OS IN_LIST systems)
   message(FATAL_ERROR "MOE_OS: expected one of ${systems}, found ${MOE_OS}")
 endif()
-if(MOE_OS STREQUAL none AND (MOE_CONVERT OR MOE_CLI OR MOE_GPU))
-  message(FATAL_ERROR "MOE_OS=none needs MOE_CONVERT=OFF, MOE_CLI=OFF and MOE_GPU=OFF, as in the preset bare: they use files.")
+if(MOE_OS STREQUAL none AND (MOE_CONVERT OR MOE_SERVE OR MOE_CLI OR MOE_GPU))
+  message(FATAL_ERROR "MOE_OS=none needs MOE_CONVERT=OFF, MOE_SERVE=OFF, MOE_CLI=OFF and MOE_GPU=OFF, as in the preset bare: they use files.")
 endif()
 if(NOT DEFINED BUILD_SHARED_LIBS)  # no option: another project's own choice stays what it is
   set(BUILD_SHARED_LIBS ON)

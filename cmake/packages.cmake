@@ -39,10 +39,10 @@ macro(moe_package component package section what text)
 endmacro()
 set(CPACK_COMPONENTS_ALL)
 moe_package(library libmoe${MOE_ABI_VERSION} libs "libraries"
-  "libmoe runs models with ternary, int8 or four-bit weights.\nlibmoe_convert creates model files from checkpoints.")
+  "libmoe runs models with ternary, int8 or four-bit weights.\nlibmoe_convert creates model files from checkpoints.\nlibmoe_serve answers many requests at once, in the shapes of an HTTP API.")
 # Debian has a libmoe-dev of others. Under that name its newer version would replace ours.
 moe_package(development libmoe0-dev libdevel "development files"
-  "C header, pkg-config files and CMake package of libmoe and libmoe_convert." library)
+  "C header, pkg-config files and CMake package of libmoe, libmoe_convert and libmoe_serve." library)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_CONFLICTS libmoe-dev)
 if(TARGET moe_cli)
   moe_package(command moe utils "command" "Converts checkpoints, generates text, chats and measures." library)
@@ -56,7 +56,7 @@ set(CPACK_MOE_COMMAND_LINKED_IN nlohmann-json3-dev libcli11-dev)
 include(CPack)
 
 add_custom_target(moe_packaged)  # all that they hold
-foreach(target moe moe_convert moe_cli moe_share moe_cuda)
+foreach(target moe moe_convert moe_serve moe_cli moe_share moe_cuda)
   if(TARGET ${target})
     add_dependencies(moe_packaged ${target})
   endif()

@@ -4,10 +4,11 @@
  *
  * This header is the manual of the C API. It goes from the simple to the special:
  *
- *   1  Conventions and statuses       5  Tokenizer                 9  Chat
- *   2  Version                        6  Session: evaluation      10  One MoE layer on its own
- *   3  Environment                    7  Routing, experts         11  Converter (libmoe_convert)
- *   4  Model                          8  Sampling and generation
+ *   1  Conventions and statuses       6  Session: evaluation      11  Converter (libmoe_convert)
+ *   2  Version                        7  Routing, experts         12  Files that replace others
+ *   3  Environment                    8  Sampling and generation  13  Service (libmoe_serve)
+ *   4  Model                          9  Chat
+ *   5  Tokenizer                     10  One MoE layer on its own
  *
  * The shortest program calls moe_env_create, moe_model_open, moe_session_create,
  * moe_tokenizer_encode and moe_session_generate, then frees what it made: see
@@ -1133,6 +1134,28 @@ MOE_API moe_status moe_session_generate(moe_session* session, const int32_t* pro
                                         size_t n_prompt, const moe_generate_params* params,
                                         moe_generate_result* out, moe_error* error);
 
+/* A generation whose tokens the caller evaluates, so that one call evaluates those of several
+ * sessions (moe_sessions_eval). Its pieces, stop strings and end are those of moe_session_generate,
+ * or of moe_chat_reply. Used by one thread at a time, like its session, which it keeps. */
+typedef struct moe_generation moe_generation;
+
+/* Begins after what the session holds, which must not be empty (MOE_ERR_STATE). `params` is copied
+ * with all it points to; max_draft must be 0. Errors of the parameters as moe_session_generate. */
+MOE_API moe_status moe_generation_create(moe_session* session, const moe_generate_params* params,
+                                         moe_generation** out, moe_error* error);
+/* Samples one token, reports it and stores it in *token: evaluate it before the next call, in
+ * whatever call:
+ *     while (moe_generation_next(generation, &token, &finish, &error) == MOE_OK && token >= 0) {
+ *       if (moe_session_eval(session, &token, 1, MOE_ROWS_NONE, NULL, &error) != MOE_OK) break;
+ *     }
+ * -1: the generation has ended, *finish says why, and all text has been reported; the last token
+ * need not have been evaluated. MOE_ERR_STATE after the end, or if the session does not hold the
+ * text so far. After other errors, those of moe_session_generate, it can only be freed. */
+MOE_API moe_status moe_generation_next(moe_generation* generation, int32_t* token,
+                                       moe_finish* finish, moe_error* error);
+/* Frees it; NULL is allowed. The session keeps the text. */
+MOE_API void moe_generation_free(moe_generation* generation);
+
 /* ------------------------------------------------------------------------------------------------
  * 9. CHAT
  * A conversation in a session: messages, the template that renders them as text, replies.
@@ -1268,6 +1291,13 @@ typedef struct moe_chat_result {
  */
 MOE_API moe_status moe_chat_reply(moe_chat* chat, const moe_generate_params* params,
                                   moe_chat_result* out, moe_error* error);
+
+/* Begins a reply whose tokens the caller evaluates (section 8). The chat's session must hold
+ * exactly what moe_chat_tokens gives with begin_reply: MOE_ERR_STATE. The reply is not appended to
+ * the messages; moe_chat_add can do so. The chat may be freed or changed before the generation.
+ * Other errors as moe_chat_reply. */
+MOE_API moe_status moe_chat_begin_reply(moe_chat* chat, const moe_generate_params* params,
+                                        moe_generation** out, moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
  * 10. ONE MOE LAYER ON ITS OWN
@@ -1465,6 +1495,125 @@ MOE_API moe_status moe_replacement_begin(moe_replacement* replacement, int* file
 MOE_API moe_status moe_replacement_commit(moe_replacement* replacement, moe_error* error);
 /* Drops content that was not committed, and unlocks. NULL is allowed. */
 MOE_API void moe_replacement_free(moe_replacement* replacement);
+
+/* ------------------------------------------------------------------------------------------------
+ * 13. SERVICE
+ * In libmoe_serve, linked in addition to libmoe. Answers many requests at the same time, in the
+ * shapes of OpenAI's API; `moe serve` speaks HTTP around it, and so can a program with a web server
+ * of its own. Requests and answers are JSON, described in docs/serving.md.
+ *
+ * One thread of the service evaluates the model for all requests, one step after the other: in each
+ * a token for every text that is being generated, and a slice of the prompts that are being read,
+ * shared equally. Texts join and leave at every step. An answer depends on its request and its seed
+ * alone, not on what else is being answered. */
+
+typedef struct moe_service
+    moe_service; /* any number of threads at once, but for moe_service_free */
+
+/* What a service is made of. */
+typedef struct moe_service_params {
+  uint32_t struct_size;
+  /* texts evaluated at the same time, each in a session; at most 1024. 0: 8, or under a cap of the
+   * model fewer: as many as leave three quarters of the cap to the weights, but one at least */
+  int32_t n_slots;
+  const moe_session_params* session; /* of each; NULL: all defaults */
+  /* in place of the model's, or NULL. Not with a capacity or `resident`, with which an answer would
+   * depend on others (MOE_ERR_UNSUPPORTED) */
+  const moe_router* router;
+  const char* name;          /* of the model in requests and answers; NULL: the model file's */
+  const char* chat_template; /* as in moe_chat_params */
+  int32_t max_waiting;       /* texts that wait for a slot; 0: 64; at most 65536 */
+  int32_t max_prompt;        /* tokens; 0: all but one of the context */
+  /* prompt tokens evaluated in a step while texts are being generated; 0: 16; at most 4096 */
+  int32_t slice;
+  int32_t max_seconds; /* of a request, from its submission on; 0: any */
+} moe_service_params;
+
+/* What a request is for. */
+typedef enum moe_endpoint {
+  MOE_ENDPOINT_CHAT = 1,        /* /v1/chat/completions */
+  MOE_ENDPOINT_COMPLETIONS = 2, /* /v1/completions */
+  MOE_ENDPOINT_TOKENIZE = 3     /* /tokenize: answered before moe_service_submit returns */
+} moe_endpoint;
+
+/* A part of an answer, or the whole. Valid during the callback. */
+typedef struct moe_service_event {
+  uint32_t struct_size;
+  /* as HTTP counts them: 200, or that of the error in `json`. 429 and 503: there is no room, or no
+   * service; 499: cancelled; 504: max_seconds are over */
+  int32_t status;
+  const char* json;    /* an object in one line, terminated: the answer, a chunk of a stream, or
+                          {"error": ...} */
+  size_t n_bytes;      /* of it */
+  int32_t last;        /* 1: the last event of this request */
+  int32_t retry_after; /* seconds after which the request may be tried again; 0: not said */
+} moe_service_event;
+
+/* Receives the events of a request, one at a time, from the thread of the service or from within
+ * moe_service_submit. It holds up all requests, so it must not wait; it may call the service, but
+ * not moe_service_drain or moe_service_free. */
+typedef void (*moe_service_event_fn)(void* user, const moe_service_event* event);
+
+/* What became of a request that was submitted. */
+typedef struct moe_service_ticket {
+  uint32_t struct_size;
+  int32_t stream; /* 1: it asks for a stream of chunks; 0: for one answer, or it was refused */
+  uint64_t id;    /* for moe_service_cancel; 0: it was answered at once */
+} moe_service_ticket;
+
+/* Counts of a service since it was created, and its state. */
+typedef struct moe_service_stats {
+  uint32_t struct_size;
+  int32_t n_slots;            /* texts that can be evaluated at the same time */
+  int32_t context;            /* positions of each */
+  int32_t n_running;          /* texts in slots now */
+  int32_t n_waiting;          /* texts that wait for one now */
+  int32_t draining;           /* 1: takes no more requests */
+  uint64_t kv_positions;      /* of all slots, in use now; of n_slots * context */
+  uint64_t n_requests;        /* taken */
+  uint64_t n_refused;         /* not taken */
+  uint64_t n_answered;        /* of those taken, whole answers */
+  uint64_t n_cancelled;       /* by moe_service_cancel or max_seconds */
+  uint64_t n_failed;          /* otherwise */
+  uint64_t prompt_tokens;     /* evaluated */
+  uint64_t generated_tokens;  /* of all texts */
+  uint64_t n_steps;           /* passes for all texts together */
+  uint64_t n_first_tokens;    /* texts that have begun */
+  double first_token_seconds; /* sum of their times from submission to the first token */
+  double step_seconds;        /* time of all steps */
+  uint64_t cap_bytes;         /* as in moe_memory_stats, like the next two */
+  uint64_t counted_bytes;     /* of model and sessions */
+  uint64_t peak_bytes;        /* the most of it */
+  uint64_t expert_uses;       /* as n_uses in moe_expert_stats, like the next two */
+  uint64_t expert_hits;       /* found in memory */
+  uint64_t expert_read_bytes; /* read for the others */
+} moe_service_stats;
+
+/* Creates the sessions and starts the thread. The service keeps the model. MOE_ERR_UNSUPPORTED for
+ * a model that continues no texts; MOE_ERR_RANGE, MOE_ERR_ARGUMENT for parameters; errors of
+ * moe_session_create and moe_chat_create. */
+MOE_API moe_status moe_service_create(moe_model* model, const moe_service_params* params,
+                                      moe_service** out, moe_error* error);
+/* Takes a request: `body` is JSON of n_bytes bytes. If the call returns MOE_OK, the callback gets
+ * events, exactly one of them the last, also of a request that is refused (then before the call
+ * returns); after that the service does not use `user`. `out` is written before the first event.
+ * Otherwise there are none: MOE_ERR_ARGUMENT for arguments of this call, MOE_ERR_MEMORY. */
+MOE_API moe_status moe_service_submit(moe_service* service, moe_endpoint endpoint, const char* body,
+                                      size_t n_bytes, moe_service_event_fn callback, void* user,
+                                      moe_service_ticket* out, moe_error* error);
+/* Ends a request within a step: its last event has the status 499. Does nothing for one that has
+ * ended. */
+MOE_API void moe_service_cancel(moe_service* service, uint64_t id);
+/* Reads the counts. MOE_ERR_ARGUMENT. */
+MOE_API moe_status moe_service_get_stats(moe_service* service, moe_service_stats* out,
+                                         moe_error* error);
+/* From now on refuses requests, and waits until those taken have ended, at most `seconds` (0: does
+ * not wait; below 0: any time). *empty: all have ended. */
+MOE_API moe_status moe_service_drain(moe_service* service, double seconds, bool* empty,
+                                     moe_error* error);
+/* Ends all requests, with the status 503 for their last events, and frees the service. NULL is
+ * allowed. */
+MOE_API void moe_service_free(moe_service* service);
 
 #ifdef __cplusplus
 }

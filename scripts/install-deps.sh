@@ -11,6 +11,7 @@ BUILD=(
   libpcre2-dev libutf8proc-dev      # tokenizers
   nlohmann-json3-dev libcli11-dev   # converter and command
   libedit-dev                       # lines typed at a terminal
+  libmicrohttpd-dev                 # moe serve
   pkg-config                        # programs that use libmoe
 )
 TEST=(
@@ -21,6 +22,7 @@ TEST=(
   python3-pycparser                 # reads moe_c.h for the bindings
   abigail-tools                     # the ABI check
   locales                           # a decimal comma
+  curl                              # a document that asks a server
 )
 PACKAGE=(
   dpkg-dev file                     # what a package depends on

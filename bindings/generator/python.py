@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from .direction import given_structs
-from .libraries import CONVERT
+from .libraries import CONVERT, SERVE
 from .model import (Array, Enum, Function, FunctionPointer, Header, Named, Pointer, Struct, Type, VOID, Value,
                     references)
 from .text import camel, wrapped
@@ -162,11 +162,11 @@ def functions(header: Header) -> str:
             line = f'    "{f.name}": ({types.result(f.result)}, [\n{inner}    ]),\n'
         return line
 
-    own = {True: "", False: ""}
+    own = {"": "", "convert": "", "serve": ""}
     for f in header.functions.values():
-        own[f.name.startswith(CONVERT)] += entry(f)
+        own["serve" if f.name.startswith(SERVE) else "convert" if f.name.startswith(CONVERT) else ""] += entry(f)
     return ('"""The functions of moe_c.h: the result, and the parameters. A handle and the address of an array whose type\n'
             'has been checked are c_void_p."""\n\nfrom __future__ import annotations\n\nimport ctypes as c\nfrom typing '
             "import Any\n\nfrom . import _structs as s\n\nPrototypes = dict[str, tuple[Any, list[Any]]]\n\n"
-            f"# of libmoe\nMOE: Prototypes = {{\n{own[False]}}}\n\n# of libmoe_convert\nMOE_CONVERT: Prototypes = "
-            f"{{\n{own[True]}}}\n")
+            f"# of libmoe\nMOE: Prototypes = {{\n{own['']}}}\n\n# of libmoe_convert\nMOE_CONVERT: Prototypes = "
+            f"{{\n{own['convert']}}}\n\n# of libmoe_serve\nMOE_SERVE: Prototypes = {{\n{own['serve']}}}\n")

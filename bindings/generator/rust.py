@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from .layout import layouts
-from .libraries import CONVERT
+from .libraries import CONVERT, SERVE
 from .model import Alias, Array, Enum, Function, FunctionPointer, Header, Named, Struct, Type, VOID
 
 SCALARS = {"bool": "bool", "char": "c_char", "float": "f32", "double": "f64", "int": "c_int", "void": "c_void",
@@ -88,7 +88,7 @@ use std::os::raw::{c_char, c_int, c_void};
 
 
 def sys(header: Header) -> str:
-    functions = [f for f in header.functions.values() if not f.name.startswith(CONVERT)]
+    functions = [f for f in header.functions.values() if not f.name.startswith(CONVERT + SERVE)]
     parts = ["".join(constant(c.name, loose_type(c.name, int(c.what)), int(c.what), c.doc)
                      for c in header.loose_constants)]
     parts += [enum(e) for e in header.named_enums]

@@ -328,3 +328,28 @@ func (t Thinking) String() string {
 	}
 	return strconv.Itoa(int(t))
 }
+
+// Endpoint is moe_endpoint of the C API. What a request is for.
+type Endpoint int32
+
+const (
+	// /v1/chat/completions
+	EndpointChat Endpoint = C.MOE_ENDPOINT_CHAT
+	// /v1/completions
+	EndpointCompletions Endpoint = C.MOE_ENDPOINT_COMPLETIONS
+	// /tokenize: answered before moe_service_submit returns
+	EndpointTokenize Endpoint = C.MOE_ENDPOINT_TOKENIZE
+)
+
+// String is the name in small letters, or the number if this package does not know it.
+func (e Endpoint) String() string {
+	switch e {
+	case EndpointChat:
+		return "chat"
+	case EndpointCompletions:
+		return "completions"
+	case EndpointTokenize:
+		return "tokenize"
+	}
+	return strconv.Itoa(int(e))
+}

@@ -108,3 +108,11 @@ export type Thinking =
   | 'default'
   | 'on'
   | 'off';
+
+/**
+ * What a request is for.
+ */
+export type Endpoint =
+  | 'chat'
+  | 'completions'
+  | 'tokenize';

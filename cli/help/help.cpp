@@ -178,7 +178,7 @@ std::vector<const CLI::Option*> help_arguments(const CLI::App& app) {
 std::vector<HelpSection> help_sections(const CLI::App& app) {
   std::vector<HelpSection> sections;
   for (const char* group :
-       {kOptionsGroup, kSamplingGroup, kSessionGroup, kMachineGroup, kOutputGroup}) {
+       {kOptionsGroup, kSamplingGroup, kServerGroup, kSessionGroup, kMachineGroup, kOutputGroup}) {
     auto options = options_of(app, group);
     if (!options.empty()) sections.push_back({group, std::move(options)});
   }

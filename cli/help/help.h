@@ -12,6 +12,7 @@ namespace moe_cli {
 // The sections of every command's help, in this order; options without one come first.
 inline constexpr const char* kSamplingGroup = "Sampling";
 inline constexpr const char* kSessionGroup = "Context and routing";
+inline constexpr const char* kServerGroup = "HTTP";
 inline constexpr const char* kMachineGroup = "Machine";
 inline constexpr const char* kOutputGroup = "Output";
 

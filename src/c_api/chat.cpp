@@ -199,6 +199,27 @@ Status reply(moe_chat* chat, const moe_generate_params* given, moe_chat_result* 
   return {};
 }
 
+Status begin_reply(moe_chat* chat, const moe_generate_params* given, moe_generation** out) {
+  if (chat == nullptr) return null_argument("chat");
+  MOE_TRY(check_env(chat->model->env.get()));
+  if (out == nullptr) return null_argument("out");
+  moe_session* session = nullptr;
+  {
+    LockGuard guard(chat->mutex);
+    session = chat->session.get();
+  }
+  if (session == nullptr) {
+    return Status::error(MOE_ERR_STATE,
+                         "the chat has no session: moe_chat_set_session gives it one");
+  }
+  MOE_ASSIGN(Box<moe_generation> made,
+             make_box<moe_generation>(*chat->allocator, *session, *chat->allocator));
+  MOE_TRY(made->read(given));
+  MOE_ASSIGN(made->steps, chat->chat->begin_reply(made->call.options));
+  *out = made.release();
+  return {};
+}
+
 }  // namespace
 }  // namespace moe
 
@@ -269,4 +290,9 @@ moe_status moe_chat_tokens(const moe_chat* chat, bool begin_reply, int32_t* toke
 moe_status moe_chat_reply(moe_chat* chat, const moe_generate_params* params, moe_chat_result* out,
                           moe_error* error) {
   return moe::deliver(moe::reply(chat, params, out), error);
+}
+
+moe_status moe_chat_begin_reply(moe_chat* chat, const moe_generate_params* params,
+                                moe_generation** out, moe_error* error) {
+  return moe::deliver(moe::begin_reply(chat, params, out), error);
 }

@@ -137,8 +137,62 @@ Status run_generate(moe_session* session, const int32_t* prompt, size_t n_prompt
   return {};
 }
 
+Status create_generation(moe_session* session, const moe_generate_params* given,
+                         moe_generation** out) {
+  MOE_TRY(check_session(session));
+  if (out == nullptr) return null_argument("out");
+  const Allocator& allocator = session->model->env->allocator;
+  MOE_ASSIGN(Box<moe_generation> made, make_box<moe_generation>(allocator, *session, allocator));
+  MOE_TRY(made->read(given));
+  MOE_ASSIGN(made->steps,
+             SteppedGeneration::create(*session->session, session->model->text.tokenizer.get(),
+                                       made->call.options, {}, allocator));
+  *out = made.release();
+  return {};
+}
+
+Status next_token(moe_generation* generation, int32_t* token, moe_finish* out) {
+  if (generation == nullptr) return null_argument("generation");
+  if (token == nullptr) return null_argument("token");
+  if (out == nullptr) return null_argument("finish");
+  MOE_TRY(check_session(generation->session.get()));
+  Finish finish{};
+  MOE_TRY(generation->steps->next(token, &finish));
+  if (*token < 0) *out = static_cast<moe_finish>(finish);
+  return {};
+}
+
+void destroy(moe_generation* generation) {
+  const Ref<moe_session> session = generation->session;  // keeps the allocator
+  const Allocator& allocator = generation->allocator;
+  generation->~moe_generation();
+  deallocate(allocator, generation, sizeof *generation);
+}
+
 }  // namespace
 }  // namespace moe
+
+moe::Status moe_generation::read(const moe_generate_params* given) {
+  MOE_TRY(call.read(given));
+  std::span<const moe::LogitBias>& used = call.options.sampling.bias;
+  MOE_TRY(bias.append(used.data(), used.size()));
+  used = bias.span();
+  return {};
+}
+
+moe_status moe_generation_create(moe_session* session, const moe_generate_params* params,
+                                 moe_generation** out, moe_error* error) {
+  return moe::deliver(moe::create_generation(session, params, out), error);
+}
+
+moe_status moe_generation_next(moe_generation* generation, int32_t* token, moe_finish* finish,
+                               moe_error* error) {
+  return moe::deliver(moe::next_token(generation, token, finish), error);
+}
+
+void moe_generation_free(moe_generation* generation) {
+  if (generation != nullptr) moe::destroy(generation);
+}
 
 moe_status moe_model_get_sampling(const moe_model* model, moe_sampling* out, bool* in_file,
                                   moe_error* error) {

@@ -3,7 +3,7 @@
 // Converts moe_generate_params to the core's options, for the C functions that generate.
 
 #include "src/c_api/handles.h"
-#include "src/run/generate.h"
+#include "src/run/stepped.h"
 
 namespace moe {
 
@@ -30,3 +30,18 @@ struct GenerateCall {
 };
 
 }  // namespace moe
+
+/// A generation in steps, with a copy of its parameters.
+struct moe_generation {
+  moe_generation(moe_session& s, const moe::Allocator& a)
+      : session(&s), allocator(a), call(a), bias(a) {}
+
+  /// Reads the parameters, and copies what is used after the caller's call.
+  moe::Status read(const moe_generate_params* given);
+
+  const moe::Ref<moe_session> session;
+  const moe::Allocator& allocator;  // the environment's
+  moe::GenerateCall call;
+  moe::Array<moe::LogitBias> bias;
+  moe::Box<moe::SteppedGeneration> steps;
+};

@@ -57,3 +57,8 @@ moe_status moe_chat_reply(moe_chat*, const moe_generate_params*, moe_chat_result
                           moe_error* error) {
   return moe::refuse(error);
 }
+
+moe_status moe_chat_begin_reply(moe_chat*, const moe_generate_params*, moe_generation**,
+                                moe_error* error) {
+  return moe::refuse(error);
+}

@@ -3,6 +3,7 @@
 // turns if there is no room, and collects replies.
 #include "src/run/chat.h"
 
+#include "src/run/reply_collector.h"
 #include "src/run/session_call.h"
 
 namespace moe {
@@ -81,6 +82,28 @@ Status make_message(std::string_view role, std::string_view content, StoredMessa
   return out.content.assign(content);
 }
 
+/// A reply in steps: what stands between its generation and the caller.
+struct SteppedReply {
+  SteppedReply(const GenerateOptions& given, const ThinkingTags& tags, const Tokenizer& tokenizer,
+               bool inside, const Allocator& a)
+      : allocator(a), options(given), stops(a), collector(options, tags, tokenizer, inside, a) {}
+
+  static Status finish(void* object, Finish* finish) {
+    return static_cast<SteppedReply*>(object)->collector.finish(finish);
+  }
+  static void destroy(void* object) {
+    auto* reply = static_cast<SteppedReply*>(object);
+    const Allocator& allocator = reply->allocator;
+    reply->~SteppedReply();
+    deallocate(allocator, reply, sizeof *reply);
+  }
+
+  const Allocator& allocator;
+  const GenerateOptions options;  // of the caller
+  Array<int32_t> stops;
+  Collector collector;
+};
+
 // The least i below n for which fits(i) is true, or n. Behind the first true one all are expected
 // to be true. The first ones are tried first, then ones twice as far apart.
 template <class Fits>
@@ -100,78 +123,18 @@ Result<size_t> first_that_fits(size_t n, Fits&& fits) {
   return high;
 }
 
-/// Splits a reply into parts as it arrives, reports them and collects the text.
-class Collector {
- public:
-  Collector(const GenerateOptions& options, const ThinkingTags& tags, const Tokenizer& tokenizer,
-            bool inside, const Allocator& allocator)
-      : message(allocator), options_(options), splitter_(tags, tokenizer, inside, allocator) {}
-
-  static bool call(void* user, const Piece& piece) {
-    return static_cast<Collector*>(user)->take(piece);
-  }
-
-  ReplyHeaders headers() const { return {splitter_.header_begins(), splitter_.header_end()}; }
-
-  Status finish(Finish* finish) {
-    if (status_.ok() && !give(splitter_.finish(), {})) *finish = Finish::kCallback;
-    return status_;
-  }
-
-  StoredMessage message;
-  int32_t n_thinking = 0;
-
- private:
-  bool take(const Piece& piece) {
-    if (!status_.ok()) return false;
-    const bool before = splitter_.thinking();
-    std::span<const ReplyPart> parts;
-    status_ = splitter_.push(piece.token, piece.text, &parts);
-    if (!status_.ok()) return false;
-    if (piece.token >= 0 && (before || splitter_.thinking())) ++n_thinking;
-    return give(parts, piece);
-  }
-
-  // Reports each token once, with the first text it completes.
-  bool give(std::span<const ReplyPart> parts, Piece piece) {
-    const bool has_token = piece.token >= 0;
-    piece.text = {};
-    piece.thinking = splitter_.thinking();
-    bool go_on = true;
-    bool given = false;
-    for (const ReplyPart& part : parts) {
-      status_ = keep(part);
-      if (!status_.ok()) return false;
-      if (part.text.empty()) continue;
-      piece.text = part.text;
-      piece.thinking = part.thinking;
-      go_on = call_back(piece) && go_on;
-      given = true;
-      piece = {};
-    }
-    if (!given && has_token) go_on = call_back(piece) && go_on;
-    return go_on;
-  }
-
-  // Once it has returned false, the rest of the text is only kept.
-  bool call_back(const Piece& piece) {
-    stopped_ =
-        stopped_ || (options_.callback != nullptr && !options_.callback(options_.user, piece));
-    return !stopped_;
-  }
-
-  Status keep(const ReplyPart& part) {
-    String& to = part.thinking ? message.thinking : message.content;
-    size_t& skip = part.thinking ? message.thinking_skip : message.content_skip;
-    if (skip == to.size()) skip += part.raw.size() - part.text.size();
-    return to.append(part.raw);
-  }
-
-  const GenerateOptions& options_;
-  ReplySplitter splitter_;
-  Status status_;
-  bool stopped_ = false;  // by the callback
-};
+// The options of a generation whose pieces `collector` takes.
+GenerateOptions collected(const GenerateOptions& given, Collector& collector,
+                          std::span<const int32_t> stops) {
+  GenerateOptions options = given;
+  options.more_eos = stops;
+  options.callback = Collector::call;
+  options.user = &collector;
+  options.all_text = true;
+  options.in_parts = true;  // such as thinking and answer
+  options.headers = collector.headers();
+  return options;
+}
 
 }  // namespace
 
@@ -418,6 +381,32 @@ bool Chat::begins_inside(const ChatText& text) const {
   return true;
 }
 
+Result<Box<SteppedGeneration>> Chat::begin_reply(const GenerateOptions& given) {
+  const Change change(busy_);
+  MOE_TRY(change.status());
+  MOE_TRY(need_session(session_));
+  ChatText text(allocator_);
+  Array<int32_t> ids(allocator_);
+  MOE_TRY(render(true, {}, {}, text));
+  MOE_TRY(encode(text, ids));
+  {
+    const SessionCall call(*session_);
+    MOE_TRY(call.status());
+    const std::span<const int32_t> held = call.state().tokens.span();
+    if (!std::equal(held.begin(), held.end(), ids.begin(), ids.end())) {
+      return Status::error(MOE_ERR_STATE,
+                           "the session does not hold the conversation: evaluate what "
+                           "moe_chat_tokens gives with begin_reply");
+    }
+  }
+  MOE_ASSIGN(Box<SteppedReply> made, make_box<SteppedReply>(allocator_, given, tags_, tokenizer_,
+                                                            begins_inside(text), allocator_));
+  MOE_TRY(made->stops.append(stops_.data(), stops_.size()));
+  const GenerateOptions options = collected(given, made->collector, made->stops.span());
+  const PieceFilter filter = {made.release(), SteppedReply::finish, SteppedReply::destroy};
+  return SteppedGeneration::create(*session_, &tokenizer_, options, filter, allocator_);
+}
+
 Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   const Change change(busy_);
   MOE_TRY(change.status());
@@ -446,14 +435,8 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
 
   Collector collector(given, tags_, tokenizer_, begins_inside(text), allocator_);
   MOE_TRY(make_message("assistant", {}, collector.message));
-  GenerateOptions options = given;
-  options.more_eos = stops_.span();
-  options.callback = Collector::call;
-  options.user = &collector;
+  const GenerateOptions options = collected(given, collector, stops_.span());
   GenerateResult made;
-  options.all_text = true;
-  options.in_parts = true;  // such as thinking and answer
-  options.headers = collector.headers();
   MOE_TRY(generate(state, &tokenizer_, rest, options, &made));
   MOE_TRY(collector.finish(&made.finish));
   MOE_TRY(messages_.push(std::move(collector.message)));

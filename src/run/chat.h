@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "src/run/generate.h"
+#include "src/run/stepped.h"
 #include "src/text/chat/chat_template.h"
 #include "src/text/chat/thinking.h"
 
@@ -77,6 +77,9 @@ class Chat final {
   /// Evaluates what the session does not contain yet, generates, and appends the reply.
   /// MOE_ERR_TOO_LONG, with nothing changed, if the conversation fills the context.
   Status reply(const GenerateOptions& options, ChatReply* out);
+  /// The same in steps: the session holds tokens(true), and the reply is not appended. The chat may
+  /// be destroyed before it; its session and the caller's options may not.
+  Result<Box<SteppedGeneration>> begin_reply(const GenerateOptions& options);
 
   /// For create() alone.
   Chat(Session& session, const Tokenizer& tokenizer, const Allocator& allocator);

@@ -7,10 +7,8 @@
 
 #include "src/base/host_buffer.h"
 #include "src/base/inline.h"
+#include "src/run/generation.h"
 #include "src/run/logits.h"
-#include "src/run/session_state.h"
-#include "src/run/stop_matcher.h"
-#include "src/text/stream_decoder.h"
 
 namespace moe {
 namespace {
@@ -63,79 +61,15 @@ Status clamp_bans(std::span<float> logits) {
 
 void lay_out_copy(Carver& c, int32_t n_outputs, std::span<float>* copy) { c.take(copy, n_outputs); }
 
-/// One generation in progress.
-class Generation {
- public:
-  Generation(SessionState& state, const Tokenizer* tokenizer, const GenerateOptions& options,
-             const Allocator& allocator)
-      : state_(state),
-        tokenizer_(tokenizer),
-        options_(options),
-        drafter_(static_cast<size_t>(options.max_draft)),
-        stops_(allocator),
-        text_(allocator),
-        copy_(allocator),
-        allocator_(allocator) {}
+}  // namespace
 
-  Status prepare() {
-    if (options_.change_logits != nullptr) {
-      const int32_t n = state_.model.config().n_outputs();
-      MOE_TRY(copy_.init("logits", [&](Carver& c) { lay_out_copy(c, n, &changed_); }));
-    }
-    return stops_.init(options_.stop);
+Status Generation::prepare() {
+  if (options_.change_logits != nullptr) {
+    const int32_t n = state_.model.config().n_outputs();
+    MOE_TRY(copy_.init("logits", [&](Carver& c) { lay_out_copy(c, n, &changed_); }));
   }
-  Status run();
-  GenerateResult& result() { return result_; }
-
- private:
-  /// The tokens that would be sampled after each token of a pass that checks a draft, up to the
-  /// first wrong one.
-  struct Checked {
-    TokenLogprob tokens[kMaxDraft + 1];
-    TokenLogprob top[(kMaxDraft + 1) * kMaxTopLogprobs];
-    size_t n = 0;
-    Status status;  // of the token after these
-  };
-
-  Status loop(StreamDecoder* decoder);
-  Status step();
-  Status step_with_workspace();
-  Status choose();
-  Status sample_next_token();
-  Status report(StreamDecoder* decoder);
-  Status check_draft(size_t n_drafted, StreamDecoder* decoder, bool* checked);
-  Status take_draft(const Checked& checked, size_t n_drafted, StreamDecoder* decoder,
-                    size_t* n_right);
-  size_t draft();
-  Status decode(StreamDecoder* decoder, int32_t token, std::string_view* ready);
-  Status flush(StreamDecoder* decoder);
-  bool at_limit(int32_t position);
-  bool at_end_of_text();
-  void end(Finish finish) {
-    ended_ = true;
-    result_.finish = finish;
-  }
-  bool give(const Piece& piece) {
-    return options_.callback == nullptr || options_.callback(options_.user, piece);
-  }
-  size_t n_top() const { return static_cast<size_t>(options_.n_top); }
-
-  SessionState& state_;
-  const Tokenizer* tokenizer_;
-  const GenerateOptions& options_;
-  GenerateResult result_;
-  bool ended_ = false;
-  TokenLogprob next_{};                // sampled, to be reported
-  TokenLogprob top_[kMaxTopLogprobs];  // its candidates
-  Drafter drafter_;
-  int32_t pass_[kMaxDraft + 1];  // the next token and the draft
-  StopMatcher stops_;
-  String text_;
-  std::span<float> changed_;  // (vocab) the callback's copy; the session's logits are unchanged
-  HostBuffer copy_;
-  bool in_header_ = false;
-  const Allocator& allocator_;
-};
+  return stops_.init(options_.stop);
+}
 
 // Decodes one more token, as far as whole characters are complete.
 Status Generation::decode(StreamDecoder* decoder, int32_t token, std::string_view* ready) {
@@ -339,16 +273,30 @@ Status Generation::step_with_workspace() {
 Status Generation::run() {
   if (tokenizer_ == nullptr) return loop(nullptr);
   StreamDecoder decoder(*tokenizer_, true, allocator_);
-  // The text so far affects how the first new token is decoded (a leading space, half a character).
-  for (const int32_t token : state_.tokens) {
-    text_.clear();
-    if (token < tokenizer_->n_vocab()) MOE_TRY(decoder.push(token, text_));
-  }
+  MOE_TRY(prime(decoder));
   MOE_TRY(loop(&decoder));
   return flush(&decoder);
 }
 
-}  // namespace
+// The text so far affects how the first new token is decoded (a leading space, half a character).
+Status Generation::prime(StreamDecoder& decoder) {
+  for (const int32_t token : state_.tokens) {
+    text_.clear();
+    if (token < tokenizer_->n_vocab()) MOE_TRY(decoder.push(token, text_));
+  }
+  return {};
+}
+
+// After the last token there is nothing to evaluate: the limits are checked at once.
+Status Generation::next(StreamDecoder* decoder, int32_t* token) {
+  if (!at_limit(state_.position())) {
+    MOE_TRY(sample_next_token());
+    if (!ended_ && !at_end_of_text()) MOE_TRY(report(decoder));
+    if (!ended_) (void)at_limit(state_.position() + 1);
+  }
+  *token = ended_ ? -1 : next_.token;
+  return ended_ ? flush(decoder) : Status();
+}
 
 uint64_t generating_bytes(const ModelConfig& config) {
   std::span<float> copy;

@@ -20,7 +20,7 @@ PROMPTS = ("Once upon a time", "The girl said")
 
 def setUpModule():
     """Makes a copy of the command and its libraries, with the module beside them."""
-    for name in ("bin/moe", "lib/libmoe.so.0.1", "lib/libmoe_convert.so.0.1"):
+    for name in ("bin/moe", "lib/libmoe.so.0.1", "lib/libmoe_convert.so.0.1", "lib/libmoe_serve.so.0.1"):
         os.makedirs(os.path.join(PLACE.name, os.path.dirname(name)), exist_ok=True)
         shutil.copy(os.path.join(BUILD, name), os.path.join(PLACE.name, name))
     shutil.copy(MODULE, os.path.join(PLACE.name, "lib"))

@@ -25,7 +25,7 @@ cmake --build --preset cuda
 mkdir -p "$to"
 cp -L build/cuda/bin/gpu_parity build/cuda/bin/gpu_bench build/cuda/bin/gpu_decode_step build/cuda/bin/moe "$to"
 cp tests/gpu/run.sh tests/gpu/results.py "$to"
-cp -L build/cuda/lib/libmoe.so.0.1 build/cuda/lib/libmoe_convert.so.0.1 build/cuda/lib/libmoe_cuda.so "$to"
+cp -L build/cuda/lib/libmoe.so.0.1 build/cuda/lib/libmoe_convert.so.0.1 build/cuda/lib/libmoe_serve.so.0.1 build/cuda/lib/libmoe_cuda.so "$to"
 # Versions that run.sh compares with the driver, and reports.
 {
   "$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/cuda \1/p'

@@ -21,7 +21,17 @@ PYTHON, RUST, GO, NODE = (ROOT / "bindings" / name for name in ("python/src/moe"
 # The functions, structs and fields that a binding does not use, with the reason.
 CONVERTER = "libmoe_convert is a library of its own; `moe convert` does the same"
 MEMORY = "memory of the language cannot be lent to the library for its whole life"
+STEPS = "moe_session_generate and moe_chat_reply do the same; steps are for programs that evaluate several sessions together"
+SERVICE = "libmoe_serve is a library of its own; `moe serve` does the same over HTTP"
+STEP_FUNCTIONS = dict.fromkeys(("moe_generation_create", "moe_generation_next", "moe_generation_free",
+                                "moe_chat_begin_reply"), STEPS)
+SERVICE_FUNCTIONS = dict.fromkeys(("moe_service_create", "moe_service_submit", "moe_service_cancel",
+                                   "moe_service_get_stats", "moe_service_drain", "moe_service_free"), SERVICE)
 BOTH = {
+    **STEP_FUNCTIONS,
+    **SERVICE_FUNCTIONS,
+    **dict.fromkeys(("moe_service_params", "moe_service_event", "moe_service_ticket", "moe_service_stats",
+                     "moe_endpoint"), SERVICE),
     **dict.fromkeys(("moe_convert", "moe_convert_params", "moe_synthetic_shape_name", "moe_synthetic_save",
                      "moe_synthetic_create", "moe_synthetic_free", "moe_synthetic_params"), CONVERTER),
     "moe_allocator": MEMORY,
@@ -58,6 +68,8 @@ NODE_LACKS = {
                     f"prompts of vectors: {NOT_YET}"),
 }
 PYTHON_LACKS = {
+    **STEP_FUNCTIONS,
+    **SERVICE_FUNCTIONS,
     "moe_status_name": "MoeError.name has it of the enum",
     "moe_synthetic_create": "save_synthetic() makes the same file",
     "moe_synthetic_free": "frees what moe_synthetic_create made, and only that",

@@ -28,7 +28,7 @@ sys.exit(library.moe_env_create(None, ctypes.byref(env), error))
 
 def needed():
     names = {"libmoe_cuda.so", "libcublasLt.so", "libgcc_s.so.1"}
-    for path in (MOE, *(os.path.join(BUILD, "lib", n) for n in ("libmoe.so", "libmoe_convert.so"))):
+    for path in (MOE, *(os.path.join(BUILD, "lib", n) for n in ("libmoe.so", "libmoe_convert.so", "libmoe_serve.so"))):
         text = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True)
         names.update(re.findall(r"\(NEEDED\).*\[(.*)\]", text.stdout))
     return names

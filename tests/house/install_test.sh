@@ -39,7 +39,7 @@ python3 -B "$here/lint_runpath.py" "$prefix"
 
 echo "== pkg-config"
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
-for module in moe moe_convert; do
+for module in moe moe_convert moe_serve; do
   # shellcheck disable=SC2046
   cc -std=c99 -pedantic-errors -Wall -Wextra -Werror "$here/consumer/main.c" -o "$folder/$module" \
     $(pkg-config --cflags --libs $module)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The symbols that a library exports and needs. Usage: lint_symbols.py core|convert|bare LIBRARY | isa BUILD_DIR
+"""The symbols that a library exports and needs. Usage: lint_symbols.py core|convert|serve|bare LIBRARY | isa BUILD_DIR
 
 core:    exports moe_* only, and needs no function that throws, allocates without the library's
          allocator, ends the process or prints
-convert: exports moe_* only
+convert, serve: export moe_* only
 bare:    a static library without an operating system needs zstd, and of the C library the functions on
          memory and strings and the mathematical ones
 isa:     an object file of kernels/cpu/isa has one external symbol, its table (two if another set's

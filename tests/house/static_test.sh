@@ -16,9 +16,12 @@ if readelf -l "$moe" | grep INTERP; then
   echo "$moe needs shared libraries" >&2
   exit 1
 fi
-rc=0
-"$moe" convert a b 2>/dev/null || rc=$?
-[ $rc -eq 1 ]
+for other_part in "convert a b" "serve a"; do
+  rc=0
+  # shellcheck disable=SC2086
+  "$moe" $other_part 2>/dev/null || rc=$?
+  [ $rc -eq 1 ]
+done
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

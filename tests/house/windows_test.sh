@@ -11,7 +11,7 @@ trap 'rm -rf "$folder"' EXIT
 # Only the headers count: no library is linked to a static one.
 cmake -S "$root" -B "$folder" -G Ninja -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_SYSTEM_PROCESSOR=x86_64 \
   -DCMAKE_C_COMPILER=$cross-gcc-posix -DCMAKE_CXX_COMPILER=$cross-g++-posix -DCMAKE_BUILD_TYPE=None \
-  -DMOE_WERROR=ON -DMOE_CONVERT=OFF -DMOE_CLI=OFF -DMOE_TESTS=OFF -DMOE_INSTALL=OFF -DMOE_GPU=ON \
+  -DMOE_WERROR=ON -DMOE_CONVERT=OFF -DMOE_SERVE=OFF -DMOE_CLI=OFF -DMOE_TESTS=OFF -DMOE_INSTALL=OFF -DMOE_GPU=ON \
   -DMOE_zstd_LIBRARY=zstd -DMOE_pcre2_LIBRARY=pcre2-8 -DMOE_utf8proc_LIBRARY=utf8proc \
   -DMOE_ISAS=scalar -DBUILD_SHARED_LIBS=OFF
 grep -q '^MOE_OS:[A-Z]*=windows$' "$folder/CMakeCache.txt"

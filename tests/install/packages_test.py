@@ -15,9 +15,9 @@ import unittest
 FOLDER = os.path.abspath(sys.argv[1])
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 WANTED = {
-    "libmoe0.1": ["usr/lib/*/libmoe.so.0.1", "usr/lib/*/libmoe_convert.so.0.1"],
+    "libmoe0.1": ["usr/lib/*/libmoe.so.0.1", "usr/lib/*/libmoe_convert.so.0.1", "usr/lib/*/libmoe_serve.so.0.1"],
     "libmoe0-dev": ["usr/include/moe_c.h", "usr/lib/*/libmoe.so", "usr/lib/*/libmoe_convert.so",
-                    "usr/lib/*/pkgconfig/moe.pc", "usr/lib/*/cmake/moe/moe-config.cmake"],
+                    "usr/lib/*/libmoe_serve.so", "usr/lib/*/pkgconfig/moe.pc", "usr/lib/*/cmake/moe/moe-config.cmake"],
     "moe": ["usr/bin/moe", "usr/share/man/man1/moe.1.gz", "usr/share/bash-completion/completions/moe",
             "usr/share/zsh/vendor-completions/_moe", "usr/share/fish/vendor_completions.d/moe.fish"],
     "moe-cuda": ["usr/lib/*/libmoe_cuda.so"],
@@ -27,7 +27,7 @@ FOLDERS = re.compile(r"\./usr/(bin|include|lib/[\w-]+|share/(bash-completion/com
 NEEDS = {
     "libmoe0.1": r"libc6 \(.*libpcre2-8-0.*libstdc\+\+6.*libutf8proc2",
     "libmoe0-dev": r"^libmoe0\.1 \(= {version}\)$",
-    "moe": r"^libmoe0\.1 \(= {version}\), libc6 \(.*libedit2.*libstdc\+\+6",
+    "moe": r"^libmoe0\.1 \(= {version}\), libc6 \(.*libedit2.*libmicrohttpd12.*libstdc\+\+6",
     "moe-cuda": r"^libmoe0\.1 \(= {version}\), libc6 \(",
 }
 LINKED_IN = {  # without PCRE2 and utf8proc, which are shared libraries of other packages
@@ -113,7 +113,7 @@ class Packages(unittest.TestCase):
                 self.assertRegex(f.readline(), rf"^{name} \({re.escape(version())}\) \w+; urgency=\w+\n$")
 
     def test_binaries(self):
-        for pattern in ("usr/bin/moe", "usr/lib/*/libmoe.so.0.1", "usr/lib/*/libmoe_convert.so.0.1"):
+        for pattern in ("usr/bin/moe", "usr/lib/*/libmoe.so.0.1", "usr/lib/*/libmoe_convert.so.0.1", "usr/lib/*/libmoe_serve.so.0.1"):
             headers = output("readelf", "-dS", "--wide", self.find(pattern))
             self.assertNotRegex(headers, r"RUNPATH|RPATH|\.debug_info")
 
@@ -135,7 +135,7 @@ class Packages(unittest.TestCase):
         settings = {**os.environ, "PKG_CONFIG_PATH": os.path.join(libraries, "pkgconfig"), "LD_LIBRARY_PATH": libraries}
         consumer = os.path.join(ROOT, "tests/house/consumer")
         program, build = os.path.join(self.scratch, "program"), os.path.join(self.scratch, "build")
-        flags = output("pkg-config", "--cflags", "--libs", "moe", "moe_convert", env=settings).split()
+        flags = output("pkg-config", "--cflags", "--libs", "moe", "moe_convert", "moe_serve", env=settings).split()
         output("cc", "-std=c99", os.path.join(consumer, "main.c"), "-o", program, *flags, env=settings)
         output("cmake", "-S", consumer, "-B", build, f"-DCMAKE_PREFIX_PATH={self.tree}/usr")
         output("cmake", "--build", build)

@@ -70,6 +70,11 @@ inline constexpr Name<moe_thinking> kThinkingNames[] = {
   {"on", MOE_THINKING_ON},
   {"off", MOE_THINKING_OFF},
 };
+inline constexpr Name<moe_endpoint> kEndpointNames[] = {
+  {"chat", MOE_ENDPOINT_CHAT},
+  {"completions", MOE_ENDPOINT_COMPLETIONS},
+  {"tokenize", MOE_ENDPOINT_TOKENIZE},
+};
 // clang-format on
 
 }  // namespace moe_node

@@ -371,3 +371,25 @@ impl Thinking {
         }
     }
 }
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// /v1/chat/completions
+    Chat,
+    /// /v1/completions
+    Completions,
+    /// /tokenize: answered before moe_service_submit returns
+    Tokenize,
+}
+
+impl Endpoint {
+    /// The number in `moe_c.h`.
+    pub fn code(self) -> i32 {
+        match self {
+            Endpoint::Chat => sys::MOE_ENDPOINT_CHAT,
+            Endpoint::Completions => sys::MOE_ENDPOINT_COMPLETIONS,
+            Endpoint::Tokenize => sys::MOE_ENDPOINT_TOKENIZE,
+        }
+    }
+}

@@ -158,6 +158,15 @@ pub const MOE_THINKING_DEFAULT: moe_thinking = 0;
 pub const MOE_THINKING_ON: moe_thinking = 1;
 pub const MOE_THINKING_OFF: moe_thinking = 2;
 
+/// What a request is for.
+pub type moe_endpoint = c_int;
+/// /v1/chat/completions
+pub const MOE_ENDPOINT_CHAT: moe_endpoint = 1;
+/// /v1/completions
+pub const MOE_ENDPOINT_COMPLETIONS: moe_endpoint = 2;
+/// /tokenize: answered before moe_service_submit returns
+pub const MOE_ENDPOINT_TOKENIZE: moe_endpoint = 3;
+
 /// Receives each message without a newline, possibly from several threads at once.
 pub type moe_log_fn = Option<unsafe extern "C" fn(*mut c_void, moe_log_level, *const c_char)>;
 
@@ -196,6 +205,11 @@ pub type moe_logits_fn =
 
 /// Receives a JSON object.
 pub type moe_report_fn = Option<unsafe extern "C" fn(*mut c_void, *const c_char)>;
+
+/// Receives the events of a request, one at a time, from the thread of the service or from within
+/// moe_service_submit. It holds up all requests, so it must not wait; it may call the service, but
+/// not moe_service_drain or moe_service_free.
+pub type moe_service_event_fn = Option<unsafe extern "C" fn(*mut c_void, *const moe_service_event)>;
 
 /// Receives a call's error message. Owned by the caller; may be NULL. Unchanged on success.
 #[repr(C)]
@@ -899,6 +913,14 @@ pub struct moe_generate_result {
     pub n_accepted: i32,
 }
 
+/// A generation whose tokens the caller evaluates, so that one call evaluates those of several
+/// sessions (moe_sessions_eval). Its pieces, stop strings and end are those of moe_session_generate,
+/// or of moe_chat_reply. Used by one thread at a time, like its session, which it keeps.
+#[repr(C)]
+pub struct moe_generation {
+    _private: [u8; 0],
+}
+
 #[repr(C)]
 pub struct moe_chat {
     _private: [u8; 0],
@@ -1146,6 +1168,122 @@ pub struct moe_synthetic_params {
 #[repr(C)]
 pub struct moe_replacement {
     _private: [u8; 0],
+}
+
+/// any number of threads at once, but for moe_service_free
+#[repr(C)]
+pub struct moe_service {
+    _private: [u8; 0],
+}
+
+/// What a service is made of.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_service_params {
+    pub struct_size: u32,
+    /// texts evaluated at the same time, each in a session; at most 1024. 0: 8, or under a cap of the
+    /// model fewer: as many as leave three quarters of the cap to the weights, but one at least
+    pub n_slots: i32,
+    /// of each; NULL: all defaults
+    pub session: *const moe_session_params,
+    /// in place of the model's, or NULL. Not with a capacity or `resident`, with which an answer would
+    /// depend on others (MOE_ERR_UNSUPPORTED)
+    pub router: *const moe_router,
+    /// of the model in requests and answers; NULL: the model file's
+    pub name: *const c_char,
+    /// as in moe_chat_params
+    pub chat_template: *const c_char,
+    /// texts that wait for a slot; 0: 64; at most 65536
+    pub max_waiting: i32,
+    /// tokens; 0: all but one of the context
+    pub max_prompt: i32,
+    /// prompt tokens evaluated in a step while texts are being generated; 0: 16; at most 4096
+    pub slice: i32,
+    /// of a request, from its submission on; 0: any
+    pub max_seconds: i32,
+}
+
+/// A part of an answer, or the whole. Valid during the callback.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_service_event {
+    pub struct_size: u32,
+    /// as HTTP counts them: 200, or that of the error in `json`. 429 and 503: there is no room, or no
+    /// service; 499: cancelled; 504: max_seconds are over
+    pub status: i32,
+    /// an object in one line, terminated: the answer, a chunk of a stream, or
+    ///                           {"error": ...}
+    pub json: *const c_char,
+    /// of it
+    pub n_bytes: usize,
+    /// 1: the last event of this request
+    pub last: i32,
+    /// seconds after which the request may be tried again; 0: not said
+    pub retry_after: i32,
+}
+
+/// What became of a request that was submitted.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_service_ticket {
+    pub struct_size: u32,
+    /// 1: it asks for a stream of chunks; 0: for one answer, or it was refused
+    pub stream: i32,
+    /// for moe_service_cancel; 0: it was answered at once
+    pub id: u64,
+}
+
+/// Counts of a service since it was created, and its state.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_service_stats {
+    pub struct_size: u32,
+    /// texts that can be evaluated at the same time
+    pub n_slots: i32,
+    /// positions of each
+    pub context: i32,
+    /// texts in slots now
+    pub n_running: i32,
+    /// texts that wait for one now
+    pub n_waiting: i32,
+    /// 1: takes no more requests
+    pub draining: i32,
+    /// of all slots, in use now; of n_slots * context
+    pub kv_positions: u64,
+    /// taken
+    pub n_requests: u64,
+    /// not taken
+    pub n_refused: u64,
+    /// of those taken, whole answers
+    pub n_answered: u64,
+    /// by moe_service_cancel or max_seconds
+    pub n_cancelled: u64,
+    /// otherwise
+    pub n_failed: u64,
+    /// evaluated
+    pub prompt_tokens: u64,
+    /// of all texts
+    pub generated_tokens: u64,
+    /// passes for all texts together
+    pub n_steps: u64,
+    /// texts that have begun
+    pub n_first_tokens: u64,
+    /// sum of their times from submission to the first token
+    pub first_token_seconds: f64,
+    /// time of all steps
+    pub step_seconds: f64,
+    /// as in moe_memory_stats, like the next two
+    pub cap_bytes: u64,
+    /// of model and sessions
+    pub counted_bytes: u64,
+    /// the most of it
+    pub peak_bytes: u64,
+    /// as n_uses in moe_expert_stats, like the next two
+    pub expert_uses: u64,
+    /// found in memory
+    pub expert_hits: u64,
+    /// read for the others
+    pub expert_read_bytes: u64,
 }
 
 extern "C" {
@@ -1654,6 +1792,30 @@ extern "C" {
         out: *mut moe_generate_result,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Begins after what the session holds, which must not be empty (MOE_ERR_STATE). `params` is copied
+    /// with all it points to; max_draft must be 0. Errors of the parameters as moe_session_generate.
+    pub fn moe_generation_create(
+        session: *mut moe_session,
+        params: *const moe_generate_params,
+        out: *mut *mut moe_generation,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// Samples one token, reports it and stores it in *token: evaluate it before the next call, in
+    /// whatever call:
+    ///     while (moe_generation_next(generation, &token, &finish, &error) == MOE_OK && token >= 0) {
+    ///       if (moe_session_eval(session, &token, 1, MOE_ROWS_NONE, NULL, &error) != MOE_OK) break;
+    ///     }
+    /// -1: the generation has ended, *finish says why, and all text has been reported; the last token
+    /// need not have been evaluated. MOE_ERR_STATE after the end, or if the session does not hold the
+    /// text so far. After other errors, those of moe_session_generate, it can only be freed.
+    pub fn moe_generation_next(
+        generation: *mut moe_generation,
+        token: *mut i32,
+        finish: *mut moe_finish,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// Frees it; NULL is allowed. The session keeps the text.
+    pub fn moe_generation_free(generation: *mut moe_generation);
     /// The model file's Jinja template; NULL: none.
     pub fn moe_model_chat_template(model: *const moe_model) -> *const c_char;
     /// The names of the built-in templates: "chatml", "llama3", "mistral", and "plain", which
@@ -1761,6 +1923,16 @@ extern "C" {
         chat: *mut moe_chat,
         params: *const moe_generate_params,
         out: *mut moe_chat_result,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// Begins a reply whose tokens the caller evaluates (section 8). The chat's session must hold
+    /// exactly what moe_chat_tokens gives with begin_reply: MOE_ERR_STATE. The reply is not appended to
+    /// the messages; moe_chat_add can do so. The chat may be freed or changed before the generation.
+    /// Other errors as moe_chat_reply.
+    pub fn moe_chat_begin_reply(
+        chat: *mut moe_chat,
+        params: *const moe_generate_params,
+        out: *mut *mut moe_generation,
         error: *mut moe_error,
     ) -> moe_status;
     /// Packs the weights, which are copied, and makes the layer. MOE_ERR_ARGUMENT for a missing array or
@@ -2228,5 +2400,56 @@ fn structs_are_those_of_c() {
         progress_user: 32,
         outline: 40,
         reserved: 44,
+    });
+    layout!(moe_service_params, 56, {
+        struct_size: 0,
+        n_slots: 4,
+        session: 8,
+        router: 16,
+        name: 24,
+        chat_template: 32,
+        max_waiting: 40,
+        max_prompt: 44,
+        slice: 48,
+        max_seconds: 52,
+    });
+    layout!(moe_service_event, 32, {
+        struct_size: 0,
+        status: 4,
+        json: 8,
+        n_bytes: 16,
+        last: 24,
+        retry_after: 28,
+    });
+    layout!(moe_service_ticket, 16, {
+        struct_size: 0,
+        stream: 4,
+        id: 8,
+    });
+    layout!(moe_service_stats, 168, {
+        struct_size: 0,
+        n_slots: 4,
+        context: 8,
+        n_running: 12,
+        n_waiting: 16,
+        draining: 20,
+        kv_positions: 24,
+        n_requests: 32,
+        n_refused: 40,
+        n_answered: 48,
+        n_cancelled: 56,
+        n_failed: 64,
+        prompt_tokens: 72,
+        generated_tokens: 80,
+        n_steps: 88,
+        n_first_tokens: 96,
+        first_token_seconds: 104,
+        step_seconds: 112,
+        cap_bytes: 120,
+        counted_bytes: 128,
+        peak_bytes: 136,
+        expert_uses: 144,
+        expert_hits: 152,
+        expert_read_bytes: 160,
     });
 }

@@ -183,3 +183,14 @@ class Thinking(Enum):
     DEFAULT = 0
     ON = 1
     OFF = 2
+
+
+class Endpoint(Enum):
+    """moe_endpoint. What a request is for."""
+
+    # /v1/chat/completions
+    CHAT = 1
+    # /v1/completions
+    COMPLETIONS = 2
+    # /tokenize: answered before moe_service_submit returns
+    TOKENIZE = 3

@@ -255,6 +255,19 @@ MOE: Prototypes = {
         c.POINTER(s.GenerateResult),
         c.POINTER(s.Error),
     ]),
+    "moe_generation_create": (c.c_int, [
+        c.c_void_p,
+        c.POINTER(s.GenerateParams),
+        c.POINTER(c.c_void_p),
+        c.POINTER(s.Error),
+    ]),
+    "moe_generation_next": (c.c_int, [
+        c.c_void_p,
+        c.c_void_p,
+        c.POINTER(c.c_int),
+        c.POINTER(s.Error),
+    ]),
+    "moe_generation_free": (None, [c.c_void_p]),
     "moe_model_chat_template": (c.c_char_p, [c.c_void_p]),
     "moe_chat_template_name": (c.c_char_p, [c.c_size_t]),
     "moe_chat_create": (c.c_int, [
@@ -303,6 +316,12 @@ MOE: Prototypes = {
         c.POINTER(s.ChatResult),
         c.POINTER(s.Error),
     ]),
+    "moe_chat_begin_reply": (c.c_int, [
+        c.c_void_p,
+        c.POINTER(s.GenerateParams),
+        c.POINTER(c.c_void_p),
+        c.POINTER(s.Error),
+    ]),
     "moe_layer_create": (c.c_int, [
         c.c_void_p,
         c.POINTER(s.LayerParams),
@@ -346,4 +365,33 @@ MOE_CONVERT: Prototypes = {
         c.POINTER(s.Error),
     ]),
     "moe_synthetic_free": (None, [c.c_void_p]),
+}
+
+# of libmoe_serve
+MOE_SERVE: Prototypes = {
+    "moe_service_create": (c.c_int, [
+        c.c_void_p,
+        c.POINTER(s.ServiceParams),
+        c.POINTER(c.c_void_p),
+        c.POINTER(s.Error),
+    ]),
+    "moe_service_submit": (c.c_int, [
+        c.c_void_p,
+        c.c_int,
+        c.c_char_p,
+        c.c_size_t,
+        s.ServiceEventFn,
+        c.c_void_p,
+        c.POINTER(s.ServiceTicket),
+        c.POINTER(s.Error),
+    ]),
+    "moe_service_cancel": (None, [c.c_void_p, c.c_uint64]),
+    "moe_service_get_stats": (c.c_int, [c.c_void_p, c.POINTER(s.ServiceStats), c.POINTER(s.Error)]),
+    "moe_service_drain": (c.c_int, [
+        c.c_void_p,
+        c.c_double,
+        c.POINTER(c.c_bool),
+        c.POINTER(s.Error),
+    ]),
+    "moe_service_free": (None, [c.c_void_p]),
 }

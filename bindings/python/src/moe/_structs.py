@@ -662,4 +662,78 @@ class SyntheticParams(Sized):
     ]
 
 
+class ServiceParams(Sized):
+    """moe_service_params. What a service is made of."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("n_slots", c.c_int32),
+        ("session", c.POINTER(SessionParams)),
+        ("router", c.POINTER(Router)),
+        ("name", c.c_char_p),
+        ("chat_template", c.c_char_p),
+        ("max_waiting", c.c_int32),
+        ("max_prompt", c.c_int32),
+        ("slice", c.c_int32),
+        ("max_seconds", c.c_int32),
+    ]
+
+
+class ServiceEvent(Sized):
+    """moe_service_event. A part of an answer, or the whole. Valid during the callback."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("status", c.c_int32),
+        ("json", c.c_void_p),
+        ("n_bytes", c.c_size_t),
+        ("last", c.c_int32),
+        ("retry_after", c.c_int32),
+    ]
+
+
+class ServiceTicket(Sized):
+    """moe_service_ticket. What became of a request that was submitted."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("stream", c.c_int32),
+        ("id", c.c_uint64),
+    ]
+
+
+class ServiceStats(Sized):
+    """moe_service_stats. Counts of a service since it was created, and its state."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("n_slots", c.c_int32),
+        ("context", c.c_int32),
+        ("n_running", c.c_int32),
+        ("n_waiting", c.c_int32),
+        ("draining", c.c_int32),
+        ("kv_positions", c.c_uint64),
+        ("n_requests", c.c_uint64),
+        ("n_refused", c.c_uint64),
+        ("n_answered", c.c_uint64),
+        ("n_cancelled", c.c_uint64),
+        ("n_failed", c.c_uint64),
+        ("prompt_tokens", c.c_uint64),
+        ("generated_tokens", c.c_uint64),
+        ("n_steps", c.c_uint64),
+        ("n_first_tokens", c.c_uint64),
+        ("first_token_seconds", c.c_double),
+        ("step_seconds", c.c_double),
+        ("cap_bytes", c.c_uint64),
+        ("counted_bytes", c.c_uint64),
+        ("peak_bytes", c.c_uint64),
+        ("expert_uses", c.c_uint64),
+        ("expert_hits", c.c_uint64),
+        ("expert_read_bytes", c.c_uint64),
+    ]
+
+
 RoutingFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.POINTER(RoutingChoices))
+
+
+ServiceEventFn = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(ServiceEvent))

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include "cli/serve/exchange.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "cli/common.h"
+
+namespace moe_cli {
+namespace {
+
+constexpr size_t kBlock = 4096;  // of a stream
+
+void add_headers(MHD_Response* response, const char* type) {
+  MHD_add_response_header(response, "Content-Type", type);
+  MHD_add_response_header(response, "Cache-Control", "no-store");
+  MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+}
+
+using Owner = std::shared_ptr<Exchange>;
+
+}  // namespace
+
+int socket_of(MHD_Connection* connection) {
+  const MHD_ConnectionInfo* info =
+      MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  return info == nullptr ? -1 : info->connect_fd;
+}
+
+Exchange::Exchange(MHD_Connection* connection)
+    : connection_(connection), socket_(socket_of(connection)) {
+  ticket.struct_size = sizeof ticket;
+}
+
+void Exchange::submit(moe_service* service, moe_endpoint endpoint) {
+  submitted = true;
+  auto* owner = new Owner(shared_from_this());  // until the last event
+  moe_error error;
+  const moe_status status = moe_service_submit(service, endpoint, body.data(), body.size(),
+                                               take_event, owner, &ticket, &error);
+  body = std::string();
+  if (status == MOE_OK) return;
+  delete owner;
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  status_ = status == MOE_ERR_MEMORY ? 503 : 500;
+  const char* type = status == MOE_ERR_MEMORY ? "overloaded_error" : "server_error";
+  const Json detail = {
+      {"message", error.text}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
+  out_ = Json{{"error", detail}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void Exchange::take_event(void* user, const moe_service_event* event) {
+  auto* owner = static_cast<Owner*>(user);
+  (*owner)->take(*event);
+  if (event->last != 0) delete owner;
+}
+
+void Exchange::take(const moe_service_event& event) {
+  const std::lock_guard lock(mutex_);
+  ended_ = event.last != 0;
+  try {
+    if (ticket.stream != 0) {
+      out_ += "data: ";
+      out_.append(event.json, event.n_bytes);
+      out_ += "\n\n";
+      if (ended_ && event.status == 200) out_ += "data: [DONE]\n\n";
+    } else {
+      out_.assign(event.json, event.n_bytes);
+      status_ = event.status;
+      retry_after_ = event.retry_after;
+    }
+  } catch (const std::bad_alloc&) {  // nothing may be thrown through the library
+    out_.clear();
+    status_ = 503;
+  }
+  resume();
+}
+
+void Exchange::resume() {
+  if (!suspended_) return;
+  suspended_ = false;
+  MHD_resume_connection(connection_);
+}
+
+void Exchange::suspend() {
+  suspended_ = true;
+  MHD_suspend_connection(connection_);
+}
+
+MHD_Result Exchange::respond() {
+  const std::lock_guard lock(mutex_);
+  if (ticket.stream != 0) return queue_stream();
+  if (ended_) return queue_answer();
+  suspend();
+  return MHD_YES;
+}
+
+MHD_Result Exchange::queue_stream() {
+  auto* owner = new Owner(shared_from_this());
+  MHD_Response* response =
+      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, kBlock, read, owner, drop);
+  if (response == nullptr) {
+    delete owner;
+    return MHD_NO;
+  }
+  add_headers(response, "text/event-stream");
+  MHD_add_response_header(response, "X-Accel-Buffering", "no");  // a proxy shall pass it on at once
+  const MHD_Result queued = MHD_queue_response(connection_, 200, response);
+  MHD_destroy_response(response);
+  return queued;
+}
+
+MHD_Result Exchange::queue_answer() {
+  MHD_Response* response =
+      MHD_create_response_from_buffer(out_.size(), out_.data(), MHD_RESPMEM_MUST_COPY);
+  if (response == nullptr) return MHD_NO;
+  add_headers(response, kJsonType);
+  if (retry_after_ > 0) {
+    MHD_add_response_header(response, "Retry-After", std::to_string(retry_after_).c_str());
+  }
+  const MHD_Result queued =
+      MHD_queue_response(connection_, static_cast<unsigned>(status_), response);
+  MHD_destroy_response(response);
+  return queued;
+}
+
+MHD_Result Exchange::respond(int status, const std::string& text, const char* type,
+                             const char* header, const char* value) {
+  std::string copy = text;
+  MHD_Response* response =
+      MHD_create_response_from_buffer(copy.size(), copy.data(), MHD_RESPMEM_MUST_COPY);
+  if (response == nullptr) return MHD_NO;
+  add_headers(response, type);
+  if (header != nullptr) MHD_add_response_header(response, header, value);
+  const MHD_Result queued =
+      MHD_queue_response(connection_, static_cast<unsigned>(status), response);
+  MHD_destroy_response(response);
+  return queued;
+}
+
+ssize_t Exchange::read(void* user, uint64_t, char* buffer, size_t capacity) {
+  return (*static_cast<Owner*>(user))->give(buffer, capacity);
+}
+
+void Exchange::drop(void* user) { delete static_cast<Owner*>(user); }
+
+ssize_t Exchange::give(char* buffer, size_t capacity) {
+  const std::lock_guard lock(mutex_);
+  const size_t n = std::min(capacity, out_.size() - n_sent_);
+  if (n == 0) {
+    if (ended_) return MHD_CONTENT_READER_END_OF_STREAM;
+    suspend();
+    return 0;
+  }
+  std::memcpy(buffer, out_.data() + n_sent_, n);
+  n_sent_ += n;
+  if (n_sent_ == out_.size()) {
+    out_.clear();
+    n_sent_ = 0;
+  }
+  last_sent_ = SteadyClock::now();
+  return static_cast<ssize_t>(n);
+}
+
+bool Exchange::close() {
+  const std::lock_guard lock(mutex_);
+  connection_ = nullptr;
+  suspended_ = false;
+  return submitted && !ended_;
+}
+
+bool Exchange::ping(SteadyClock::duration after) {
+  const std::lock_guard lock(mutex_);
+  if (connection_ == nullptr || ended_) return false;
+  if (ticket.stream != 0 && suspended_ && SteadyClock::now() - last_sent_ >= after) {
+    out_ += ": ping\n\n";
+    resume();
+  }
+  return true;
+}
+
+int Exchange::socket() {
+  const std::lock_guard lock(mutex_);
+  return connection_ == nullptr || ended_ ? -1 : socket_;
+}
+
+}  // namespace moe_cli

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// One HTTP request and its answer, between the threads of the server and that of the service.
+
+#include <microhttpd.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "include/moe_c.h"
+
+namespace moe_cli {
+
+using SteadyClock = std::chrono::steady_clock;
+
+inline constexpr const char* kJsonType = "application/json";
+
+/// -1 if libmicrohttpd does not know it.
+int socket_of(MHD_Connection* connection);
+
+/// The service appends events, and libmicrohttpd's threads send them. A connection whose answer is
+/// not there yet is suspended, and takes no time of any thread.
+class Exchange : public std::enable_shared_from_this<Exchange> {
+ public:
+  explicit Exchange(MHD_Connection* connection);
+
+  // The request, by the thread of the connection alone.
+  std::string body;
+  size_t n_received = 0;  // bytes of it, also of those that are not kept
+  bool too_large = false;
+  bool submitted = false;
+  moe_service_ticket ticket{};
+  const SteadyClock::time_point begun = SteadyClock::now();
+
+  /// Submits the body. A failed call becomes an answer.
+  void submit(moe_service* service, moe_endpoint endpoint);
+  /// Queues the answer, or the beginning of a stream; suspends the connection if there is none yet.
+  MHD_Result respond();
+  /// Queues another answer.
+  MHD_Result respond(int status, const std::string& text, const char* type,
+                     const char* header = nullptr, const char* value = nullptr);
+
+  // Any thread.
+  /// The connection's thread is done with it. True if the service is not.
+  bool close();
+  /// Keeps a stream from looking dead. False when there is nothing more to wait for.
+  bool ping(SteadyClock::duration after);
+  /// The socket, or -1 when there is nothing more to wait for.
+  int socket();
+  bool asked_to_cancel = false;  // by the thread of Watch alone
+
+ private:
+  static void take_event(void* user, const moe_service_event* event);
+  static ssize_t read(void* user, uint64_t position, char* buffer, size_t capacity);
+  static void drop(void* user);
+  void take(const moe_service_event& event);
+  ssize_t give(char* buffer, size_t capacity);
+  void resume();
+  void suspend();
+  MHD_Result queue_stream();
+  MHD_Result queue_answer();
+
+  std::mutex mutex_;  // guards what follows
+  MHD_Connection* connection_;
+  const int socket_;
+  bool suspended_ = false;
+  bool ended_ = false;  // the service has sent its last event
+  int status_ = 0;
+  int retry_after_ = 0;
+  std::string out_;    // events that were not sent
+  size_t n_sent_ = 0;  // bytes of it
+  SteadyClock::time_point last_sent_ = SteadyClock::now();
+};
+
+}  // namespace moe_cli

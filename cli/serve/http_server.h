@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// HTTP around a service, by libmicrohttpd.
+
+#include <microhttpd.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "cli/serve/api_keys.h"
+#include "cli/serve/exchange.h"
+#include "cli/serve/listener.h"
+#include "cli/serve/watch.h"
+
+namespace moe_cli {
+
+struct HttpLimits {
+  size_t max_body = 0;  // bytes
+  int max_connections = 0;
+  int idle_seconds = 0;  // of a connection that neither sends nor takes anything
+};
+
+class HttpServer {
+ public:
+  /// Answers from now on. The service and the keys must outlive it. Throws CallError.
+  HttpServer(moe_service* service, const std::string& model_name, const ApiKeys& keys,
+             const HttpLimits& limits, ListeningSocket& socket);
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+  /// The service must have sent the last events of all requests, and be draining.
+  ~HttpServer();
+
+  /// Takes no more connections; those that are open go on.
+  void stop_listening();
+  /// Ends the requests that the service still works on.
+  void cancel_all() { watch_.cancel_all(); }
+  /// The number of requests whose answers are not sent yet.
+  int n_open() const { return n_open_; }
+
+ private:
+  static MHD_Result handle(void* self, MHD_Connection* connection, const char* url,
+                           const char* method, const char* version, const char* part,
+                           size_t* n_bytes, void** state);
+  static void completed(void* self, MHD_Connection* connection, void** state,
+                        MHD_RequestTerminationCode why);
+  static void connected(void* self, MHD_Connection* connection, void** state,
+                        MHD_ConnectionNotificationCode what);
+  MHD_Result begin(MHD_Connection* connection, void** state);
+  bool take(Exchange& exchange, const char* part, size_t n_bytes) const;
+  MHD_Result answer(const std::shared_ptr<Exchange>& exchange, MHD_Connection* connection,
+                    const std::string& url, const std::string& method);
+  MHD_Result get(Exchange& exchange, const std::string& url);
+  bool is_rebound(MHD_Connection* connection) const;
+  MHD_Result refuse(Exchange& exchange, int status, const std::string& text, const char* code,
+                    const char* header = nullptr, const char* value = nullptr) const;
+
+  moe_service* const service_;
+  const std::string model_name_;
+  const ApiKeys& keys_;
+  const HttpLimits limits_;
+  const bool local_;
+  std::atomic<int> n_open_{0};
+  Watch watch_;
+  MHD_Daemon* daemon_ = nullptr;
+};
+
+}  // namespace moe_cli

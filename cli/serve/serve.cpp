@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+// moe serve: a model for programs that speak HTTP.
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "cli/chat/chat_template.h"
+#include "cli/help/help.h"
+#include "cli/io/terminal.h"
+#include "cli/io/units.h"
+#include "cli/model/memory.h"
+#include "cli/model/sampling.h"
+#include "cli/serve/http_server.h"
+#include "cli/serve/serve_options.h"
+#include "cli/serve/stop_signals.h"
+
+namespace moe_cli {
+namespace {
+
+struct FreeService {
+  void operator()(moe_service* p) const { moe_service_free(p); }
+};
+using Service = std::unique_ptr<moe_service, FreeService>;
+
+// "models/stories.moe" and "models/stories" are "stories".
+std::string name_of(const ServeOptions& o) {
+  if (!o.name.empty()) return o.name;
+  std::filesystem::path path = std::filesystem::path(o.model.path).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  const std::string extension = path.extension().string();
+  const bool known = extension == ".moe" || extension == ".gguf";
+  return known ? path.stem().string() : path.filename().string();
+}
+
+void check_options(const ServeOptions& o, const ListeningSocket& socket) {
+  if (socket.is_local() || !o.key_file.empty()) return;
+  throw UsageError("--host " + o.host +
+                   ": other machines can reach it; --api-key-file names a file with the keys that "
+                   "clients need");
+}
+
+Service create_service(const ServeOptions& o, moe_model* model, const std::string& name) {
+  const moe_session_params session = session_params(o.model);
+  const std::string chat_template = o.chat_template.empty() ? "" : read_template(o.chat_template);
+  moe_router router{};
+  auto p = MOE_INIT(moe_service_params);
+  p.n_slots = o.n_slots;
+  p.session = &session;
+  if (!o.model.router.empty()) {
+    router = parse_router(o.model.router);
+    p.router = &router;
+  }
+  p.name = name.c_str();
+  p.chat_template = chat_template.empty() ? nullptr : chat_template.c_str();
+  p.max_waiting = o.max_waiting;
+  p.max_prompt = o.max_prompt;
+  p.slice = o.slice;
+  p.max_seconds = o.max_seconds;
+  moe_service* raw = nullptr;
+  moe_error error;
+  check(moe_service_create(model, &p, &raw, &error), error);
+  return Service(raw);
+}
+
+moe_service_stats stats_of(moe_service* service) {
+  auto stats = MOE_INIT(moe_service_stats);
+  moe_error error;
+  check(moe_service_get_stats(service, &stats, &error), error);
+  return stats;
+}
+
+void say_start(const ServeOptions& o, const moe_model* model, moe_service* service,
+               const std::string& url) {
+  const moe_service_stats stats = stats_of(service);
+  const moe_memory_plan plan = memory_plan(o.model, model, stats.n_slots);
+  std::fprintf(stderr, "moe: serving %s at %s\n", visible(name_of(o)).c_str(),
+               visible(url).c_str());
+  std::fprintf(stderr, "moe: %s of %d tokens, %s of memory",
+               counted(static_cast<uint64_t>(stats.n_slots), "slot").c_str(), stats.context,
+               format_bytes(plan.needed_bytes).c_str());
+  if (plan.cap_bytes != 0) {
+    std::fprintf(stderr, "; the cap is %s, with %llu of %llu experts in memory",
+                 format_bytes(plan.cap_bytes).c_str(),
+                 static_cast<unsigned long long>(plan.n_in_memory),
+                 static_cast<unsigned long long>(plan.n_experts));
+  }
+  std::fprintf(stderr, "\nmoe: where a request says nothing: %s\n",
+               sampling_text(ModelSampling(model).settings).c_str());
+}
+
+// The answers that are being sent; a client that does not take its own is not waited for long.
+void wait_for_answers(const HttpServer& server) {
+  for (int i = 0; i < 50 && server.n_open() > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+// After the first signal.
+void finish(HttpServer& server, const StopSignals& signals, moe_service* service) {
+  server.stop_listening();
+  bool empty = false;
+  moe_error error;
+  check(moe_service_drain(service, 0, &empty, &error), error);
+  const moe_service_stats stats = stats_of(service);
+  const int n = stats.n_running + stats.n_waiting;
+  if (n > 0) {
+    std::fprintf(stderr, "moe: finishing %s; a second signal ends at once\n",
+                 counted(static_cast<uint64_t>(n), "text").c_str());
+  }
+  bool cancelled = false;
+  while (!empty) {
+    if (signals.again() && !std::exchange(cancelled, true)) server.cancel_all();
+    check(moe_service_drain(service, 0.05, &empty, &error), error);
+  }
+  wait_for_answers(server);
+}
+
+void run_serve(const ServeOptions& o) {
+  const ApiKeys keys(o.key_file);
+  HttpLimits limits;
+  limits.max_body = parse_bytes("--max-body", o.max_body);
+  limits.max_connections = o.max_connections;
+  limits.idle_seconds = o.idle_seconds;
+  ListeningSocket socket(o);
+  check_options(o, socket);
+  const Env env = open_env(o.model);
+  const Model model = open_model_to_run(o.model, env.get(), o.n_slots > 0 ? o.n_slots : 8);
+  check_decoder(o.model, model.get(), "serve");
+  const std::string name = name_of(o);
+  const Service service = create_service(o, model.get(), name);
+  const StopSignals signals;
+  HttpServer server(service.get(), name, keys, limits, socket);
+  say_start(o, model.get(), service.get(), socket.url());
+  signals.wait();
+  finish(server, signals, service.get());
+}
+
+void add_http_options(CLI::App& c, ServeOptions& o) {
+  auto* host = c.add_option("--host", o.host,
+                            "IP address to listen at; one that other machines can reach needs "
+                            "--api-key-file")
+                   ->capture_default_str();
+  auto* port = c.add_option("--port", o.port, "Port; 0: any that is free")
+                   ->transform(integer_in(0, 65535))
+                   ->capture_default_str();
+  auto* local = c.add_option("--unix", o.unix_path, "Listen at a socket in the file system instead")
+                    ->check(not_empty())
+                    ->option_text("PATH");
+  local->excludes(host)->excludes(port);
+  auto* keys = c.add_option("--api-key-file", o.key_file,
+                            "A file with a key in each line; clients send one as 'Authorization: "
+                            "Bearer KEY'")
+                   ->check(not_empty())
+                   ->option_text("FILE");
+  auto* body = c.add_option("--max-body", o.max_body, "Most bytes of a request, such as 4M")
+                   ->option_text("SIZE")
+                   ->capture_default_str();
+  auto* connections =
+      c.add_option("--max-connections", o.max_connections, "Open connections; more wait")
+          ->transform(integer_in(2, 100000))
+          ->capture_default_str();
+  auto* idle = c.add_option("--idle-seconds", o.idle_seconds,
+                            "Close a connection that sends or takes nothing for so long, or takes "
+                            "longer to send a request")
+                   ->transform(integer_in(1, 86400))
+                   ->capture_default_str();
+  for (CLI::Option* option : {host, port, local, keys, body, connections, idle}) {
+    option->group(kServerGroup);
+  }
+}
+
+void add_queue_options(CLI::App& c, ServeOptions& o) {
+  c.add_option("--slots", o.n_slots,
+               "Texts generated at the same time (default 8; fewer under --memory, so that three "
+               "quarters of it are for the weights)")
+      ->transform(integer_in(1, 1024))
+      ->option_text("N");
+  c.add_option("--slice", o.slice,
+               "Tokens of prompts read between two tokens of the texts that are being generated")
+      ->transform(integer_in(1, 4096))
+      ->capture_default_str();
+  c.add_option("--max-waiting", o.max_waiting, "Texts that wait for a slot; more get status 429")
+      ->transform(integer_in(1, 65536))
+      ->capture_default_str();
+  c.add_option("--max-prompt", o.max_prompt, "Most tokens of a prompt (default the context)")
+      ->transform(integer_in(1, INT32_MAX))
+      ->option_text("N");
+  c.add_option("--max-seconds", o.max_seconds, "Most seconds of a request, with waiting; 0: any")
+      ->transform(integer_in(0, 86400))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  auto o = std::make_shared<ServeOptions>();
+  CLI::App* c = app.add_subcommand("serve", "Answer over HTTP, many requests at once");
+  add_model_options(*c, o->model, {.json = false});
+  c->add_option("--name", o->name, "What clients call the model (default the file's name)")
+      ->check(not_empty())
+      ->option_text("NAME");
+  c->add_option("--template", o->chat_template,
+                "A file with a Jinja template, or a name: " + listed_names(moe_chat_template_name) +
+                    " (default the model's own)")
+      ->check(not_empty())
+      ->check(suggest(listed_names(moe_chat_template_name)))
+      ->option_text("FILE|NAME");
+  add_queue_options(*c, *o);
+  add_http_options(*c, *o);
+  add_session_options(*c, o->model);
+  c->footer(
+      "Endpoints: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /health, "
+      "/metrics.\n"
+      "SIGTERM or Ctrl-C finishes the answers and ends; a second one ends at once.\n"
+      "Nothing of a request is written anywhere.");
+  example(*c, "moe serve model.moe --port 8080");
+  c->callback([o] { run_serve(*o); });
+}
+
+}  // namespace moe_cli

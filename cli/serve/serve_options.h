@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// The options of moe serve.
+
+#include <string>
+
+#include "cli/common.h"
+
+namespace moe_cli {
+
+struct ServeOptions {
+  ModelOptions model;
+  std::string chat_template;  // a name or a file; empty: the model's own
+  std::string name;           // of the model; empty: the file's
+  std::string host = "127.0.0.1";
+  int port = 8080;
+  std::string unix_path;  // in place of host and port
+  std::string key_file;
+  int n_slots = 0;  // 0: 8, or what a cap leaves room for
+  int slice = 16;
+  int max_waiting = 64;
+  int max_prompt = 0;  // 0: the context
+  int max_seconds = 600;
+  std::string max_body = "4M";
+  int max_connections = 256;
+  int idle_seconds = 60;
+};
+
+}  // namespace moe_cli

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#include "src/run/stepped.h"
+
+#include <utility>
+
+#include "src/run/generation.h"
+
+namespace moe {
+
+SteppedGeneration::SteppedGeneration(Session& session, const GenerateOptions& options,
+                                     PieceFilter filter)
+    : session_(session), options_(options), filter_(filter) {}
+
+SteppedGeneration::~SteppedGeneration() {
+  if (filter_.object != nullptr) filter_.destroy(filter_.object);
+}
+
+Result<Box<SteppedGeneration>> SteppedGeneration::create(Session& session,
+                                                         const Tokenizer* tokenizer,
+                                                         const GenerateOptions& options,
+                                                         PieceFilter filter,
+                                                         const Allocator& allocator) {
+  Result<Box<SteppedGeneration>> made =
+      make_box<SteppedGeneration>(allocator, session, options, filter);
+  if (!made.ok()) {
+    if (filter.object != nullptr) filter.destroy(filter.object);
+    return made.status();
+  }
+  MOE_TRY(made.value()->begin(tokenizer, allocator));
+  return made;
+}
+
+Status SteppedGeneration::begin(const Tokenizer* tokenizer, const Allocator& allocator) {
+  if (options_.max_draft > 0) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "max_draft: expected 0 for a generation in steps, found %d",
+                         options_.max_draft);
+  }
+  const SessionCall call(session_);
+  MOE_TRY(call.status());
+  SessionState& state = call.state();
+  MOE_TRY(check_generate(state, tokenizer, {}, state.position(), options_));
+  MOE_ASSIGN(generation_, make_box<Generation>(allocator, state, tokenizer, options_, allocator));
+  MOE_TRY(generation_->prepare());
+  if (tokenizer != nullptr) {
+    MOE_ASSIGN(decoder_, make_box<StreamDecoder>(allocator, *tokenizer, true, allocator));
+    MOE_TRY(generation_->prime(*decoder_));
+  }
+  if (options_.change_logits == nullptr) {
+    set_sample_spec(state, options_.sampling, static_cast<size_t>(options_.n_top));
+  }
+  position_ = state.position();
+  return {};
+}
+
+Status SteppedGeneration::next(int32_t* token, Finish* finish) {
+  if (ended_) return Status::error(MOE_ERR_STATE, "the generation has ended");
+  const SessionCall call(session_);
+  MOE_TRY(call.status());
+  const SessionState& state = call.state();
+  const bool evaluated = state.position() == position_ &&
+                         (last_ < 0 || state.tokens[static_cast<size_t>(position_) - 1] == last_);
+  if (!evaluated) {
+    return Status::error(MOE_ERR_STATE,
+                         "the session has %d tokens; expected %d, the last of them the one that "
+                         "this generation gave",
+                         state.position(), position_);
+  }
+  MOE_TRY(generation_->next(decoder_.get(), &last_));
+  if (last_ >= 0) {
+    ++position_;
+  } else {
+    ended_ = true;
+    *finish = generation_->result().finish;
+    if (filter_.object != nullptr) MOE_TRY(filter_.finish(filter_.object, finish));
+  }
+  *token = last_;
+  return {};
+}
+
+}  // namespace moe

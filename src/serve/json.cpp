@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#include "src/serve/json.h"
+
+#include <iterator>
+
+#include "src/serve/refusal.h"
+
+namespace moe_serve {
+namespace {
+
+constexpr int kMostDepth = 64;  // freeing and printing a value is recursive
+
+const char* type_of(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case kTooMany:
+      return "rate_limit_error";
+    case kUnavailable:
+      return "overloaded_error";
+    case kTimeout:
+      return "timeout_error";
+    default:
+      return status < kInternal ? "invalid_request_error" : "server_error";
+  }
+}
+
+}  // namespace
+
+Json Refusal::json() const {
+  Json error = {{"message", what()}, {"type", type_of(status)}, {"param", nullptr}};
+  if (!param.empty()) error["param"] = param;
+  error["code"] = nullptr;
+  if (!code.empty()) error["code"] = code;
+  return {{"error", error}};
+}
+
+Json parse_body(std::string_view body) {
+  const auto shallow = [](int depth, Json::parse_event_t, Json&) {
+    if (depth <= kMostDepth) return true;
+    throw Refusal(kBadRequest, "the JSON is nested deeper than " + std::to_string(kMostDepth));
+  };
+  Json json = Json::object();
+  try {
+    json = Json::parse(body, shallow);
+  } catch (const Json::parse_error& e) {
+    throw Refusal(kBadRequest,
+                  "the body is not valid JSON in UTF-8, see byte " + std::to_string(e.byte));
+  } catch (const Json::out_of_range&) {
+    throw Refusal(kBadRequest, "the body is not valid JSON: a number is too large");
+  }
+  if (!json.is_object()) {
+    throw Refusal(kBadRequest, "the body: expected a JSON object, found " + kind_of(json));
+  }
+  for (auto at = json.begin(); at != json.end();)
+    at = at->is_null() ? json.erase(at) : std::next(at);
+  return json;
+}
+
+std::string to_text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string shown(const Json& value) {
+  return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40);
+}
+
+std::string kind_of(const Json& value) {
+  switch (value.type()) {
+    case Json::value_t::object:
+      return "an object";
+    case Json::value_t::array:
+      return "a list";
+    case Json::value_t::null:
+      return "null";
+    case Json::value_t::string:
+      return "a string";
+    case Json::value_t::boolean:
+      return "true or false";
+    default:
+      return "a number";
+  }
+}
+
+}  // namespace moe_serve

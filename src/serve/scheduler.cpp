@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT
+#include "src/serve/scheduler.h"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+
+namespace moe_serve {
+namespace {
+
+constexpr int kRetrySeconds = 1;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Refusal no_room(size_t waiting) {
+  return {kTooMany, "the queue is full: " + std::to_string(waiting) + " texts are waiting", "",
+          "queue_full"};
+}
+
+Refusal ending() { return {kUnavailable, "the service is ending", "", "ending"}; }
+
+// What a failed evaluation of one text means for its request.
+Refusal failure(const CallError& e) {
+  const bool resources = e.code == MOE_ERR_MEMORY || e.code == MOE_ERR_BUDGET;
+  const bool text = e.code == MOE_ERR_TOO_LONG || e.code == MOE_ERR_TEXT;
+  return {resources ? kUnavailable : text ? kBadRequest : kInternal, e.what()};
+}
+
+}  // namespace
+
+Scheduler::Scheduler(std::vector<Session> sessions, const SchedulerLimits& limits)
+    : limits_(limits) {
+  slots_.resize(sessions.size());
+  for (size_t i = 0; i < sessions.size(); ++i) slots_[i].session = std::move(sessions[i]);
+  stats_.n_slots = static_cast<int32_t>(slots_.size());
+  stats_.context = moe_session_context(slots_[0].session.get());
+  thread_ = std::thread([this] { run(); });
+}
+
+Scheduler::~Scheduler() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Scheduler::add(const std::shared_ptr<ServiceRequest>& request) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_ || stopping_) throw ending();
+    const size_t most = static_cast<size_t>(limits_.max_waiting) + slots_.size();
+    if (request->texts().size() > most) {
+      throw Refusal(kBadRequest, "expected at most " + std::to_string(most) + " texts, found " +
+                                     std::to_string(request->texts().size()));
+    }
+    if (waiting_.size() + n_running_ + request->texts().size() > most) {
+      throw no_room(waiting_.size());
+    }
+    try {
+      requests_[request->number()] = request;
+      for (const auto& text : request->texts()) waiting_.push_back({request, text.get()});
+    } catch (const std::bad_alloc&) {
+      take_out(*request);
+      throw;
+    }
+    ++stats_.n_requests;
+  }
+  changed_.notify_all();
+}
+
+void Scheduler::cancel(uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto at = requests_.find(number);
+  if (at != requests_.end()) at->second->cancel();
+}
+
+bool Scheduler::drain(double seconds) {
+  std::unique_lock lock(mutex_);
+  draining_ = true;
+  const auto empty = [this] { return requests_.empty(); };
+  if (seconds < 0) {
+    changed_.wait(lock, empty);
+    return true;
+  }
+  constexpr double kLongest = 1e9;
+  return changed_.wait_for(lock, std::chrono::duration<double>(std::min(seconds, kLongest)), empty);
+}
+
+void Scheduler::count_refusal() {
+  const std::lock_guard lock(mutex_);
+  ++stats_.n_refused;
+}
+
+moe_service_stats Scheduler::stats() {
+  const std::lock_guard lock(mutex_);
+  moe_service_stats stats = stats_;
+  stats.n_running = static_cast<int32_t>(n_running_);
+  stats.n_waiting = static_cast<int32_t>(waiting_.size());
+  stats.draining = draining_ ? 1 : 0;
+  return stats;
+}
+
+void Scheduler::run() {
+  while (wait_for_work()) {
+    try {
+      end_stopped();
+      admit();
+      step();
+    } catch (const std::exception&) {  // of memory, which no one text is to blame for
+      end_all();
+    }
+  }
+  end_all();
+}
+
+// False when the service ends.
+bool Scheduler::wait_for_work() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return stopping_ || !requests_.empty(); });
+  return !stopping_;
+}
+
+// Ends the requests that were cancelled or take too long.
+void Scheduler::end_stopped() {
+  Requests stopped;
+  const bool limited = limits_.max_seconds > 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [number, request] : requests_) {
+      const bool late = limited && seconds_since(request->submitted()) >= limits_.max_seconds;
+      if (request->cancelled() || late) stopped.push_back(request);
+    }
+  }
+  for (const auto& request : stopped) {
+    if (request->cancelled()) {
+      fail(*request, {kCancelled, "the request was cancelled", "", "cancelled"});
+    } else {
+      fail(*request,
+           {kTimeout, "the request took longer than " + std::to_string(limits_.max_seconds) + " s",
+            "", "timeout"});
+    }
+  }
+}
+
+// Allocates nothing: there may be no memory.
+void Scheduler::end_all() {
+  for (;;) {
+    std::shared_ptr<ServiceRequest> request;
+    {
+      const std::lock_guard lock(mutex_);
+      if (requests_.empty()) return;
+      request = requests_.begin()->second;
+    }
+    fail(*request, ending());
+  }
+}
+
+void Scheduler::admit() {
+  const std::lock_guard lock(mutex_);
+  for (Slot& slot : slots_) {
+    if (waiting_.empty()) return;
+    if (!slot.free()) continue;
+    slot.take(std::move(waiting_.front()));
+    waiting_.pop_front();
+    ++n_running_;
+  }
+}
+
+// Ends a request that goes no further, and takes its texts out.
+void Scheduler::fail(ServiceRequest& request, const Refusal& refusal) {
+  for (Slot& slot : slots_) {
+    if (slot.place.request.get() != &request) continue;
+    slot.clear();
+    const std::lock_guard lock(mutex_);
+    --n_running_;
+  }
+  request.fail(refusal);
+  {
+    const std::lock_guard lock(mutex_);
+    const bool stopped = refusal.status == kCancelled || refusal.status == kTimeout;
+    ++(stopped ? stats_.n_cancelled : stats_.n_failed);
+  }
+  leave(request);
+}
+
+void Scheduler::leave(const ServiceRequest& request) {
+  {
+    const uint64_t positions = n_positions();
+    const std::lock_guard lock(mutex_);
+    stats_.kv_positions = positions;
+    take_out(request);
+  }
+  changed_.notify_all();
+}
+
+// With the mutex locked, by a caller that keeps the request.
+void Scheduler::take_out(const ServiceRequest& request) {
+  std::erase_if(waiting_, [&](const Place& p) { return p.request.get() == &request; });
+  requests_.erase(request.number());
+}
+
+// Divides the budget equally; what one prompt does not need goes to the others.
+void Scheduler::share_slice(const std::vector<Slot*>& reading, int32_t budget) {
+  std::vector<Slot*> shortest_first = reading;
+  std::stable_sort(shortest_first.begin(), shortest_first.end(),
+                   [](const Slot* a, const Slot* b) { return a->n_unread() < b->n_unread(); });
+  size_t rest = static_cast<size_t>(budget);
+  size_t n_left = reading.size();
+  for (Slot* slot : shortest_first) {
+    slot->n_step = std::min(slot->n_unread(), std::max<size_t>(1, rest / n_left--));
+    rest -= std::min(rest, slot->n_step);
+  }
+}
+
+std::vector<Slot*> Scheduler::parts_of_step() {
+  std::vector<Slot*> parts;
+  std::vector<Slot*> reading;
+  for (Slot& slot : slots_) {
+    if (slot.free()) continue;
+    slot.n_step = 1;
+    (slot.generating ? parts : reading).push_back(&slot);
+  }
+  if (limits_.whole_prompts) {
+    for (Slot* slot : reading) slot->n_step = slot->n_unread();
+  } else {
+    constexpr int32_t kAlone = 256;  // nobody waits for a token meanwhile
+    share_slice(reading, parts.empty() ? std::max(limits_.slice, kAlone) : limits_.slice);
+  }
+  parts.insert(parts.end(), reading.begin(), reading.end());
+  return parts;
+}
+
+void Scheduler::step() {
+  const std::vector<Slot*> parts = parts_of_step();
+  if (parts.empty()) return;
+  const Clock::time_point start = Clock::now();
+  evaluate(parts);
+  for (Slot* slot : parts) {
+    if (!slot->free()) advance(*slot);
+  }
+  count_step(seconds_since(start));
+}
+
+void Scheduler::evaluate(const std::vector<Slot*>& parts) {
+  std::vector<moe_session*> sessions;
+  std::vector<size_t> counts;
+  std::vector<int32_t> tokens;
+  for (const Slot* slot : parts) {
+    sessions.push_back(slot->session.get());
+    counts.push_back(slot->n_step);
+    tokens.insert(tokens.end(), slot->tokens(), slot->tokens() + slot->n_step);
+  }
+  moe_error error;
+  const moe_status status = moe_sessions_eval(sessions.data(), tokens.data(), counts.data(),
+                                              sessions.size(), nullptr, &error);
+  if (status == MOE_OK) return;
+  for (Slot* slot : parts) evaluate_alone(*slot);  // to find the one to blame
+}
+
+// After a failure for all together: a session may have advanced by a part of its tokens.
+void Scheduler::evaluate_alone(Slot& slot) {
+  if (slot.free()) return;  // its request has failed with another text
+  const auto position = static_cast<size_t>(moe_session_position(slot.session.get()));
+  const size_t before = slot.generating ? slot.place.text->prompt().size() +
+                                              static_cast<size_t>(slot.place.text->n_made()) - 1
+                                        : slot.n_read;
+  const size_t n_done = position - before;
+  moe_error error;
+  const moe_status status = moe_session_eval(slot.session.get(), slot.tokens() + n_done,
+                                             slot.n_step - n_done, MOE_ROWS_NONE, nullptr, &error);
+  if (status == MOE_OK) return;
+  const std::shared_ptr<ServiceRequest> request = slot.place.request;
+  fail(*request, failure(CallError(status, error.text)));
+}
+
+// After its tokens were evaluated.
+void Scheduler::advance(Slot& slot) {
+  const std::shared_ptr<ServiceRequest> request = slot.place.request;
+  try {
+    sample(slot);
+  } catch (const CallError& e) {
+    fail(*request, failure(e));
+  } catch (const std::bad_alloc&) {
+    fail(*request, {kUnavailable, "out of memory"});
+  } catch (const std::exception& e) {
+    fail(*request, {kInternal, e.what()});
+  }
+}
+
+void Scheduler::sample(Slot& slot) {
+  ServiceRequest& request = *slot.place.request;
+  Text& text = *slot.place.text;
+  if (!slot.generating) {
+    slot.n_read += slot.n_step;
+    {
+      const std::lock_guard lock(mutex_);
+      stats_.prompt_tokens += slot.n_step;
+    }
+    if (slot.n_unread() > 0) return;
+    text.begin(slot.session.get(), request.chat());
+    slot.generating = true;
+    request.begin(text);
+  }
+  const bool first = text.n_made() == 0;
+  const int32_t n_before = text.n_made();
+  const bool goes_on = text.next();
+  {
+    const std::lock_guard lock(mutex_);
+    stats_.generated_tokens += static_cast<uint64_t>(text.n_made() - n_before);
+    if (first) {
+      ++stats_.n_first_tokens;
+      stats_.first_token_seconds += seconds_since(request.submitted());
+    }
+  }
+  slot.token = text.next_token();
+  if (goes_on) return request.report(text);
+  const bool last = request.finish(text);
+  const std::shared_ptr<ServiceRequest> kept = slot.place.request;
+  slot.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    --n_running_;
+    if (last) ++stats_.n_answered;
+  }
+  if (last) leave(*kept);
+}
+
+uint64_t Scheduler::n_positions() const {
+  uint64_t positions = 0;
+  for (const Slot& slot : slots_) {
+    positions += static_cast<uint64_t>(moe_session_position(slot.session.get()));
+  }
+  return positions;
+}
+
+void Scheduler::count_step(double seconds) {
+  auto memory = MOE_INIT(moe_memory_stats);
+  moe_error error;
+  const bool known =
+      moe_session_get_memory_stats(slots_[0].session.get(), &memory, &error) == MOE_OK;
+  const uint64_t positions = n_positions();
+  const std::lock_guard lock(mutex_);
+  ++stats_.n_steps;
+  stats_.step_seconds += seconds;
+  stats_.kv_positions = positions;
+  if (!known) return;
+  stats_.cap_bytes = memory.cap_bytes;
+  stats_.counted_bytes = memory.counted_bytes;
+  stats_.peak_bytes = memory.peak_bytes;
+  stats_.expert_uses = memory.model.n_uses;
+  stats_.expert_hits = memory.model.n_hits;
+  stats_.expert_read_bytes = memory.model.read_bytes;
+}
+
+}  // namespace moe_serve

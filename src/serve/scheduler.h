@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// The queue of texts, and the thread that evaluates them together, step by step.
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "src/serve/service_request.h"
+#include "src/serve/slot.h"
+
+namespace moe_serve {
+
+struct SchedulerLimits {
+  int32_t max_waiting = 64;    // texts
+  int32_t slice = 16;          // prompt tokens in a step while texts are generated
+  int32_t max_seconds = 0;     // of a request; 0: any
+  bool whole_prompts = false;  // an expert capacity counts the tokens of a call
+};
+
+class Scheduler {
+ public:
+  Scheduler(std::vector<Session> sessions, const SchedulerLimits& limits);
+  /// Ends all requests.
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // Any thread.
+  /// Throws Refusal if there is no room for its texts.
+  void add(const std::shared_ptr<ServiceRequest>& request);
+  void cancel(uint64_t number);
+  /// Waits at most `seconds`, below 0 any time, until all requests have ended.
+  bool drain(double seconds);
+  void count_refusal();
+  moe_service_stats stats();
+
+ private:
+  using Requests = std::vector<std::shared_ptr<ServiceRequest>>;
+
+  void run();
+  bool wait_for_work();
+  void admit();
+  void end_stopped();
+  void end_all();
+  void step();
+  std::vector<Slot*> parts_of_step();
+  void share_slice(const std::vector<Slot*>& reading, int32_t budget);
+  void evaluate(const std::vector<Slot*>& parts);
+  void evaluate_alone(Slot& slot);
+  void advance(Slot& slot);
+  void sample(Slot& slot);
+  void fail(ServiceRequest& request, const Refusal& refusal);
+  void leave(const ServiceRequest& request);
+  void take_out(const ServiceRequest& request);
+  uint64_t n_positions() const;
+  void count_step(double seconds);
+
+  const SchedulerLimits limits_;
+  std::vector<Slot> slots_;  // used by the thread alone
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<Place> waiting_;
+  std::map<uint64_t, std::shared_ptr<ServiceRequest>> requests_;  // not ended
+  size_t n_running_ = 0;
+  bool draining_ = false;
+  bool stopping_ = false;
+  moe_service_stats stats_{};
+
+  std::thread thread_;  // the last member: it uses all others
+};
+
+}  // namespace moe_serve

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// A request that was taken: its texts, and the events that answer it.
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/serve/answer.h"
+#include "src/serve/refusal.h"
+
+namespace moe_serve {
+
+using Clock = std::chrono::steady_clock;
+
+/// The caller's callback.
+class Listener {
+ public:
+  Listener(moe_service_event_fn function, void* pointer) : callback_(function), user_(pointer) {}
+
+  /// Part of an answer. Throws std::bad_alloc before the callback is called.
+  void send(const Json& json, bool last) const;
+  /// The last event.
+  void refuse(const Refusal& refusal, int retry_after = 0) const;
+
+ private:
+  void send_text(const char* text, size_t n_bytes, bool last, int status, int retry_after) const;
+
+  moe_service_event_fn callback_;
+  void* user_;
+};
+
+/// Used by the thread of the scheduler alone, except where noted.
+class ServiceRequest {
+ public:
+  ServiceRequest(const Host& host, Order&& order, uint64_t number, const Listener& listener);
+
+  uint64_t number() const { return number_; }
+  const std::vector<std::unique_ptr<Text>>& texts() const { return texts_; }
+  moe_chat* chat() const { return chat_.get(); }
+  Clock::time_point submitted() const { return submitted_; }
+  bool ended() const { return ended_; }
+  void cancel() { cancelled_ = true; }  // any thread
+  bool cancelled() const { return cancelled_; }
+
+  // Each may send an event. A text begins, has gone on, or has ended; true: the last of them.
+  void begin(const Text& text);
+  void report(Text& text);
+  bool finish(Text& text);
+  /// Ends the request.
+  void fail(const Refusal& refusal);
+
+ private:
+  bool streams() const { return settings_.stream; }
+
+  const uint64_t number_;
+  const Listener listener_;
+  const Settings settings_;
+  const Chat chat_;  // null: not a conversation
+  AnswerHead head_;
+  std::vector<std::unique_ptr<Text>> texts_;
+  std::vector<Json> choices_;  // of a whole answer
+  size_t n_left_;
+  Usage usage_;
+  const Clock::time_point submitted_ = Clock::now();
+  bool ended_ = false;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace moe_serve

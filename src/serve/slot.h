@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// A session of the scheduler, and the text that is in it.
+
+#include <memory>
+#include <utility>
+
+#include "src/serve/service_request.h"
+
+namespace moe_serve {
+
+/// A text in its request.
+struct Place {
+  std::shared_ptr<ServiceRequest> request;
+  Text* text = nullptr;
+};
+
+struct Slot {
+  Session session;
+  Place place;        // without a text: free
+  size_t n_read = 0;  // tokens of the prompt in the session
+  size_t n_step = 0;  // tokens to evaluate in this step
+  bool generating = false;
+  int32_t token = -1;  // generated, to be evaluated
+
+  bool free() const { return place.text == nullptr; }
+  size_t n_unread() const { return place.text->prompt().size() - n_read; }
+  /// The tokens to evaluate in this step.
+  const int32_t* tokens() const {
+    return generating ? &token : place.text->prompt().data() + n_read;
+  }
+  void take(Place next) {
+    place = std::move(next);
+    n_read = 0;
+    generating = false;
+  }
+  void clear() {
+    if (place.text != nullptr) place.text->release();
+    place = {};
+    moe_error error;  // an empty session: nothing can fail
+    (void)moe_session_rewind(session.get(), 0, &error);
+  }
+};
+
+}  // namespace moe_serve

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#include "src/serve/text.h"
+
+#include <new>
+#include <utility>
+
+namespace moe_serve {
+namespace {
+
+Json bytes_of(const std::string& text) {
+  Json bytes = Json::array();
+  for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
+  return bytes;
+}
+
+// As a chat completion shows a token; without a tokenizer, its id stands for its text.
+Json token_json(const Host& host, int32_t token, float logprob) {
+  const std::string text =
+      host.tokenizer == nullptr ? std::to_string(token) : host.token_text(token);
+  return {{"token", text}, {"logprob", logprob}, {"bytes", bytes_of(text)}};
+}
+
+}  // namespace
+
+Text::Text(const Host& host, const Settings& settings, std::vector<int32_t> prompt, int index)
+    : host_(host),
+      settings_(settings),
+      prompt_(std::move(prompt)),
+      index_(index),
+      seed_(settings.sampling.seed + static_cast<uint64_t>(index)) {}
+
+void Text::begin(moe_session* session, moe_chat* chat) {
+  std::vector<const char*> stops;
+  for (const std::string& stop : settings_.stop) stops.push_back(stop.c_str());
+  moe_sampling sampling = settings_.sampling;
+  sampling.seed = seed_;
+  sampling.bias = settings_.bias.data();
+  sampling.n_bias = static_cast<int32_t>(settings_.bias.size());
+  auto params = MOE_INIT(moe_generate_params);
+  params.max_tokens = settings_.max_tokens;
+  params.sampling = &sampling;
+  params.stop = stops.data();
+  params.n_stop = static_cast<int32_t>(stops.size());
+  params.ignore_eos = settings_.ignore_eos ? 1 : 0;
+  params.n_top = settings_.n_top;
+  params.piece = take_piece;
+  params.piece_user = this;
+  moe_generation* raw = nullptr;
+  moe_error error;
+  if (chat == nullptr) {
+    check(moe_generation_create(session, &params, &raw, &error), error);
+  } else {
+    check(moe_chat_set_session(chat, session, &error), error);
+    const moe_status status = moe_chat_begin_reply(chat, &params, &raw, &error);
+    moe_error ignored;  // nothing can fail
+    (void)moe_chat_set_session(chat, nullptr, &ignored);
+    check(status, error);
+  }
+  generation_.reset(raw);
+}
+
+bool Text::next() {
+  moe_finish finish{};
+  moe_error error;
+  const moe_status status = moe_generation_next(generation_.get(), &next_, &finish, &error);
+  if (out_of_memory_) throw std::bad_alloc();
+  check(status, error);
+  if (next_ >= 0) return true;
+  finish_ = finish == MOE_FINISH_EOS || finish == MOE_FINISH_STOP ? "stop" : "length";
+  return false;
+}
+
+Made Text::take() { return std::exchange(made_, Made()); }
+
+// Nothing may be thrown through the library.
+bool Text::take_piece(void* user, const moe_piece* piece) {
+  auto* text = static_cast<Text*>(user);
+  try {
+    text->add(*piece);
+  } catch (const std::exception&) {
+    text->out_of_memory_ = true;
+  }
+  return !text->out_of_memory_;
+}
+
+void Text::add(const moe_piece& piece) {
+  const bool thinking = (piece.flags & MOE_PIECE_THINKING) != 0;
+  if (piece.token >= 0) {
+    ++n_made_;
+    if (thinking) ++n_thinking_;
+  }
+  if (host_.tokenizer != nullptr) {
+    (thinking ? made_.thinking : made_.content).append(piece.text, piece.n_bytes);
+  } else if (piece.token >= 0) {  // the ids, as texts without a tokenizer
+    made_.content += (n_made_ > 1 ? " " : "") + std::to_string(piece.token);
+  }
+  if (!settings_.logprobs || piece.token < 0) return;
+  Json token = token_json(host_, piece.token, piece.logprob);
+  Json top = Json::array();
+  for (size_t i = 0; i < piece.n_top && piece.top[i].token >= 0; ++i) {
+    top.push_back(token_json(host_, piece.top[i].token, piece.top[i].logprob));
+  }
+  token["top_logprobs"] = std::move(top);
+  made_.tokens.push_back(std::move(token));
+}
+
+}  // namespace moe_serve

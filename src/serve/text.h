@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// One text of a request while it is generated.
+
+#include <string>
+#include <vector>
+
+#include "src/serve/host.h"
+#include "src/serve/json.h"
+#include "src/serve/request.h"
+
+namespace moe_serve {
+
+/// What has been generated of a text since the last event, or in all.
+struct Made {
+  std::string content;
+  std::string thinking;
+  Json tokens = Json::array();  // log-probabilities: objects of chat completions
+
+  bool empty() const { return content.empty() && thinking.empty() && tokens.empty(); }
+};
+
+/// Used by the thread of the scheduler alone.
+class Text {
+ public:
+  Text(const Host& host, const Settings& settings, std::vector<int32_t> prompt, int index);
+
+  /// Begins to generate after the prompt, which the session holds. chat: null for a completion.
+  void begin(moe_session* session, moe_chat* chat);
+  /// Samples one token and takes what it gives. False at the end.
+  bool next();
+  /// What has been generated since the last call.
+  Made take();
+
+  const std::vector<int32_t>& prompt() const { return prompt_; }
+  int index() const { return index_; }
+  int32_t next_token() const { return next_; }
+  uint64_t seed() const { return seed_; }
+  int32_t n_made() const { return n_made_; }
+  int32_t n_thinking() const { return n_thinking_; }
+  /// "stop" or "length", as the API calls the ends.
+  const char* finish() const { return finish_; }
+  void release() { generation_.reset(); }
+
+ private:
+  static bool take_piece(void* user, const moe_piece* piece);
+  void add(const moe_piece& piece);
+
+  const Host& host_;
+  const Settings& settings_;
+  const std::vector<int32_t> prompt_;
+  const int index_;  // among those of the request
+  const uint64_t seed_;
+  Generation generation_;
+  Made made_;
+  int32_t next_ = -1;  // to be evaluated
+  int32_t n_made_ = 0;
+  int32_t n_thinking_ = 0;
+  const char* finish_ = nullptr;
+  bool out_of_memory_ = false;
+};
+
+}  // namespace moe_serve
