@@ -40,8 +40,9 @@ def _run(command: Sequence[str | Path], what: str, **more: Any) -> str:
 
 
 def ask(program: str, *args: str | Path) -> Any:
-    """The result of a command of `moe` with --json."""
-    return json.loads(_run([program, *args, "--json"], f"moe {args[0]}"))
+    """The result of a command of `moe` with --json, or of one that prints nothing else."""
+    more = [] if args[0] == "embed" else ["--json"]
+    return json.loads(_run([program, *args, *more], f"moe {args[0]}"))
 
 
 def ask_lines(program: str, *args: str | Path) -> list[Any]:
@@ -58,7 +59,7 @@ def _environment(program: str) -> dict[str, str]:
 
 
 def outputs(program: str, model: Path, texts: Sequence[Any]) -> tuple[list[np.ndarray], list[float]]:
-    """The head's outputs for each text, (T, outputs) or (1, labels), and the experts per (sub-)token of
+    """The head's outputs for each text, logits (T, vocab), (T, outputs) or (1, labels), and the experts per (sub-)token of
     each MoE layer. A text is a str or ids; for an encoder-decoder, a pair of ids, source and text."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "outputs.npz"
@@ -78,6 +79,8 @@ def _output(session: Any, text: Any) -> np.ndarray:
         session.read_source(text[0])
         return session.eval_all(text[1])
     ids = session.model.encode(text) if isinstance(text, str) else text
+    if not session.model.info.is_encoder:
+        return session.eval_all(ids)
     return session.encode(ids, hidden=False, outputs=True).outputs
 
 
