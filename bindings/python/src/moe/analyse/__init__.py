@@ -16,6 +16,7 @@ from .measures import (
     Collapse,
     consistency,
     fluctuation,
+    load_consistency,
     needed,
     probabilities,
     representation_collapse,
@@ -25,6 +26,6 @@ from .runs import Analysis, Layer, Recording, SweepRow, analyse, compare, record
 
 __all__ = [
     "Analysis", "Collapse", "Layer", "Recording", "SweepRow", "analyse", "compare", "consistency",
-    "fluctuation", "needed", "page", "probabilities", "record", "representation_collapse",
+    "fluctuation", "load_consistency", "needed", "page", "probabilities", "record", "representation_collapse",
     "sections", "sweep", "tables", "tokens_of",
 ]
