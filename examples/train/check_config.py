@@ -86,7 +86,7 @@ CAPACITY = {"gamma": number(0), "min_capacity": count(0), "order": choice("prior
 K, SCALE = count(1), number()
 ROUTERS: dict[str, dict[str, Check]] = {
     "softmax": {"k": K, "weights": choice("raw", "renormalised", "chosen", "one"), "scale": SCALE, "rank": count(1)},
-    "threshold": {"t": number(0, high=1), "min_k": count(0), "max_k": count(0),
+    "threshold": {"t": number(0, high=1), "min_k": count(1), "max_k": count(0),
                   "weights": choice("raw", "renormalised", "one"), "scale": SCALE},
     "cosine": {"k": K, "gate": choice("softmax", "sigmoid"), "tau": number(above=0), "normalise_token": flag,
                "topk_norm": flag, "d_e": count(1), "identity": flag},

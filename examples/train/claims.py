@@ -66,8 +66,8 @@ TABLES = (
     ),
     Table(
         "MH-MoE: gates",
-        "Gates as in eq. 1 to 3 of the paper (raw), and divided by the sum of those of the chosen experts, as in the "
-        "authors' code and in all other tables.",
+        "Gates as in eq. 1 to 3 of the paper (raw), and divided by the sum of those of the chosen experts, as the authors' "
+        "training script asks and as in all other tables.",
         _study((*STUDIED[1:], *RAW), GATED),
         _by_width(tuple((name, f"{name}-raw", f"{words}: divided gates beat raw ones")
                         for name, words in zip(STUDIED[1:], ("fine-grained SMoE", "MH-MoE, 2 heads", "MH-MoE, 3 heads"), strict=True)),

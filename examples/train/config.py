@@ -49,7 +49,7 @@ MOE: Config = {
 }
 ROUTERS: dict[str, Config] = {
     "softmax": {"weights": "raw", "scale": 1.0},
-    "threshold": {"weights": "raw", "scale": 1.0, "min_k": 0, "max_k": 0},
+    "threshold": {"weights": "raw", "scale": 1.0, "min_k": 1, "max_k": 0},
     "cosine": {"k": 1, "gate": "softmax", "normalise_token": True},  # topk_norm follows the gate and k
     "sigmoid": {"weights": "raw", "scale": 1.0},
     "sparsemixer": {"jitter": 0.01},

@@ -79,8 +79,9 @@ RECIPES: dict[str, dict[str, Any]] = {
         "moe_dropout": 0.0,
         "alpha": 0.01,
     },
-    # Huang et al. 2024. Their text gives no dropout. Its eq. 1 leaves the gates as they are, while their code divides
-    # those of the chosen by their sum, which is what they trained.
+    # Huang et al. 2024. Their text gives no dropout. Its eq. 1 leaves the gates as they are; their training script asks
+    # for gates divided by the sum of those of the chosen (--moe-normalize-gate-prob-before-dropping), as here. The
+    # top-k gate of their public code does not get that option and leaves them as they are.
     "mh-moe": {
         "betas": (0.9, 0.98),
         "eps": 1e-6,
@@ -91,7 +92,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "gates": "renormalised",
     },
 }
-# Their training script: dropout, and the gates of the code.
+# Their training script, with its dropout.
 RECIPES["mh-moe-code"] = RECIPES["mh-moe"] | {"dropout": 0.1}
 
 
