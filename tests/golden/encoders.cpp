@@ -11,7 +11,8 @@
 namespace moe::golden {
 namespace {
 
-// A layer of X-MoE: experts without attention. `limits` is the case with its capacity, if it has one.
+// A layer of X-MoE: experts without attention. `limits` is the case with its capacity, if it has
+// one.
 void add_sparse(const Json& in, const std::string& gating, int32_t k, ModelCase& e,
                 const Case* limits = nullptr) {
   const std::string name = next_layer(e);
