@@ -74,6 +74,7 @@ def figures(row: rows.Row, checkpoint: Path, folder: Path, moe: str) -> dict[str
         "difference": perplexity_difference(row.name, pytorch, found["perplexity"], kind),
         "experts": [layer["mean_experts_per_token"] for layer in found.get("routing", [])],
     }
+    out["routing"] = runtime.routing(moe, checkpoint / "model.moe", text)
     if row.has_capacity():
         out["shared_capacity"] = _perplexity(pytorch_losses(checkpoint, text, SHARED))
     if row.name in SWEPT:

@@ -79,9 +79,9 @@ RECIPES: dict[str, dict[str, Any]] = {
         "moe_dropout": 0.0,
         "alpha": 0.01,
     },
-    # Huang et al. 2024. Their text gives no dropout. Its eq. 1 leaves the gates as they are; their training script asks
-    # for gates divided by the sum of those of the chosen (--moe-normalize-gate-prob-before-dropping), as here. The
-    # top-k gate of their public code does not get that option and leaves them as they are.
+    # Huang et al. 2024, without dropout. Their eq. 1 leaves the gates as they are; their training scripts ask for gates
+    # divided by the sum of those of the chosen (--moe-normalize-gate-prob-before-dropping), as here. The top-k gate
+    # of their public code does not get that option and leaves them as they are.
     "mh-moe": {
         "betas": (0.9, 0.98),
         "eps": 1e-6,
@@ -92,8 +92,8 @@ RECIPES: dict[str, dict[str, Any]] = {
         "gates": "renormalised",
     },
 }
-# Their training script, with its dropout.
-RECIPES["mh-moe-code"] = RECIPES["mh-moe"] | {"dropout": 0.1}
+# The training script that their public repository names, and the gates that its code computes.
+RECIPES["mh-moe-code"] = RECIPES["mh-moe"] | {"betas": (0.9, 0.95), "weight_decay": 0.1, "gates": "raw"}
 
 
 def with_gates(config: cfg.Config, gates: str | None) -> cfg.Config:

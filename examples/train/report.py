@@ -188,6 +188,54 @@ def _sweeps(results: Results) -> Iterator[str]:
         yield from _sweep(name, result)
 
 
+def _pearson(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """None where a side does not vary."""
+    a, b = ([v - statistics.mean(x) for v in x] for x in (a, b))
+    spread = math.sqrt(sum(v * v for v in a) * sum(v * v for v in b))
+    return sum(x * y for x, y in zip(a, b, strict=True)) / spread if spread > 0 else None
+
+
+def consistency(loads: Sequence[Sequence[int]]) -> float | None:
+    """The mean correlation of the loads of one layer, in order of size, over all pairs of runs (X-MoE, section 4.5);
+    None for fewer than two runs."""
+    pairs = [_pearson(sorted(a), sorted(b)) for i, a in enumerate(loads) for b in loads[:i]]
+    found = [value for value in pairs if value is not None]
+    return statistics.mean(found) if found else None
+
+
+def _mean(values: Sequence[float | None], spec: str) -> str:
+    found = [v for v in values if v is not None]
+    return format(statistics.mean(found), spec) if found else ""
+
+
+def _routing_line(name: str, found: list[Result]) -> str:
+    layers = [layer for r in found for layer in r["routing"]]
+    sparse = [layer for layer in layers if "load" in layer]
+    places = sorted({layer["layer"] for layer in sparse})
+    by_layer = [[layer["load"] for layer in sparse if layer["layer"] == place] for place in places]
+    fullest = [max(layer["load"]) * len(layer["load"]) / max(1, sum(layer["load"])) for layer in sparse]
+    dense = [layer["positive"] for layer in layers if "load" not in layer]
+    experts = [layer["positive"] for layer in sparse]
+    return (f"| {rows.read(name).system} | {len(found)} | {_mean([layer['collapse'] for layer in sparse], '.1f')} | "
+            f"{_mean([consistency(loads) for loads in by_layer], '.3f')} | {_mean(fullest, '.2f')} | {_mean(experts, '.1%')} | "
+            f"{_mean(dense, '.1%')} |")
+
+
+def _routing(results: Results) -> Iterator[str]:
+    found = {name: [r for r in runs if "routing" in r] for name, runs in results.items()}
+    shown = [name for name in dict.fromkeys(n for t in TABLES for n in t.rows) if found.get(name)]
+    if not shown:
+        return
+    yield "## How the rows route\n"
+    yield ("Measured by `moe.analyse` on the held-out text, means over seeds and layers ([definitions](../../docs/analysis.md#what-is-measured)). RC: representation "
+           "collapse (X-MoE, eq. 11). Consistency: of the loads of experts between seeds (X-MoE, section 4.5). Fullest: the "
+           "load of the fullest expert in even shares. Positive: inner activations above zero (XMoE, fig. 1) in experts and "
+           "in dense layers.\n")
+    yield "| system | seeds | RC | consistency | fullest | positive, experts | positive, dense |\n|---|---|---|---|---|---|---|"
+    yield from (_routing_line(name, found[name]) for name in shown)
+    yield ""
+
+
 RULE = (
     "A row is the paper's system with every width divided by 4 and a third of its layers (`rows/`). Perplexity is measured on "
     "held-out text of eight kinds (`texts/`) and averaged over seeds; sd is the standard deviation over seeds. FLOP/token "
@@ -217,6 +265,7 @@ def document(plan_words: str, note: str, results: Results, figures: Sequence[str
     for table in shown:
         lines += _table(table, results, judged_, figures)
     lines += _sweeps(results)
+    lines += _routing(results)
     if hidden := [t for t in TABLES if t not in shown]:
         lines += ["## Not run yet\n", *(f"- {t.title}: {_count(len(t.rows), 'row')}." for t in hidden), ""]
     lines += ["## What is not here\n", *(f"- {what}: {why}." for what, why in MISSING)]

@@ -177,7 +177,8 @@ class Recipes(unittest.TestCase):
         self.assertEqual(recipes.settings("x-moe").eps, 1e-6)
         self.assertEqual((recipes.settings("x-moe").dropout, recipes.settings("x-moe").moe_dropout), (0.1, 0.0))
         self.assertEqual((recipes.settings("mh-moe").clip, recipes.settings("mh-moe").dropout), (2.0, 0.0))
-        self.assertEqual(recipes.settings("mh-moe-code").dropout, 0.1)
+        code = recipes.settings("mh-moe-code")
+        self.assertEqual((code.betas, code.weight_decay, code.gates, code.eps), ((0.9, 0.95), 0.1, "raw", 1e-6))
 
     def test_bad_settings(self) -> None:
         cases = {"recipe": {"recipe": "switch"}, "dropout": {"dropout": 1.0}, "alpha": {"alpha": -1},
@@ -364,6 +365,17 @@ class Report(unittest.TestCase):
         text = document(made)
         self.assertRegex(text, r"\| Eight experts, one per token, beat the dense layer \| seen \| \+1\d\.\d\d \| \+")
         self.assertRegex(text, r"\| A learned router beats a fixed table \| contradicted \| -9\.")
+
+    def test_routing_is_summed_up(self) -> None:
+        layers = [[{"layer": 0, "positive": 0.25}, {"layer": 1, "positive": 0.5, "load": load, "collapse": rc}]
+                  for load, rc in (([10, 20, 30], 2.0), ([30, 10, 20], 4.0))]
+        made = [result("smoe", i + 1, [1.0, 2.0], routing=r) for i, r in enumerate(layers)]
+        text = document({"smoe": made})
+        self.assertIn("| SMoE, top-1 | 2 | 3.0 | 1.000 | 1.50 | 50.0% | 25.0% |", text)
+        self.assertAlmostEqual(report.consistency([[1, 2, 3], [3, 1, 9]]), 0.9607689, 6)
+        self.assertIsNone(report.consistency([[1, 2, 3]]))
+        self.assertIsNone(report.consistency([[1, 1], [1, 2]]))
+        self.assertNotIn("How the rows route", document({"dense": [result("dense", 1, [1.0, 2.0])]}))
 
     def test_encoders_are_compared_by_the_mean_of_their_tasks(self) -> None:
         one = result("encoder-smoe", 1, [0.25, 0.75], tasks={"classes": 0.25, "tags": 0.5, "spans": 0.75})

@@ -8,6 +8,7 @@ The package has the same name as a module in this folder, so it is used in a sep
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -69,6 +70,23 @@ def outputs(program: str, model: Path, texts: Sequence[Any]) -> tuple[list[np.nd
         return [found[f"text{i}"] for i in range(len(texts))], found["experts"].tolist()
 
 
+def routing(program: str, model: Path, text: Path) -> list[dict[str, Any]]:
+    """What moe.analyse measures of each layer of a decoder on a text: the share of positive activations and, of an
+    MoE layer, its load by expert and its representation collapse (None where it has no value)."""
+    question = {"model": str(model), "text": str(text)}
+    answer = _run([sys.executable, Path(__file__)], str(model), input=json.dumps(question), env=_environment(program))
+    return json.loads(answer)
+
+
+def _routing(model: Any, text: str) -> list[dict[str, Any]]:
+    from moe import analyse
+
+    found = analyse.record(model, analyse.tokens_of(model, text))
+    layers = {layer.layer: {"load": layer.load.tolist(), "collapse": layer.collapse if math.isfinite(layer.collapse) else None}
+              for layer in found.layers}
+    return [{"layer": i, "positive": share} | layers.get(i, {}) for i, share in found.positive.items()]
+
+
 def _experts(model: Any, session: Any) -> list[float]:
     counted = [session.routing(i) for i, layer in enumerate(model.layers) if layer.n_experts]
     return [float((c.experts_per_token * np.arange(c.n_experts + 1)).sum() / max(1, c.n_tokens)) for c in counted]
@@ -90,6 +108,9 @@ def main() -> None:
 
     question = json.load(sys.stdin)
     with moe.Environment(threads=1, device="cpu") as environment, moe.Model(question["model"], environment) as model:
+        if "text" in question:
+            print(json.dumps(_routing(model, Path(question["text"]).read_text(encoding="utf-8"))))
+            return
         session = model.session()
         session.count_routing()
         found = {f"text{i}": _output(session, text) for i, text in enumerate(question["texts"])}

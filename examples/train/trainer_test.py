@@ -410,6 +410,9 @@ def test_a_row_is_trained_once(tmp_path: Path, moe: str) -> None:
     assert 0 < first["experts"][0] < 64
     assert first["difference"] < 1e-5  # tokens outside of the windows do not count in a capacity
     assert first["shared_capacity"] != first["pytorch"]
+    assert [layer["layer"] for layer in first["routing"]] == [0, 1, 2, 3]
+    assert [len(layer.get("load", [])) for layer in first["routing"]] == [0, 64, 0, 64]
+    assert all(0 < layer["positive"] < 1 for layer in first["routing"]) and first["routing"][1]["collapse"] > 0
     assert first["pytorch"] == pytest.approx(np.exp(np.mean(first["windows"])), rel=0.01)  # the last window is shorter
     assert runner.run("xmoe-eighth@48", 1, plan, tmp_path, "nothing") == first
     assert runner.finished(tmp_path, "xmoe-eighth@48", 1, tables.QUICK) is None
