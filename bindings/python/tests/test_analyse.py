@@ -259,7 +259,7 @@ def test_command(tmp_path, capsys):
     assert "threshold:0.5" in out and "topk:1" in out and "Representation collapse" in out
     curves_of((tmp_path / "page.html").read_text())
     names = {path.name for path in (tmp_path / "charts").iterdir()}
-    assert names == {f"{n}.svg" for n in ("needed", "spread", "perplexity", "time", "positive", "activations",
+    assert names == {f"{n}.svg" for n in ("needed", "spread", "perplexity", "batch-time", "time", "positive", "activations",
                                           "load", "collapse", "fluctuation", "consistency", "load-consistency")}
     assert main(["analyse", str(a), "-f", str(text), "--tokens", "100", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -103,9 +103,12 @@ def _swept(a: Analysis) -> Iterator[Section]:
                   "The same weights under other routers: what the experts compute for a token, and how well the "
                   "text is predicted (XMoE, fig. 4 and 7).",
                   Chart(flops, "perplexity", curves("perplexity"), log_x=True), _sweep_table(a.sweep))
-    yield Section("time", "Time by operations",
-                  "Time to decode one token (XMoE, fig. 8). It includes attention and the rest of the model; the "
-                  "operations are those of the experts alone.",
+    yield Section("batch-time", "Time of a batch by operations",
+                  "Time to evaluate a token of the text in chunks, many tokens at once (XMoE, fig. 8). It includes "
+                  "attention and the rest of the model; the operations are those of the experts alone.",
+                  Chart(flops, "µs a token of a chunk", curves("seconds", 1e6), from_zero=True), [])
+    yield Section("time", "Time of decoding by operations",
+                  "The same for a token decoded alone after those before it, where reading the weights counts.",
                   Chart(flops, "µs a decoded token", curves("decode_seconds", 1e6), from_zero=True), [])
     yield Section("positive", "Positive activations by operations",
                   "Which share of what experts compute inside is above zero; with ReLU the rest is computed for "
