@@ -26,7 +26,7 @@ import texts
 from data import BOS, EOS, MASK, PAD, FileStream, load_tokenizer, train_tokenizer
 from model import Model
 from plan import TIE, Plan, output_difference, perplexity_difference
-from steps import fit, token_loss
+from steps import Curve, fit, token_loss
 from stories.engine import Rng
 from texts import tasks
 
@@ -168,7 +168,7 @@ def tuned(model: Model, head: dict[str, Any], biases: tuple[str, ...]) -> Model:
     return new
 
 
-def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str, Model], list[float]]:
+def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str, Model], Curve]:
     """The pre-trained encoder, one fine-tuned encoder per task, and the learning curve of the pre-training."""
     data = torch.load(folder / "data.pt", weights_only=True)
     model = Model(row.config, row.biases)

@@ -22,8 +22,9 @@ from data import FileStream, load_tokenizer, train_tokenizer
 from evaluate import window_losses
 from model import Model
 from plan import Plan, perplexity_difference
-from steps import fit
+from steps import Curve, fit
 
+GAMMAS = (1.0, 2.0, 4.0, 8.0, 16.0)
 SHARED = Plan.batch  # windows that count together in a capacity, as in training
 BASE = "dense"  # all language rows have its vocabulary
 
@@ -38,8 +39,8 @@ def prepare(folder: Path, plan: Plan) -> None:
     torch.save(torch.tensor(tokenizer.encode(text).ids, dtype=torch.int32), folder / "ids.pt")
 
 
-def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str, Model], list[float]]:
-    """The trained model, and its learning curve (steps.fit)."""
+def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str, Model], Curve]:
+    """The trained model, and its learning curve."""
     model = Model(row.config)
     ids = torch.load(folder / "ids.pt", weights_only=True).tolist()
     stream = FileStream(ids, row.config["bos_token_id"], row.config["context_length"], seed)
@@ -47,10 +48,12 @@ def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str,
     return {".": model}, fit(model, settings, plan.steps, lambda: stream.batch(plan.batch))
 
 
-def pytorch_losses(checkpoint: Path, text: Path, shared: int = 0) -> list[tuple[float, int]]:
+def pytorch_losses(checkpoint: Path, text: Path, shared: int = 0, gamma: float | None = None) -> list[tuple[float, int]]:
     """The losses of the exported checkpoint by window (evaluate.window_losses), with K and V rounded as in the
-    runtime's cache."""
+    runtime's cache; gamma: a capacity factor in place of its own."""
     model = export.read(checkpoint)
+    for layer in model.moe_layers() if gamma is not None else ():
+        layer.m = layer.m | {"capacity": layer.m["capacity"] | {"gamma": gamma}}
     model.set_kv_dtype(torch.float16)
     ids = load_tokenizer(checkpoint).encode(text.read_text(encoding="utf-8")).ids
     return window_losses(model, ids, shared)
@@ -77,9 +80,17 @@ def figures(row: rows.Row, checkpoint: Path, folder: Path, moe: str) -> dict[str
     out["routing"] = runtime.routing(moe, checkpoint / "model.moe", text)
     if row.has_capacity():
         out["shared_capacity"] = _perplexity(pytorch_losses(checkpoint, text, SHARED))
+        out["gammas"] = by_gamma(checkpoint, text)
     if row.name in SWEPT:
         out["sweep"] = sweep(checkpoint, text, moe)
     return out
+
+
+def by_gamma(checkpoint: Path, text: Path) -> list[dict[str, float]]:
+    """The exported row with other capacity factors: perplexity with the capacity counted over the tokens of a window,
+    as the runtime counts it, and over those of a training batch."""
+    return [{"gamma": gamma} | {name: _perplexity(pytorch_losses(checkpoint, text, shared, gamma))
+                                for name, shared in (("window", 0), ("batch", SHARED))} for gamma in GAMMAS]
 
 
 def sweep(checkpoint: Path, text: Path, moe: str) -> list[dict[str, Any]]:

@@ -188,6 +188,39 @@ def _sweeps(results: Results) -> Iterator[str]:
         yield from _sweep(name, result)
 
 
+def _capacities(results: Results) -> Iterator[str]:
+    found = {name: [r for r in runs if "gammas" in r] for name, runs in results.items()}
+    if not any(found.values()):
+        return
+    yield "## XMoE: other capacity factors\n"
+    yield ("Perplexity with other capacity factors than in training (XMoE, fig. 4), in PyTorch: the capacity counted over the tokens "
+           "of a batch of eight windows, as in training, and over those of one window, as by `moe perplexity`.\n")
+    gammas = [entry["gamma"] for entry in next(runs for runs in found.values() if runs)[0]["gammas"]]
+    yield f"| system | counted over | {' | '.join(f'gamma {g:g}' for g in gammas)} |\n|---|---|" + "---|" * len(gammas)
+    for name, runs in found.items():
+        for over in ("batch", "window") if runs else ():
+            means = [statistics.mean(r["gammas"][i][over] for r in runs) for i in range(len(gammas))]
+            yield f"| {rows.read(name).system} | a {over} | {' | '.join(f'{m:.4f}' for m in means)} |"
+    yield ""
+
+
+def _by_step(results: Results) -> Iterator[str]:
+    """The experts of threshold rows by training step, where their number may change."""
+    found = {name: [r["experts_curve"] for r in runs if r.get("experts_curve")] for name, runs in results.items()
+             if any(f["kind"] == "moe" and f["moe"]["router"]["kind"] == "threshold" for f in rows.read(name).ffns())}
+    found = {name: curves for name, curves in found.items() if curves}
+    if not found:
+        return
+    shares = (0.05, 0.25, 0.5, 0.75, 1.0)
+    yield "## XMoE: experts by training step\n"
+    yield "Experts computed per token, mean over MoE layers and seeds, at the end of a share of the run.\n"
+    yield f"| system | {' | '.join(f'{s:.0%}' for s in shares)} |\n|---|" + "---|" * len(shares)
+    for name, curves in found.items():
+        means = [statistics.mean(c[max(0, round(s * len(c)) - 1)] for c in curves) for s in shares]
+        yield f"| {rows.read(name).system} | {' | '.join(f'{m:.2f}' for m in means)} |"
+    yield ""
+
+
 def _pearson(a: Sequence[float], b: Sequence[float]) -> float | None:
     """None where a side does not vary."""
     a, b = ([v - statistics.mean(x) for v in x] for x in (a, b))
@@ -265,7 +298,7 @@ def document(plan_words: str, note: str, results: Results, figures: Sequence[str
     for table in shown:
         lines += _table(table, results, judged_, figures)
     lines += _sweeps(results)
-    lines += _routing(results)
+    lines += [*_capacities(results), *_by_step(results), *_routing(results)]
     if hidden := [t for t in TABLES if t not in shown]:
         lines += ["## Not run yet\n", *(f"- {t.title}: {_count(len(t.rows), 'row')}." for t in hidden), ""]
     lines += ["## What is not here\n", *(f"- {what}: {why}." for what, why in MISSING)]

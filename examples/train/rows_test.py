@@ -366,6 +366,16 @@ class Report(unittest.TestCase):
         self.assertRegex(text, r"\| Eight experts, one per token, beat the dense layer \| seen \| \+1\d\.\d\d \| \+")
         self.assertRegex(text, r"\| A learned router beats a fixed table \| contradicted \| -9\.")
 
+    def test_capacities_and_experts_by_step(self) -> None:
+        gammas = [{"gamma": g, "window": 30.0 / g, "batch": 3.0} for g in (1.0, 2.0)]
+        made = [result("xmoe-eighth", s, [1.0, 2.0], gammas=gammas, experts_curve=[4.0] * 10 + [2.0 + s] * 10) for s in (1, 2)]
+        text = document({"xmoe-eighth": made, "smoe": [result("smoe", 1, [1.0, 2.0], experts_curve=[1.0] * 20)]})
+        self.assertIn("| system | counted over | gamma 1 | gamma 2 |", text)
+        self.assertIn("| XMoE, experts of 1/8, t = 0.9 | a window | 30.0000 | 15.0000 |", text)
+        self.assertIn("| XMoE, experts of 1/8, t = 0.9 | a batch | 3.0000 | 3.0000 |", text)
+        self.assertIn("| XMoE, experts of 1/8, t = 0.9 | 4.00 | 4.00 | 4.00 | 3.50 | 3.50 |", text)
+        self.assertNotIn("| SMoE, top-1 | 1.00 |", text)
+
     def test_routing_is_summed_up(self) -> None:
         layers = [[{"layer": 0, "positive": 0.25}, {"layer": 1, "positive": 0.5, "load": load, "collapse": rc}]
                   for load, rc in (([10, 20, 30], 2.0), ([30, 10, 20], 4.0))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -151,19 +152,38 @@ def _to(tensors: Inputs, where: str) -> Inputs:
     return tuple(t.to(where) for t in tensors) if isinstance(tensors, tuple) else tensors.to(where)
 
 
+@dataclass(frozen=True)
+class Curve:
+    """How a run went: means over each of its CURVE parts."""
+
+    losses: list[float]
+    experts: list[float]  # computed per (sub-)token and MoE layer; [] for a dense model
+
+
+def _experts(model: Model) -> float:
+    """The mean number of experts of the last pass that a (sub-)token was computed by."""
+    routes = [layer.route for layer in model.moe_layers() if layer.route is not None]
+    return sum(r.kept.sum().item() / r.kept.shape[0] for r in routes) / len(routes)
+
+
+def _parts(values: list[float]) -> list[float]:
+    cuts = [len(values) * i // CURVE for i in range(CURVE + 1)]
+    return [sum(values[a:b]) / (b - a) for a, b in zip(cuts, cuts[1:]) if b > a]
+
+
 def fit(
     model: Model, settings: Settings, n: int, batch: Callable[[], tuple[Inputs, Tensor]],
     fresh: bool = True, loss: Loss = token_loss,
-) -> list[float]:
-    """Makes n steps on the batches from `batch`, on the GPU if there is one; returns the mean losses of the run's
-    twentieths, of which the last is its result. Afterwards the model is on the CPU."""
-    where, losses = device(), []
+) -> Curve:
+    """Makes n steps on the batches from `batch`, on the GPU if there is one. Afterwards the model is on the CPU."""
+    where, losses, experts = device(), [], []
     steps = Steps(model.to(where), settings, fresh, loss)
     for step in range(n):
         x, y = batch()
         losses.append(steps.one(_to(x, where), y.to(where), step / n)[0])
         if not math.isfinite(losses[-1]):
             raise FloatingPointError(f"{model.config['name']}: the loss of step {step} is not finite")
+        if model.moe_layers():
+            experts.append(_experts(model))
     model.to("cpu")
-    cuts = [n * i // CURVE for i in range(CURVE + 1)]
-    return [sum(losses[a:b]) / (b - a) for a, b in zip(cuts, cuts[1:]) if b > a]
+    return Curve(_parts(losses), _parts(experts))

@@ -20,6 +20,7 @@ import config as cfg
 import encoders
 import evaluate
 import export
+import language
 import parity
 import rows
 import runner
@@ -312,7 +313,7 @@ def test_training_is_on_the_gpu_if_there_is_one(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.Tensor, "to", lambda x, where: moved.append((where, tuple(x.shape))) or x if where == "cuda" else real(x, where))
     curve = steps.fit(model, settings(warmup=1), 3, lambda: (text(2), text(2)))
     assert moved == ["cuda", *[("cuda", (2, 20))] * 6, "cpu"]
-    assert len(curve) == 3
+    assert len(curve.losses) == 3 and curve.experts == [2.0] * 3
 
 
 def test_a_capacity_can_count_windows_together() -> None:
@@ -410,6 +411,10 @@ def test_a_row_is_trained_once(tmp_path: Path, moe: str) -> None:
     assert 0 < first["experts"][0] < 64
     assert first["difference"] < 1e-5  # tokens outside of the windows do not count in a capacity
     assert first["shared_capacity"] != first["pytorch"]
+    assert len(first["curve"]) == len(first["experts_curve"]) == 2 and 0 < first["experts_curve"][0] < 64
+    assert [entry["gamma"] for entry in first["gammas"]] == list(language.GAMMAS)
+    own = first["gammas"][language.GAMMAS.index(8.0)]
+    assert own["batch"] == pytest.approx(first["shared_capacity"]) and own["window"] == pytest.approx(first["pytorch"])
     assert [layer["layer"] for layer in first["routing"]] == [0, 1, 2, 3]
     assert [len(layer.get("load", [])) for layer in first["routing"]] == [0, 64, 0, 64]
     assert all(0 < layer["positive"] < 1 for layer in first["routing"]) and first["routing"][1]["collapse"] > 0

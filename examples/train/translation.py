@@ -23,7 +23,7 @@ import runtime
 from data import BOS, EOS, MASK, PAD, load_tokenizer, train_tokenizer
 from model import Model
 from plan import PAIRS, Disagreement, Plan, output_difference, perplexity_difference
-from steps import fit
+from steps import Curve, fit
 from stories.engine import Rng
 from texts.translation import HELD_OUT_SEED, TRAIN_SEED, pair
 
@@ -75,8 +75,8 @@ class Pairs:
         return (text, source), pad_sequence(target, True, -100)
 
 
-def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str, Model], list[float]]:
-    """The trained model, and its learning curve (steps.fit)."""
+def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str, Model], Curve]:
+    """The trained model, and its learning curve."""
     stream = Pairs(torch.load(folder / "pairs.pt", weights_only=True), row.config, seed)
     model = Model(row.config)
     settings = row.settings(plan.steps, lr=plan.lr, warmup=plan.warmup())
