@@ -23,6 +23,7 @@ import paired
 import parity
 import recipes
 import report
+import report_routing
 import results
 import rows
 import texts
@@ -331,7 +332,7 @@ class Report(unittest.TestCase):
     def test_a_threshold_saves_what_it_saves(self) -> None:
         sweep = [{"router": f"threshold:{t}", "perplexity": p, "experts_per_token": e, "expert_flops_per_token": 10.0 * e}
                  for t, p, e in (("0.1", 12.0, 1.0), ("0.5", 10.1, 2.0), ("0.9", 10.0, 6.0), ("1", 10.0, 8.0))]
-        best, saved = report.saving(sweep)
+        best, saved = report_routing.saving(sweep)
         self.assertEqual((best["router"], saved), ("threshold:0.5", 0.75))
         text = document({"xmoe-full": [result("xmoe-full", 1, [2.0, 3.0], sweep=sweep)]})
         self.assertIn("uses 8.00 experts here, threshold 0.5 saves 75% of", text)
@@ -382,9 +383,9 @@ class Report(unittest.TestCase):
         made = [result("smoe", i + 1, [1.0, 2.0], routing=r) for i, r in enumerate(layers)]
         text = document({"smoe": made})
         self.assertIn("| SMoE, top-1 | 2 | 3.0 | 1.000 | 1.50 | 50.0% | 25.0% |", text)
-        self.assertAlmostEqual(report.consistency([[1, 2, 3], [3, 1, 9]]), 0.9607689, 6)
-        self.assertIsNone(report.consistency([[1, 2, 3]]))
-        self.assertIsNone(report.consistency([[1, 1], [1, 2]]))
+        self.assertAlmostEqual(report_routing.consistency([[1, 2, 3], [3, 1, 9]]), 0.9607689, 6)
+        self.assertIsNone(report_routing.consistency([[1, 2, 3]]))
+        self.assertIsNone(report_routing.consistency([[1, 1], [1, 2]]))
         self.assertNotIn("How the rows route", document({"dense": [result("dense", 1, [1.0, 2.0])]}))
 
     def test_encoders_are_compared_by_the_mean_of_their_tasks(self) -> None:
