@@ -25,7 +25,7 @@ def _is_number(v: Any) -> bool:
 
 def count(low: int, high: int | None = None) -> Check:
     wanted = f"an integer of {low} or more" if high is None else f"an integer in {low}..{high}"
-    return lambda v: "" if _is_number(v) and v == int(v) and low <= v <= (v if high is None else high) else wanted
+    return lambda v: "" if isinstance(v, int) and _is_number(v) and low <= v <= (v if high is None else high) else wanted
 
 
 def number(low: float = -math.inf, above: float = -math.inf, high: float = math.inf) -> Check:
@@ -52,6 +52,14 @@ def word(v: Any) -> str:
 
 def ids(v: Any) -> str:
     return "" if isinstance(v, list) and not any(map(count(0), v)) else "a list of token ids"
+
+
+def index(v: Any) -> str:
+    """Which layers an entry of `layers` changes."""
+    wanted, is_layer = 'a layer, a list of layers, or {"from": layer, "step": number}', count(0)
+    if isinstance(v, dict):
+        return wanted if set(v) - {"from", "step"} or is_layer(v.get("from")) or count(1)(v.get("step", 1)) else ""
+    return wanted if any(map(is_layer, v if isinstance(v, list) else [v])) else ""
 
 
 def anything(v: Any) -> str:
@@ -97,7 +105,7 @@ ROUTERS: dict[str, dict[str, Check]] = {
 }
 # The keys without a default.
 REQUIRED = {"model": ("vocab_size", "d_model", "n_layers", "context_length"), "attention": ("n_heads",),
-            "ffn": ("kind", "d_ff", "act"), "moe": ("n_experts", "router"), "shared": ("d_ff",), "norm": ("kind",),
+            "ffn": ("kind", "d_ff", "act"), "moe": ("n_experts", "router"), "shared": ("d_ff",), "norm": ("kind",), "entry": ("index",), "rule": ("match",),
             "softmax": ("k",), "threshold": ("t",), "cosine": ("tau",), "sigmoid": ("k",)}
 
 
@@ -113,6 +121,12 @@ def _check(where: str, found: Any, keys: dict[str, Check], kind: str = "", more:
     for key, value in found.items():
         if key in keys and (wanted := keys[key](value)):
             raise BadConfig(f"{where}.{key}: expected {wanted}, found {value!r}")
+
+
+def _list(where: str, found: Any) -> list[Any]:
+    if not isinstance(found, list):
+        raise BadConfig(f"{where}: expected a list, found {found!r}")
+    return found
 
 
 def router(where: str, found: Any, n_experts: int) -> None:
@@ -165,11 +179,15 @@ def _attention(where: str, found: Any, d: int) -> None:
 def model(found: Any) -> None:
     """The keys of the model itself; layer() checks a layer with its defaults merged in."""
     _check("config", found, MODEL, "model")
+    blocks = {name: anything for name in ("attention", "cross_attention", "ffn")}
+    _check("config.layer_defaults", found.get("layer_defaults", {}), blocks)
+    for i, entry in enumerate(_list("config.layers", found.get("layers", []))):
+        _check(f"config.layers[{i}]", entry, {"index": index, **blocks}, "entry")
     _check("config.norm", found.get("norm", {"kind": "rms"}), NORM, "norm")
     _check("config.head", found.get("head") or {}, HEAD)
-    for i, rule in enumerate(found.get("precision", [])):
-        _check(f"config.precision[{i}]", rule, {"match": word, "weights": word,
-                                               "activations": choice("f32", "a8", "a8_block")})
+    rules = {"match": word, "weights": word, "activations": choice("f32", "a8", "a8_block")}
+    for i, rule in enumerate(_list("config.precision", found.get("precision", []))):
+        _check(f"config.precision[{i}]", rule, rules, "rule")
 
 
 def layer(number_: int, found: Config, d: int) -> None:

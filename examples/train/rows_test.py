@@ -18,6 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import check_config
+import config as cfg
 import figures
 import paired
 import parity
@@ -168,6 +169,43 @@ class Rows(unittest.TestCase):
                 rows.read("bad", folder_with(dense=dense, bad=good | change))
         with self.assertRaisesRegex(ValueError, "unknown speed"):
             rows.read("bad", folder_with(dense=dense, bad=good | {"train": {"speed": 1}}))
+
+
+class Configurations(unittest.TestCase):
+    GOOD: dict[str, Any] = {"vocab_size": 60, "d_model": 16, "n_layers": 2, "context_length": 32,
+                            "layer_defaults": {"attention": {"n_heads": 2}, "ffn": {"kind": "dense", "d_ff": 8, "act": "gelu"}}}
+
+    def test_defaults(self) -> None:
+        own = cfg.layer_config(cfg.complete(self.GOOD), 0)
+        self.assertEqual({k: own["attention"][k] for k in ("n_kv_heads", "head_dim")}, {"n_kv_heads": 2, "head_dim": 8})
+        self.assertEqual((own["attention"]["rope"]["dims"], own["ffn"]["gated"]), (8, False))
+        self.assertEqual(cfg.complete(self.GOOD | {"norm": {"kind": "layer"}})["norm"], {"kind": "layer", "eps": 1e-5})
+
+    def test_the_first_fault_is_named(self) -> None:
+        cases: dict[str, dict[str, Any]] = {
+            r"config.d_model: expected an integer of 1 or more, found 16.0": {"d_model": 16.0},
+            r"config: unknown vocab; expected some of": {"vocab": 1},
+            r"config.layers\[0\].index: expected a layer, .*found nothing": {"layers": [{"ffn": None}]},
+            r"config.layers\[0\].index: expected a layer, .*found -1": {"layers": [{"index": -1}]},
+            r"config.layers\[1\].index: expected a layer, .*'to'": {"layers": [{"index": 0}, {"index": {"from": 0, "to": 1}}]},
+            r"config.layers\[0\]: unknown fnn": {"layers": [{"index": 0, "fnn": {}}]},
+            r"config.layers: expected a list, found \{\}": {"layers": {}},
+            r"config.precision\[0\].match: expected a text, found nothing": {"precision": [{"weights": "f32"}]},
+            r"config.precision\[0\].activations: expected one of f32": {"precision": [{"match": "*", "activations": "a4"}]},
+            r"config.norm.kind: expected one of rms, layer, found 'batch'": {"norm": {"kind": "batch"}},
+            r"config.head.act: expected one of relu": {"head": {"kind": "tokens", "act": "sine"}},
+            r"layer 1: attention.n_kv_heads: expected a divisor of n_heads, 2, found 3":
+                {"layers": [{"index": 1, "attention": {"n_kv_heads": 3}}]},
+            r"layer 0: ffn.moe: expected an object, found None": {"layers": [{"index": [0], "ffn": {"kind": "moe"}}]},
+            r"layer 0: ffn.moe.router: expected an object, found nothing":
+                {"layers": [{"index": 0, "ffn": {"kind": "moe", "moe": {"n_experts": 2}}}]},
+        }
+        for words, change in cases.items():
+            with self.subTest(words), self.assertRaisesRegex(check_config.BadConfig, words):
+                cfg.complete(self.GOOD | change)
+        for key in ("vocab_size", "d_model", "n_layers", "context_length"):
+            with self.subTest(key), self.assertRaisesRegex(check_config.BadConfig, f"config.{key}: .* found nothing"):
+                cfg.complete({k: v for k, v in self.GOOD.items() if k != key})
 
 
 class Recipes(unittest.TestCase):
