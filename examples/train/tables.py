@@ -85,11 +85,11 @@ def _report(job: tuple[str, int], future: concurrent.futures.Future[Result]) -> 
 def budget(names: set[str], folder: Path) -> int:
     """Print the CPU seconds that the plan's runs of these rows take to train, from a few steps of each."""
     runner.prepare(folder, BUDGET)
-    seconds = {name: runner.seconds_per_step(name, BUDGET, folder) * FULL.steps for name in sorted(names)}
-    for name, one in seconds.items():
-        n = sum(row == name for row, _ in planned())
-        print(f"{name:28} {one:6.0f} s a run, {n} seeds")
-    total = sum(seconds[name] for name, _ in planned() if name in names)
+    total = 0.0
+    for name in sorted(names):
+        one, n = runner.seconds_per_step(name, BUDGET, folder) * FULL.steps, sum(row == name for row, _ in planned())
+        total += one * n
+        print(f"{name:28} {one:6.0f} s a run, {n} seeds", flush=True)
     print(f"{total:.0f} CPU seconds, {total / 3600 / 2:.1f} hours of two cores")
     return 0
 
