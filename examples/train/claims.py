@@ -236,7 +236,10 @@ def planned() -> list[tuple[str, int]]:
 SWEPT = ("xmoe-full", "xmoe-eighth", "xmoe-dense-8", "xmoe-dense-16")
 
 # Figures under a table, by its title: file, and what it shows.
-FIGURES = (("MH-MoE: by width", "results-width.svg", "Perplexity as a ratio to that of SMoE, by width of the model"),)
+FIGURES = (
+    ("MH-MoE: by width", "results-width.svg", "Perplexity as a ratio to that of SMoE, by width of the model"),
+    *(("MH-MoE: by width", f"results-steps-{w}.svg", f"Perplexity in training by step at d {w}") for w in WIDTHS),
+)
 
 # Paragraphs under a table, by its title: why a claim is contradicted.
 EXPLAINED: tuple[tuple[str, str], ...] = ()

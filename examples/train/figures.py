@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import statistics
 import sys
 from pathlib import Path
@@ -43,12 +44,28 @@ def by_width(results: Results) -> list[tuple[str, list[tuple[float, float]]]]:
     return out
 
 
+def by_step(results: Results, width: int) -> list[tuple[str, list[tuple[float, float]]]]:
+    """Of each system the perplexity on the training text, mean over seeds, by step."""
+    out = []
+    for name in STUDIED:
+        found = results.get(at(name, width), [])
+        losses = [statistics.mean(part) for part in zip(*(r["curve"] for r in found))]
+        step = found[0]["steps"] / len(losses) if losses else 0
+        if losses:  # the first points are far above the others
+            out.append((rows.read(name).system, [((i + 1) * step, math.exp(v)) for i, v in enumerate(losses)][len(losses) // 4 :]))
+    return out
+
+
 def write(results: Results, folder: Path) -> list[str]:
     """Writes the figures whose rows are run; returns their names."""
-    curves = by_width(results)
-    if len({w for _, points in curves for w, _ in points}) < 2:
-        return []
-    charts = _charts()
-    chart = charts.Chart("width of the model", "perplexity, SMoE = 1", [charts.Curve(*c) for c in curves], log_x=True)
-    (folder / "results-width.svg").write_text(chart.svg(alone=True), encoding="utf-8")
-    return ["results-width.svg"]
+    drawn = {}
+    curves, charts = by_width(results), _charts()
+    if len({w for _, points in curves for w, _ in points}) > 1:
+        drawn["results-width.svg"] = "width of the model", "perplexity, SMoE = 1", curves, True
+    for width in WIDTHS:
+        if len(curves := by_step(results, width)) > 1:
+            drawn[f"results-steps-{width}.svg"] = "step", "perplexity in training", curves, True
+    for name, (x, y, curves, log_x) in drawn.items():
+        chart = charts.Chart(x, y, [charts.Curve(*c) for c in curves], log_x=log_x)
+        (folder / name).write_text(chart.svg(alone=True), encoding="utf-8")
+    return list(drawn)

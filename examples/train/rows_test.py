@@ -465,9 +465,14 @@ class Report(unittest.TestCase):
         self.assertAlmostEqual(points[0][1], math.exp(0.1), 3)
         self.assertAlmostEqual(points[1][1], math.exp(-0.1), 3)
         folder = Path(tempfile.mkdtemp())
-        self.assertEqual(figures.write(made, folder), ["results-width.svg"])
+        self.assertEqual(figures.write(made, folder), ["results-width.svg", "results-steps-48.svg", "results-steps-192.svg"])
         self.assertIn("MH-MoE, 2 heads", (folder / "results-width.svg").read_text())
         self.assertEqual(figures.write({"smoe": made["smoe"]}, folder), [])
+        made["smoe"][0]["curve"] = [4.0, 3.0, 2.0, 1.0]
+        made["smoe"].append(made["smoe"][0] | {"seed": 2, "curve": [4.0, 3.0, 2.0, 3.0]})
+        name, points = figures.by_step(made, 192)[0]
+        self.assertEqual((name, [step for step, _ in points]), ("SMoE, top-1", [4.0, 6.0, 8.0]))
+        self.assertAlmostEqual(points[-1][1], math.exp(2.0))
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def even_outputs(model: Model, size: float = EVEN) -> None:
         sizes = output_sizes(model, *(ids.to(where) for ids in inputs))
         with torch.no_grad():
             for layer, found in zip(model.moe_layers(), sizes, strict=False):
-                for weight in layer.last_weights():
+                for weight in layer.last_weights() if found > 0 else ():
                     weight.mul_(size / found)
 
 
