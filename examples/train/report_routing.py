@@ -108,6 +108,7 @@ def _routing_line(name: str, found: list[Result]) -> str:
     dense = [layer["positive"] for layer in layers if "load" not in layer]
     experts = [layer["positive"] for layer in sparse]
     return (f"| {rows.read(name).system} | {len(found)} | {_mean([layer['collapse'] for layer in sparse], '.1f')} | "
+            f"{_mean([r['fluctuation'][-1] for r in found if r.get('fluctuation')], '.1%')} | "
             f"{_mean([consistency(loads) for loads in by_layer], '.3f')} | {_mean(fullest, '.2f')} | {_mean(experts, '.1%')} | "
             f"{_mean(dense, '.1%')} |")
 
@@ -119,10 +120,11 @@ def _routing(results: Results) -> Iterator[str]:
         return
     yield "## How the rows route\n"
     yield ("Measured by `moe.analyse` on the held-out text, means over seeds and layers ([definitions](../../docs/analysis.md#what-is-measured)). RC: representation "
-           "collapse (X-MoE, eq. 11). Consistency: of the loads of experts between seeds (X-MoE, section 4.5). Fullest: the "
+           "collapse (X-MoE, eq. 11). RF: tokens of a batch that go first to another expert than a twentieth of the run before its "
+           "end (X-MoE, fig. 3a). Consistency: of the loads of experts between seeds (X-MoE, section 4.5). Fullest: the "
            "load of the fullest expert in even shares. Positive: inner activations above zero (XMoE, fig. 1) in experts and "
            "in dense layers.\n")
-    yield "| system | seeds | RC | consistency | fullest | positive, experts | positive, dense |\n|---|---|---|---|---|---|---|"
+    yield "| system | seeds | RC | RF | consistency | fullest | positive, experts | positive, dense |\n" + "|---" * 8 + "|"
     yield from (_routing_line(name, found[name]) for name in shown)
     yield ""
 

@@ -418,9 +418,9 @@ class Report(unittest.TestCase):
     def test_routing_is_summed_up(self) -> None:
         layers = [[{"layer": 0, "positive": 0.25}, {"layer": 1, "positive": 0.5, "load": load, "collapse": rc}]
                   for load, rc in (([10, 20, 30], 2.0), ([30, 10, 20], 4.0))]
-        made = [result("smoe", i + 1, [1.0, 2.0], routing=r) for i, r in enumerate(layers)]
+        made = [result("smoe", i + 1, [1.0, 2.0], routing=r, fluctuation=[0.5, 0.1 * i]) for i, r in enumerate(layers)]
         text = document({"smoe": made})
-        self.assertIn("| SMoE, top-1 | 2 | 3.0 | 1.000 | 1.50 | 50.0% | 25.0% |", text)
+        self.assertIn("| SMoE, top-1 | 2 | 3.0 | 5.0% | 1.000 | 1.50 | 50.0% | 25.0% |", text)
         self.assertAlmostEqual(report_routing.consistency([[1, 2, 3], [3, 1, 9]]), 0.9607689, 6)
         self.assertIsNone(report_routing.consistency([[1, 2, 3]]))
         self.assertIsNone(report_routing.consistency([[1, 1], [1, 2]]))

@@ -81,7 +81,8 @@ def run(name: str, seed: int, plan: Plan, folder: Path, moe: str) -> dict[str, A
     _export(models, checkpoint, own / "tokenizer.json", moe)
     result = {"row": name, "seed": seed, "key": results.key(row, plan), "steps": plan.steps,
               "seconds": round(seconds, 1), "device": steps.device(), "curve": [round(v, 4) for v in curve.losses],
-              "experts_curve": [round(v, 3) for v in curve.experts]}
+              "experts_curve": [round(v, 3) for v in curve.experts],
+              "fluctuation": [round(v, 4) for v in curve.fluctuation]}
     result |= task.figures(row, checkpoint, own, moe)
     cost = parity.cost(row, result["experts"])
     result |= {"params": cost.params, "ffn_flops": cost.ffn_flops, "flops": cost.flops}

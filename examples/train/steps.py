@@ -158,12 +158,29 @@ class Curve:
 
     losses: list[float]
     experts: list[float]  # computed per (sub-)token and MoE layer; [] for a dense model
+    # Share of the first batch's (sub-)tokens that go first to another expert than at the end of the part before
+    # (routing fluctuation, X-MoE, fig. 3a), mean over MoE layers; [] for a dense model.
+    fluctuation: list[float]
 
 
 def _experts(model: Model) -> float:
     """The mean number of experts of the last pass that a (sub-)token was computed by."""
     routes = [layer.route for layer in model.moe_layers() if layer.route is not None]
     return sum(r.kept.sum().item() / r.kept.shape[0] for r in routes) / len(routes)
+
+
+def _first_choices(model: Model, x: Inputs) -> list[Tensor]:
+    """The first expert of each (sub-)token, for each MoE layer."""
+    model.eval()
+    with torch.no_grad():
+        model(*(x if isinstance(x, tuple) else (x,)))
+    model.train()
+    return [layer.route.indices[:, 0] for layer in model.moe_layers()]
+
+
+def _moved(before: list[Tensor], after: list[Tensor]) -> float:
+    shares = [(a != b).double().mean().item() for a, b in zip(before, after, strict=True)]
+    return sum(shares) / len(shares)
 
 
 def _parts(values: list[float]) -> list[float]:
@@ -176,14 +193,19 @@ def fit(
     fresh: bool = True, loss: Loss = token_loss,
 ) -> Curve:
     """Makes n steps on the batches from `batch`, on the GPU if there is one. Afterwards the model is on the CPU."""
-    where, losses, experts = device(), [], []
+    where, losses, experts, chosen = device(), [], [], []
     steps = Steps(model.to(where), settings, fresh, loss)
+    ends = {n * (i + 1) // CURVE for i in range(CURVE)}
     for step in range(n):
         x, y = batch()
-        losses.append(steps.one(_to(x, where), y.to(where), step / n)[0])
+        x, y = _to(x, where), y.to(where)
+        probe = x if step == 0 else probe
+        losses.append(steps.one(x, y, step / n)[0])
         if not math.isfinite(losses[-1]):
             raise FloatingPointError(f"{model.config['name']}: the loss of step {step} is not finite")
         if model.moe_layers():
             experts.append(_experts(model))
+            if step + 1 in ends:
+                chosen.append(_first_choices(model, probe))
     model.to("cpu")
-    return Curve(_parts(losses), _parts(experts))
+    return Curve(_parts(losses), _parts(experts), [_moved(a, b) for a, b in zip(chosen, chosen[1:])])

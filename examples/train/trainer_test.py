@@ -313,7 +313,17 @@ def test_training_is_on_the_gpu_if_there_is_one(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.Tensor, "to", lambda x, where: moved.append((where, tuple(x.shape))) or x if where == "cuda" else real(x, where))
     curve = steps.fit(model, settings(warmup=1), 3, lambda: (text(2), text(2)))
     assert moved == ["cuda", *[("cuda", (2, 20))] * 6, "cpu"]
-    assert len(curve.losses) == 3 and curve.experts == [2.0] * 3
+    assert len(curve.losses) == 3 and curve.experts == [2.0] * 3 and len(curve.fluctuation) == 2
+
+
+def test_routing_fluctuates_while_routers_learn() -> None:
+    def run(lr: float) -> list[float]:
+        torch.manual_seed(1)
+        return steps.fit(small({"kind": "softmax", "k": 1}), settings(lr=lr, warmup=1), 20, lambda: (text(8), text(8))).fluctuation
+
+    learnt, still = run(0.1), run(1e-12)
+    assert len(learnt) == len(still) == steps.CURVE - 1
+    assert max(learnt) > 0 and max(still) == 0
 
 
 def test_a_capacity_can_count_windows_together() -> None:
