@@ -144,7 +144,7 @@ def _run(plan_words: str, note: str, results: Results) -> str:
     planned = len({name for table in TABLES for name in table.rows})
     devices = " and ".join(sorted({r["device"] for found in results.values() for r in found}))
     words = (f"{len(results)} of {_count(planned, 'row')} are run: {counts}. {plan_words} Training took "
-             f"{seconds / 3600:.1f} hours in all, on the {devices}.")
+             f"{seconds / 3600:.1f} hours of wall time in all, on the {devices}.")
     return f"{words} {note}".strip()
 
 

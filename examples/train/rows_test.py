@@ -382,7 +382,7 @@ class Report(unittest.TestCase):
         two = [result("smoe", seed, [1.0, 2.0]) for seed in (1, 2)]
         text = document({"dense": [result("dense", 1, [2.0, 3.0], experts=[])], "smoe": two})
         self.assertIn(f"2 of {len({n for n, _ in planned()})} rows are run: 1 row with 2 seeds, 1 row with 1 seed. "
-                      "A run has 8 steps: 0.01 million tokens, or 256 pairs. Training took 3.0 hours in all, on the cpu. A note.", text)
+                      "A run has 8 steps: 0.01 million tokens, or 256 pairs. Training took 3.0 hours of wall time in all, on the cpu. A note.", text)
         self.assertIn("1.0e-04 (f32)", text)
         self.assertIn("| dense | d 768, FFN of 2048, gated | 12.1825 | 12.1835 | 1 |  | 1 k | 2.0 k |  |", text)
         self.assertIn("| SMoE, top-1 | 8 experts of 2048, top-1 | 4.4817 | 4.4827 | 2 | 0.00 | 1 k | 2.0 k | 1.00 |", text)

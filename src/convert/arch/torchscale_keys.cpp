@@ -14,6 +14,11 @@ constexpr int32_t kMaxWidth = 1 << 20;
 // Keys of MH-MoE's repository. Its linear layers may quantise weights and inputs; with 32 bits
 // they do not, and then most keys about quantising mean nothing.
 void refuse_quantised(ConfigKeys* keys) {
+  // A part of that repository's configuration does not show the bits, which it sets to 1 and 8.
+  if (keys->has("moe_top_k") && !(keys->has("weight_bits") && keys->has("input_bits"))) {
+    fail_value(keys->node("moe_top_k"),
+               "with \"weight_bits\": 32 and \"input_bits\": 32 it is: their defaults are 1 and 8");
+  }
   for (const char* key : {"weight_bits", "input_bits", "attn_bits", "query_bits"}) {
     keys->require(key, 32);
   }
