@@ -20,7 +20,7 @@ from torch import Tensor
 
 import costs
 import losses
-from routers import cosine_route
+from routers import LEAST_TAU, cosine_route, threshold_route
 
 TYPES = {"float": torch.float64, "int": torch.int64, "bool": torch.bool}
 Case = dict[str, Any]
@@ -45,9 +45,9 @@ def cosine_balance(scores: Tensor, tau0: float = 0.3, mask: Tensor | None = None
 
 
 def threshold_balance(logits: Tensor, t: float = 0.9, mask: Tensor | None = None) -> Case:
-    """The loss counts first choices, whatever experts the threshold takes."""
-    del t
-    return balance(logits, mask)
+    """The loss of the route that the threshold takes: it counts first choices, whatever experts are taken."""
+    route = threshold_route(logits, {"t": t})
+    return balance(route.scores, mask)
 
 
 def switch_balance(logits: Tensor, mask: Tensor | None = None, **par: Any) -> Case:
@@ -55,11 +55,17 @@ def switch_balance(logits: Tensor, mask: Tensor | None = None, **par: Any) -> Ca
 
 
 def gate(
-    scores: Tensor, grad_weights: Tensor, tau: float, k: int = 1, gating: str = "softmax"
+    scores: Tensor, grad_weights: Tensor, tau: float, k: int = 1, gating: str = "softmax",
+    normalize_topk: bool | None = None, tau_min: float = LEAST_TAU,
 ) -> Case:
+    if not tau_min >= LEAST_TAU:
+        raise NotImplementedError(f"tau_min: the router has {LEAST_TAU:g}, the case {tau_min:g}")
+    if not 0 < tau < float("inf"):
+        raise ValueError(f"tau: expected a number above 0, found {tau:g}")
+    own = {} if normalize_topk is None else {"topk_norm": normalize_topk}
     learnt = torch.tensor(tau, dtype=scores.dtype, requires_grad=True)
     scores = scores.requires_grad_()
-    route = cosine_route(scores, {"k": k, "gate": gating}, learnt)
+    route = cosine_route(scores, {"k": k, "gate": gating, **own}, learnt.clamp_min(tau_min))
     route.weights.backward(grad_weights)
     return {
         "indices": route.indices,
@@ -69,8 +75,8 @@ def gate(
     }
 
 
-def embeddings(embeddings: Tensor) -> Case:
-    return {"y": losses.unit_embeddings(embeddings)}
+def embeddings(embeddings: Tensor, norm: float = losses.EMBEDDING_NORM) -> Case:
+    return {"y": losses.unit_embeddings(embeddings, norm)}
 
 
 def assignment(scores: Tensor) -> Case:
@@ -113,8 +119,12 @@ def difference(name: str, want: Any, found: Any, tol: Case) -> str:
 def fault(case: Case, tol: Case) -> str:
     """The error of a case, or an empty string."""
     given = {name: tensor(value) for name, value in case["in"].items()}
+    if case["fn"] not in FUNCTIONS:
+        return f"unknown function {case['fn']}"
     try:
         out = FUNCTIONS[case["fn"]](**given, **case["par"])
+    except (TypeError, NotImplementedError) as e:  # a parameter that the function does not have
+        return str(e)
     except losses.NonFinite as e:
         return "" if case.get("error") == "non_finite" else str(e)
     except ValueError as e:

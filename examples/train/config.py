@@ -2,7 +2,8 @@
 """The research layout's config.json: defaults, deep merge per layer, precision by role.
 
 A configuration is the plain dictionary of config.json, without classes around it, so that the model
-that is trained is described by the file on disk. formats/README.md documents the layout.
+that is trained is described by the file on disk. formats/README.md documents the layout, with the required keys
+and the defaults, which are the same here.
 """
 
 from __future__ import annotations
@@ -11,30 +12,26 @@ import copy
 from fnmatch import fnmatchcase
 from typing import Any
 
+import check_config
+
 Config = dict[str, Any]
 
 NORMS: Config = {"norm": True, "out_norm": False, "post_norm": False}
 ATTENTION: Config = NORMS | {
-    "n_heads": 4,
-    "n_kv_heads": 4,
-    "head_dim": 16,
     "window": 0,
     "causal": True,
     "multiplier": None,
-    "rope": {"kind": "half", "dims": 16, "theta": 10000.0, "scaling": None},
+    "rope": {"kind": "half", "theta": 10000.0, "scaling": None},
     "qk_norm": "none",
     "sub_norm": False,
     "sinks": False,
 }
 CROSS_ATTENTION: Config = ATTENTION | {
     "causal": False,
-    "rope": {"kind": "none", "dims": 16, "theta": 10000.0, "scaling": None},
+    "rope": {"kind": "none", "theta": 10000.0, "scaling": None},
 }
 FFN: Config = NORMS | {
-    "kind": "dense",
-    "d_ff": 128,
-    "gated": True,
-    "act": "silu",
+    "gated": False,
     "alpha": 1.0,
     "limit": 0,
     "up_offset": 0,
@@ -42,15 +39,22 @@ FFN: Config = NORMS | {
     "moe": None,
 }
 MOE: Config = {
-    "n_experts": 8,
     "n_subheads": 1,
     "mh": False,
     "head": None,  # None: present with several sub-heads or "mh"
     "merge": None,
     "n_sublayers": 0,
-    "router": {"kind": "softmax", "k": 2, "weights": "raw", "scale": 1.0},
     "shared": None,
     "capacity": {"gamma": 0, "min_capacity": 0, "order": "priority"},
+}
+ROUTERS: dict[str, Config] = {
+    "softmax": {"weights": "raw", "scale": 1.0},
+    "threshold": {"weights": "raw", "scale": 1.0, "min_k": 1, "max_k": 0},
+    "cosine": {"k": 1, "gate": "softmax", "normalise_token": True},  # topk_norm follows the gate and k
+    "sigmoid": {"weights": "raw", "scale": 1.0},
+    "sparsemixer": {"jitter": 0.01},
+    "hash": {},
+    "base": {},
 }
 MODEL: Config = {
     "model_type": "moe_research",
@@ -72,10 +76,6 @@ MODEL: Config = {
     "precision": [{"match": "*", "weights": "auto", "activations": "f32"}],
     "tokenizer": None,
 }
-# Keys that a decoder's config.json may omit.
-OF_ENCODERS = {"head", "mask_token_id"}
-OF_TRANSLATORS = {"n_encoder_layers", "source_length", "encoder_norm", "start_token_id"}
-REQUIRED = {"vocab_size", "d_model", "n_layers", "context_length"}
 
 
 def merge(base: Config, over: Config) -> Config:
@@ -104,41 +104,47 @@ def feed_forwards(config: Config) -> list[Config]:
     return [entry["ffn"] for entry in found if entry.get("ffn")]
 
 
-def _router(given: Config) -> Config:
-    """A router has only the keys of its own kind, so another kind replaces the whole default."""
-    return merge(MOE["router"], given) if given.get("kind", "softmax") == "softmax" else given
+def _attention(defaults: Config, given: Config, d: int) -> Config:
+    """An attention block of a model of width d with its defaults, some of which depend on others."""
+    out = defaults | {"n_kv_heads": given["n_heads"], "head_dim": d // given["n_heads"]} | given
+    out["rope"] = {"dims": out["head_dim"]} | defaults["rope"] | (given.get("rope") or {})
+    return out
+
+
+def merged_layer(config: Config, layer: int) -> Config:
+    """The blocks of layer number `layer` as the configuration gives them, without the defaults of formats/README.md."""
+    own: Config = config.get("layer_defaults", {})
+    for entry in config.get("layers", []):
+        if _covers(entry["index"], layer):
+            own = merge(own, {k: v for k, v in entry.items() if k not in ("index", "comment")})
+    return own
 
 
 def layer_config(config: Config, layer: int) -> Config:
     """The configuration of layer number `layer`, with the defaults filled in. A missing block has no
     key."""
-    own: Config = config.get("layer_defaults", {})
-    for entry in config.get("layers", []):
-        if _covers(entry["index"], layer):
-            own = merge(own, {k: v for k, v in entry.items() if k != "index"})
+    own, d = merged_layer(config, layer), config["d_model"]
     out: Config = {}
-    if "attention" in own:
-        attention = out["attention"] = ATTENTION | own["attention"]
-        attention["rope"] = ATTENTION["rope"] | attention.get("rope", {})
-    if "cross_attention" in own:
-        out["cross_attention"] = CROSS_ATTENTION | own["cross_attention"]
+    for name, defaults in (("attention", ATTENTION), ("cross_attention", CROSS_ATTENTION)):
+        if name in own:
+            out[name] = _attention(defaults, own[name], d)
     if "ffn" in own:
         ffn = out["ffn"] = FFN | own["ffn"]
         if ffn["kind"] == "moe":
-            moe = MOE | (ffn["moe"] or {})
-            moe["router"] = _router(moe["router"])
-            moe["capacity"] = MOE["capacity"] | moe["capacity"]
-            ffn["moe"] = moe
+            moe = ffn["moe"] = MOE | ffn["moe"]
+            moe["router"] = ROUTERS[moe["router"]["kind"]] | moe["router"]
+            moe["capacity"] = MOE["capacity"] | (moe["capacity"] or {})
     return out
 
 
 def complete(config: Config) -> Config:
-    """The configuration with the model's own defaults filled in."""
-    known = set(MODEL) | REQUIRED | OF_ENCODERS | OF_TRANSLATORS | {"final_norm", "comment"}
-    unknown = set(config) - known
-    if unknown:
-        raise ValueError(f"unknown keys in config: {sorted(unknown)}")
-    return MODEL | config
+    """The configuration with the model's own defaults filled in, checked whole: BadConfig names the first fault."""
+    check_config.model(config)
+    out = MODEL | config
+    out["norm"] = MODEL["norm"] | out["norm"]
+    for layer in range(out["n_layers"]):
+        check_config.layer(layer, merged_layer(out, layer), out["d_model"])
+    return out
 
 
 def n_encoder_layers(config: Config) -> int:
@@ -150,8 +156,8 @@ def kind(config: Config) -> str:
     """"decoder", "encoder" (a token sees the whole text) or "encoder-decoder"."""
     if n_encoder_layers(config):
         return "encoder-decoder"
-    layers = (layer_config(config, i).get("attention", ATTENTION) for i in range(config["n_layers"]))
-    return "decoder" if all(a["causal"] for a in layers) else "encoder"
+    layers = (merged_layer(config, i).get("attention", {}) for i in range(config["n_layers"]))
+    return "decoder" if all(a.get("causal", True) for a in layers) else "encoder"
 
 
 def need_decoder(config: Config) -> None:

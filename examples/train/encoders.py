@@ -26,7 +26,7 @@ import texts
 from data import BOS, EOS, MASK, PAD, FileStream, load_tokenizer, train_tokenizer
 from model import Model
 from plan import TIE, Plan, output_difference, perplexity_difference
-from steps import fit, token_loss
+from steps import Curve, fit, token_loss
 from stories.engine import Rng
 from texts import tasks
 
@@ -168,14 +168,13 @@ def tuned(model: Model, head: dict[str, Any], biases: tuple[str, ...]) -> Model:
     return new
 
 
-def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str, Model], float]:
-    """The pre-trained encoder, one fine-tuned encoder per task, and the mean loss of the last tenth of
-    the pre-training steps."""
+def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str, Model], Curve]:
+    """The pre-trained encoder, one fine-tuned encoder per task, and the learning curve of the pre-training."""
     data = torch.load(folder / "data.pt", weights_only=True)
     model = Model(row.config, row.biases)
     windows = Masked(data["ids"].tolist(), row.config, seed)
     settings = row.settings(plan.steps, lr=plan.lr, warmup=plan.warmup())
-    loss = fit(model, settings, plan.steps, lambda: windows.batch(plan.batch))
+    curve = fit(model, settings, plan.steps, lambda: windows.batch(plan.batch))
     n = max(2, plan.steps // SHARE)
     settings = row.tuning(n, lr=plan.lr / 3, warmup=max(1, n // 10))
     models = {".": model}
@@ -183,7 +182,7 @@ def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str,
         examples = Examples(data["learn"][name], row.config["pad_token_id"], seed)
         models[name] = tuned(model, task.head, row.biases)
         fit(models[name], settings, n, lambda e=examples: e.batch(4 * plan.batch), False, task.loss)
-    return models, loss
+    return models, curve
 
 
 def _output(model: Model, ids: Ids) -> Tensor:
@@ -224,13 +223,13 @@ def _perplexity(outputs: list[Tensor], asked: list[Ids]) -> float:
     return math.exp(token_loss(torch.cat(outputs).double(), torch.tensor(sum(asked, []))))
 
 
-def _measure(name: str, checkpoint: Path, examples: list[Example], moe: str) -> tuple[float, float]:
-    """The share of right predictions of the runtime, and its largest difference from PyTorch."""
+def _measure(name: str, checkpoint: Path, examples: list[Example], moe: str) -> tuple[list[float], float]:
+    """Of each example the share of right predictions of the runtime, and its largest difference from PyTorch."""
     task, model = TASKS[name], export.read(checkpoint / name)
     found, _ = runtime.outputs(moe, checkpoint / name / "model.moe", [text for text, _, _ in examples])
     _, worst = _outputs(name, model, [ids for _, ids, _ in examples], found)
-    right = [r for z, (_, _, target) in zip(found, examples, strict=True) for r in task.right(torch.tensor(z), target)]
-    return sum(right) / len(right), worst
+    right = [task.right(torch.tensor(z), target) for z, (_, _, target) in zip(found, examples, strict=True)]
+    return [sum(r) / len(r) for r in right], worst
 
 
 def _vectors(model: Model, checkpoint: Path, moe: str, lines: list[tuple[str, Ids]]) -> float:
@@ -269,6 +268,7 @@ def figures(row: rows.Row, checkpoint: Path, folder: Path, moe: str) -> dict[str
         "moe": runtimes,
         "difference": perplexity_difference(row.name, pytorch, runtimes),
         "outputs": max([*worst, *(w for _, w in measured.values())]),
-        "tasks": {name: share for name, (share, _) in measured.items()},
+        "tasks": {name: sum(shares) / len(shares) for name, (shares, _) in measured.items()},
+        "windows": [round(1 - sum(one) / len(one), 5) for one in zip(*(s for s, _ in measured.values()), strict=True)],
         "experts": experts,
     }

@@ -31,6 +31,7 @@ class Block(nn.Module):
         super().__init__()
         role, own = f"layers.{layer}", cfg.layer_config(build.config, layer)
         self.multiplier, self.dropout = build.config["residual_multiplier"], 0.0
+        self.moe_dropout = 0.0
         self.ffn = self.moe = None
         self.attention = self._attention(build, role, "attention", own)
         self.cross_attention = self._attention(build, role, "cross_attention", own)
@@ -59,10 +60,10 @@ class Block(nn.Module):
         norm = Norm(build, f"{role}.{name}", build.config["d_model"]) if there else nn.Identity()
         self.add_module(name, norm)
 
-    def _add(self, x: Tensor, name: str, f: Callable[[Tensor], Tensor]) -> Tensor:
+    def _add(self, x: Tensor, name: str, f: Callable[[Tensor], Tensor], dropout: float) -> Tensor:
         norm = self.get_submodule
         y = norm(f"{name}_out_norm")(f(norm(f"{name}_norm")(x)))
-        y = F.dropout(y, self.dropout, self.training)
+        y = F.dropout(y, dropout, self.training)
         return norm(f"{name}_post_norm")(torch.add(x, y, alpha=self.multiplier))
 
     def forward(
@@ -70,13 +71,13 @@ class Block(nn.Module):
     ) -> Tensor:
         """real (B, T): which rows are not padding; None: all."""
         if self.attention is not None:
-            x = self._add(x, "attention", lambda h: self.attention(h, real=real))
+            x = self._add(x, "attention", lambda h: self.attention(h, real=real), self.dropout)
         if self.cross_attention is not None:
-            x = self._add(x, "cross_attention", lambda h: self.cross_attention(h, *source))
+            x = self._add(x, "cross_attention", lambda h: self.cross_attention(h, *source), self.dropout)
         if self.moe is not None:
-            x = self._add(x, "ffn", lambda h: self.moe(h, ids, real))
+            x = self._add(x, "ffn", lambda h: self.moe(h, ids, real), self.moe_dropout)
         elif self.ffn is not None:
-            x = self._add(x, "ffn", self.ffn)
+            x = self._add(x, "ffn", self.ffn, self.dropout)
         return x
 
 
@@ -200,15 +201,20 @@ class Model(nn.Module):
                 if e.requires_grad:  # not frozen
                     e.copy_(unit_embeddings(e))
 
-    def set_dropout(self, p: float) -> None:
-        """Set the dropout of what each block adds."""
+    def share_capacity(self, together: bool) -> None:
+        """Whether the sequences of a batch share a capacity at inference too, as they do in training."""
+        for layer in self.moe_layers():
+            layer.together = together
+
+    def set_dropout(self, p: float, moe: float | None = None) -> None:
+        """Set the dropout of what each block adds; moe: of what MoE layers add (None: as the others)."""
         for block in self.layers:
-            block.dropout = p
+            block.dropout, block.moe_dropout = p, p if moe is None else moe
 
     def freeze_routing(self) -> None:
-        """Freeze the routers (X-MoE, section 3.2)."""
+        """Freeze the routers and the experts (X-MoE, section 3.3)."""
         for layer in self.moe_layers():
-            for p in layer.router.parameters():
+            for p in (*layer.router.parameters(), *layer.experts.parameters()):
                 p.requires_grad_(False)
                 p.grad = None
 

@@ -181,6 +181,16 @@ class MoE(nn.Module):
             if m["shared"]["gated"]:
                 self.shared.router = Linear(build, f"{role}.shared.router", d, 1)
         self.route: Route | None = None
+        self.together = False  # at inference too, the batch shares a capacity
+
+    def last_weights(self) -> list[Tensor]:
+        """The matrices in which the output is linear, all of them together; of a stack of experts nearly so."""
+        if self.merge is not None:
+            last = [self.merge.weight]
+        else:
+            blocks = self.experts if isinstance(self.experts, Stack) else [self.experts]
+            last = [block.down.weight for block in blocks]
+        return last if self.shared is None else [*last, self.shared.down.weight]
 
     def _experts(self, x: Tensor, route: Route) -> Tensor:
         """x (R, d / h) -> the weighted sum over the kept pairs, (R, d / h)."""
@@ -201,7 +211,7 @@ class MoE(nn.Module):
         sub = u.reshape(-1, x.shape[-1] // self.heads)  # row a h + j: sub-token j of token a
         self.route = self.router(sub, ids.reshape(-1).repeat_interleave(self.heads))
         # In training the batch shares a capacity; at inference each sequence is a separate call.
-        n_calls = 1 if self.training else x.shape[0]
+        n_calls = 1 if self.training or self.together else x.shape[0]
         apply_capacity(self.route, self.m["n_experts"], self.m["capacity"], n_calls)
         y = self._experts(sub, self.route).view_as(x)
         if self.merge is not None:

@@ -21,7 +21,7 @@ class Disagreement(RuntimeError):
 
 @dataclass(frozen=True)
 class Plan:
-    steps: int = 3000
+    steps: int = 1000
     batch: int = 8  # windows
     text: int = 4_000_000  # characters of training text
     held_out: int = 80_000

@@ -1,31 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""RESULTS.md: the figures of the rows, table by table, and which of the claimed orderings were seen."""
+"""RESULTS.md: the figures of the rows, table by table, and a verdict for each claimed ordering."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import paired
+import report_routing
 import rows
-from claims import MISSING, TABLES, Claim, Table
+from claims import EXPLAINED, FIGURES, MISSING, TABLES, Claim, Table
 from plan import PAIRS
-
-Result = dict[str, Any]
-Results = dict[str, list[Result]]  # row: results of its seeds
-Sweeps = dict[str, list[dict[str, Any]]]  # row: an entry per threshold, the last of which is 1
-
+from results import Result, Results
 
 Column = tuple[str, str, Callable[[Result], float]]  # title, format, value
 
 
 @dataclass(frozen=True)
 class Measure:
-    """How the results of a task are shown and compared."""
+    """How the results of a task are shown and compared. What is compared is `windows`, a number per window."""
 
+    compared: str
+    effect: Callable[[float], float]  # of a mean difference of windows, in percent or points
     unit: str
-    value: Callable[[Result], float]  # lower is better
     columns: tuple[Column, ...]
 
 
@@ -37,99 +36,115 @@ def _task(title: str, name: str) -> Column:
     return title, ".1f", lambda r: 100 * r["tasks"][name]
 
 
+def _percent(difference: float) -> float:
+    return 100 * math.expm1(difference)
+
+
+def _points(difference: float) -> float:
+    return 100 * difference
+
+
 MEASURES = {
-    "language": Measure("perplexity", lambda r: r["moe"],
+    "language": Measure("the loss per window; an effect is a ratio of perplexities", _percent, "%",
                         (_key("PyTorch", ".4f", "pytorch"), _key("`moe perplexity`", ".4f", "moe"))),
-    "encoder": Measure("% of wrong answers, mean of three tasks", lambda r: 100 * (1 - statistics.mean(r["tasks"].values())),
+    "encoder": Measure("the share of wrong answers per example, mean of three tasks", _points, "points",
                        (_key("masked perplexity, PyTorch", ".4f", "pytorch"), _key("the same, `moe`", ".4f", "moe"),
                         _task("classes, %", "classes"), _task("tags, %", "tags"), _task("spans, %", "spans"))),
-    "translation": Measure("% of wrong words", lambda r: 100 * (1 - r["words"]),
+    "translation": Measure("the share of wrong words per sentence", _points, "points",
                            (_key("perplexity, PyTorch", ".4f", "pytorch"), _key("the same, `moe`", ".4f", "moe"),
                             _key("exact, %", ".1f", "exact", 100), _key("words, %", ".1f", "words", 100))),
 }
+SHARED: Column = ("capacity as in training", ".4f", lambda r: r.get("shared_capacity", r["pytorch"]))
 
 
-def values(results: Results, name: str) -> list[float]:
-    """The compared figure of a row, one number per seed."""
-    found = results.get(name, [])
-    return [MEASURES[rows.read(name).task].value(r) for r in found]
+def _columns(table: Table) -> tuple[Column, ...]:
+    own = MEASURES[table.task].columns
+    limited = table.task == "language" and any(rows.read(name).has_capacity() for name in table.rows)
+    return (*own, SHARED) if limited else own
 
 
-def _range(values: Sequence[float]) -> float | None:
-    return max(values) - min(values) if len(values) > 1 else None
+def test_of(claim: Claim, results: Results) -> paired.Test | None:
+    """The paired test of a claim, over the seeds that both rows have; None: fewer than two."""
+    a, b = ({r["seed"]: r["windows"] for r in results.get(name, [])} for name in (claim.better, claim.worse))
+    seeds = sorted(set(a) & set(b))
+    return paired.compare([a[s] for s in seeds], [b[s] for s in seeds])
 
 
-def largest_spread(results: Results, task: str) -> float | None:
-    """The widest spread over seeds of all rows of a task, since a single row has too few seeds to estimate its own."""
-    own = [name for name in results if rows.read(name).task == task]
-    found = [s for name in own if (s := _range(values(results, name))) is not None]
-    return max(found) if found else None
+Verdicts = dict[Claim, tuple[paired.Test | None, str]]
 
 
-def verdict(better: Sequence[float], worse: Sequence[float], spread: float | None) -> str:
-    """Whether an ordering was seen: the means over seeds must differ by more than `spread`, the widest
-    spread of any row."""
-    if not better or not worse:
-        return "not trained"
-    if spread is None or min(len(better), len(worse)) < 2:
-        return "not decided: one seed"
-    difference = statistics.mean(worse) - statistics.mean(better)
-    if abs(difference) <= spread:
-        return "not decided: within the spread over seeds"
-    return "seen" if difference > 0 else "not seen: the other way round"
+def judged(results: Results) -> Verdicts:
+    """A verdict for every claim, all by one rule (paired.py)."""
+    claims = list(dict.fromkeys(claim for table in TABLES for claim in table.claims))
+    tests = [test_of(claim, results) for claim in claims]
+    return {c: (t, v) for c, t, v in zip(claims, tests, paired.verdicts(tests), strict=True)}
 
 
-def _sentence(claim: Claim, results: Results, spread: float | None) -> str:
-    a, b = values(results, claim.better), values(results, claim.worse)
-    found = f" ({statistics.mean(a):.3f} against {statistics.mean(b):.3f})" if a and b else ""
-    return f"- {claim.words[0].upper()}{claim.words[1:]}: {verdict(a, b, spread)}{found}."
-
-
-def _line(name: str, results: Results) -> str:
-    row, found = rows.read(name), results.get(name, [])
-    columns = MEASURES[row.task].columns
-    if not found:
-        return f"| {row.system} | {row.paper} |{' |' * (len(columns) + 3)} not trained |"
-    shown = [format(statistics.mean(map(value, found)), spec) for _, spec, value in columns]
+def _line(name: str, columns: Sequence[Column], found: list[Result]) -> str:
+    row = rows.read(name)
+    values = [statistics.mean(map(value, found)) for _, _, value in columns]
+    shown = [format(v, spec) for v, (_, spec, _) in zip(values, columns, strict=True)]
+    losses = [statistics.mean(r["windows"]) for r in found]
     mean = {key: statistics.mean(r[key] for r in found) for key in ("params", "ffn_flops")}
-    spread = _range(values(results, name))
+    spread = MEASURES[row.task].effect(statistics.stdev(losses)) if len(found) > 1 else None
     experts = statistics.mean(e for r in found for e in r["experts"]) if found[0]["experts"] else None
     return (
-        f"| {row.system} | {row.paper} | {' | '.join(shown)} | "
-        f"{'' if spread is None else f'{spread:.3f}'} | {mean['params'] / 1e3:.0f} k | {mean['ffn_flops'] / 1e3:.1f} k | "
+        f"| {row.system} | {row.paper} | {' | '.join(shown)} | {len(found)} | "
+        f"{'' if spread is None else f'{spread:.2f}'} | {mean['params'] / 1e3:.0f} k | {mean['ffn_flops'] / 1e3:.1f} k | "
         f"{'' if experts is None else f'{experts:.2f}'} |"
     )
 
 
-def _table(table: Table, results: Results) -> Iterator[str]:
-    measure, spread = MEASURES[table.task], largest_spread(results, table.task)
-    titles = [title for title, _, _ in measure.columns]
-    compared = "" if table.task == "language" else f" Rows are compared by {measure.unit}."
-    yield f"## {table.title}\n\n{table.note}{compared}\n"
-    yield f"| system | at the papers' width | {' | '.join(titles)} | spread | parameters | FLOP/token | experts |"
-    yield "|---|---|" + "---|" * (len(titles) + 4)
-    yield from (_line(name, results) for name in table.rows)
+def _p(p: float) -> str:
+    return f"{p:.1g}" if p >= 1e-6 else "< 1e-6"
+
+
+def _claim(claim: Claim, measure: Measure, test: paired.Test, verdict: str) -> str:
+    low, high = (measure.effect(v) for v in test.interval())
+    words = claim.words[0].upper() + claim.words[1:]
+    return (f"| {words} | {verdict} | {measure.effect(test.effect):+.2f} | {low:+.2f} to {high:+.2f} | "
+            f"{test.t:.1f} ({test.df:.1f}) | {_p(test.p)} |")
+
+
+def _claims(table: Table, judged_: Verdicts) -> Iterator[str]:
+    """What was tested, as a table, and what was not, as a sentence."""
+    tested = [(c, *judged_[c]) for c in table.claims if judged_[c][0] is not None]
+    if tested:
+        measure = MEASURES[table.task]
+        yield f"\n| claim | verdict | effect, {measure.unit} | 95 % interval | t (df) | p |\n|---|---|---|---|---|---|"
+        yield from (_claim(c, measure, test, verdict) for c, test, verdict in tested)
+    if untested := [c.words for c in table.claims if judged_[c][0] is None]:
+        yield f"\n{paired.UNTESTED.capitalize()}: {'; '.join(untested)}."
+
+
+def _table(table: Table, results: Results, judged_: Verdicts, figures: Sequence[str]) -> Iterator[str]:
+    measure, columns = MEASURES[table.task], _columns(table)
+    yield f"## {table.title}\n\n{table.note}\n"
+    yield (f"| system | at the papers' width | {' | '.join(title for title, _, _ in columns)} | seeds | sd, {measure.unit} | "
+           "parameters | FLOP/token | experts |")
+    yield "|---|---|" + "---|" * (len(columns) + 5)
+    yield from (_line(name, columns, results[name]) for name in table.rows if name in results)
+    if missing := [rows.read(name).system for name in table.rows if name not in results]:
+        yield f"\nNot run yet: {'; '.join(missing)}."
+    yield from _claims(table, judged_)
     yield ""
-    yield from (_sentence(claim, results, spread) for claim in table.claims)
-    yield ""
+    yield from (f"![{alt}]({name})\n" for title, name, alt in FIGURES if title == table.title and name in figures)
+    yield from (f"{text}\n" for title, text in EXPLAINED if title == table.title)
 
 
 def _count(n: int, thing: str) -> str:
     return f"{n} {thing}{'s' if n != 1 else ''}"
 
 
-def _run(kind: str, note: str, windows: int, results: Results) -> str:
-    """The description of the run; windows: the number that every row was trained on."""
+def _run(plan_words: str, note: str, results: Results) -> str:
+    """The description of the runs."""
     seeds = [len(found) for found in results.values()]
-    counts = ", ".join(
-        f"{_count(seeds.count(n), 'row')} with {_count(n, 'seed')}" for n in sorted(set(seeds), reverse=True)
-    )
-    tokens = windows * rows.read("dense").config["context_length"] / 1e6
-    minutes = sum(r["seconds"] for found in results.values() for r in found) / 60
-    words = (
-        f"A {kind} run of {len(results)} of {_count(len(rows.names()), 'row')}: {counts}, {tokens:.2f} million tokens each, "
-        f"or {PAIRS * windows} pairs; {minutes:.0f} minutes of training, one thread per row."
-    )
+    counts = ", ".join(f"{_count(seeds.count(n), 'row')} with {_count(n, 'seed')}" for n in sorted(set(seeds), reverse=True))
+    seconds = sum(r["seconds"] for found in results.values() for r in found)
+    planned = len({name for table in TABLES for name in table.rows})
+    devices = " and ".join(sorted({r["device"] for found in results.values() for r in found}))
+    words = (f"{len(results)} of {_count(planned, 'row')} are run: {counts}. {plan_words} Training took "
+             f"{seconds / 3600:.1f} hours of wall time in all, on the {devices}.")
     return f"{words} {note}".strip()
 
 
@@ -141,51 +156,42 @@ def _differences(results: Results) -> str:
     return " and ".join(f"{value:.1e} ({kind})" for kind, value in worst.items())
 
 
-def saving(sweep: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], float]:
-    """The threshold with the fewest experts that is at most 1 % worse than t = 1, and the share of expert
-    operations it saves."""
-    full = sweep[-1]
-    good = [entry for entry in sweep if entry["perplexity"] <= 1.01 * full["perplexity"]]
-    best = min(good, key=lambda entry: entry["expert_flops_per_token"])
-    return best, 1 - best["expert_flops_per_token"] / full["expert_flops_per_token"]
+RULE = (
+    "A row is the paper's system with every width divided by 4 and a third of its layers (`rows/`). Perplexity is measured on "
+    "held-out text of eight kinds (`texts/`) and averaged over seeds; sd is the standard deviation over seeds. FLOP/token "
+    "covers the feed-forward layers with the experts counted by the runtime; experts is the number per (sub-)token.\n\n"
+    "A claim is an ordering of the papers. Two rows are compared seed by seed and window by window; an effect is above 0 if it "
+    "is in favour of the paper, t has the standard error over seeds and windows (`paired.py`), and the interval is that of the "
+    "claim alone. A claim is *seen* or *contradicted* if its p is small enough by Holm's method over all tested claims of this "
+    f"page together (level {paired.LEVEL:g}), otherwise *not decided*; *not tested* means fewer than two seeds of both rows.\n"
+)
 
 
-def _sweep(name: str, sweep: Sequence[dict[str, Any]]) -> Iterator[str]:
-    yield f"{rows.read(name).system}, one seed:\n"
-    yield "| threshold | `moe perplexity` | experts | expert FLOP/token |\n|---|---|---|---|"
-    for entry in sweep:
-        yield (f"| {entry['router'].removeprefix('threshold:')} | {entry['perplexity']:.4f} | "
-               f"{entry['experts_per_token']:.2f} | {entry['expert_flops_per_token'] / 1e3:.1f} k |")
-    best, saved = saving(sweep)
-    full = sweep[-1]["experts_per_token"]
-    yield (f"\nWith perplexity at most 1 % above that of t = 1, which uses {full:.2f} experts here, "
-           f"{best['router'].replace(':', ' ')} saves {saved:.0%} of the expert FLOPs.\n")
-
-
-def _sweeps(sweeps: Sweeps) -> Iterator[str]:
-    if not sweeps:
-        return
-    yield "## XMoE: other thresholds at inference\n"
-    yield "`moe perplexity --sweep threshold=0.1:1:0.1`: the same weights, other thresholds.\n"
-    for name, sweep in sweeps.items():
-        yield from _sweep(name, sweep)
-
-
-def document(kind: str, note: str, windows: int, results: Results, sweeps: Sweeps) -> str:
-    """The text of RESULTS.md."""
-    spreads = {m.unit: s for task, m in MEASURES.items() if (s := largest_spread(results, task)) is not None}
+def document(plan_words: str, note: str, results: Results, figures: Sequence[str] = ()) -> str:
+    """The text of RESULTS.md; plan_words: a sentence about the size of the runs; figures: the files of those that
+    are drawn."""
+    judged_ = judged(results)
+    n_tested = sum(test is not None for test, _ in judged_.values())
+    counts = [f"{[v for _, v in judged_.values()].count(word)} {word}"
+              for word in (paired.SEEN, paired.CONTRADICTED, paired.UNDECIDED, paired.UNTESTED)]
     lines = [
         "# The papers' tables in miniature\n",
-        f"Written by `tables.py`. {_run(kind, note, windows, results)}\n",
-        "A row is the paper's system with every width divided by 16 and a third of its layers (`rows/`). Perplexity is measured on "
-        "held-out text of eight kinds (`texts/`) and averaged over seeds; spread is the largest minus the smallest. FLOP/token "
-        "covers the feed-forward layers with the experts counted by the runtime; experts is the number per (sub-)token. "
-        "An ordering counts as seen if both rows have several seeds and their means differ by more than the widest spread of "
-        f"any row of the same task{''.join(f', {s:.3f} ({unit})' for unit, s in spreads.items())}.\n",
+        f"Written by `tables.py` from `results.jsonl`. {_run(plan_words, note, results)}\n",
+        RULE,
+        f"Of {_count(len(judged_), 'claim')}, {n_tested} tested: {', '.join(counts)}.\n",
         f"The two perplexities differ by at most this relative error: {_differences(results)}.\n",
     ]
-    for table in TABLES:
-        lines += _table(table, results)
-    lines += _sweeps(sweeps)
+    shown = [table for table in TABLES if any(name in results for name in table.rows)]
+    for table in shown:
+        lines += _table(table, results, judged_, figures)
+    lines += report_routing.sections(results)
+    if hidden := [t for t in TABLES if t not in shown]:
+        lines += ["## Not run yet\n", *(f"- {t.title}: {_count(len(t.rows), 'row')}." for t in hidden), ""]
     lines += ["## What is not here\n", *(f"- {what}: {why}." for what, why in MISSING)]
     return "\n".join(lines) + "\n"
+
+
+def plan_words(steps: int, batch: int) -> str:
+    """The sentence about the size of the runs."""
+    tokens = steps * batch * rows.read("dense").config["context_length"] / 1e6
+    return f"A run has {steps} steps: {tokens:.2f} million tokens, or {PAIRS * steps * batch} pairs."

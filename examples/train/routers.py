@@ -66,6 +66,8 @@ def softmax_route(z: Tensor, r: Config) -> Route:
 
 def threshold_route(z: Tensor, r: Config) -> Route:
     """The fewest experts whose probabilities reach t (XMoE, Yang et al. 2024, eq. 5)."""
+    if not 0 <= r["t"] <= 1:
+        raise ValueError(f"router: t: expected 0..1, found {r['t']:g}")
     probs, index = z.softmax(dim=-1), order_desc(z)
     p = probs.gather(1, index)
     before = torch.cat((torch.zeros_like(p[:, :1]), p.cumsum(dim=-1)[:, :-1]), dim=-1)
@@ -107,6 +109,10 @@ def sparsemixer_route(z: Tensor, r: Config) -> Route:
 def cosine_route(s: Tensor, r: Config, tau: Tensor) -> Route:
     """Cosine scores s (R, N) over a temperature tau () (X-MoE, Chi et al. 2022, eq. 7 and 8), which
     is learnt, one per layer, and at least LEAST_TAU."""
+    if not 1 <= r["k"] <= s.shape[-1]:
+        raise ValueError(f"router: k: expected 1..{s.shape[-1]}, found {r['k']}")
+    if r["gate"] not in TAU_0:
+        raise ValueError(f"router: gate: expected one of {', '.join(TAU_0)}, found {r['gate']}")
     v = s / tau.clamp_min(LEAST_TAU)
     index = first_choices(s, r["k"])
     chosen, probs = v.gather(1, index), v.softmax(dim=-1)

@@ -4,14 +4,18 @@
 rows/NAME.json contains the differences between a system and the row that it names as `base`:
     system      a short description
     paper       the size in the paper, of which the row is a miniature
+    recipe      the settings of a paper, by their name in recipes.py
     config      changes to the model's configuration (the research layout)
     layer       changes to the `ffn` object of the layers in which the systems differ
     at          the index of these layers, as in config.json; they come after config's own `layers`
     alone       true: these layers have no attention
-    train       changes to the settings of recipes.py; here freeze_routing is a share of the run
+    train       changes to the recipe's settings; here freeze_routing is a share of the run
     tune        the same for the fine-tuning of an encoder
     comment     the reason
 Objects merge deeply and null removes a key, as in config.json, but a router replaces the base's.
+
+NAME@WIDTH is the row at another width of the model: every width changes in proportion, and numbers (of experts,
+heads, layers, tokens) stay.
 """
 
 from __future__ import annotations
@@ -19,24 +23,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import config as cfg
 import recipes
+from check_config import BadConfig
 
 FOLDER = Path(__file__).resolve().parent / "rows"
-KEYS = {"base", "system", "paper", "config", "layer", "at", "alone", "train", "tune", "comment"}
-LAYER_KEYS = set(cfg.FFN)
-ROUTERS: dict[str, set[str]] = {
-    "softmax": {"k", "weights", "scale", "rank"},
-    "threshold": {"t", "min_k", "max_k", "weights", "scale"},
-    "cosine": {"k", "gate", "tau", "normalise_token", "topk_norm", "d_e", "identity"},
-    "sigmoid": {"k", "weights", "scale"},
-    "sparsemixer": {"jitter"},
-    "hash": set(),
-    "base": set(),
-}
+KEYS = {"base", "system", "paper", "recipe", "config", "layer", "at", "alone", "train", "tune", "comment"}
+WIDTHS = ("d_ff", "head_dim", "dims")  # keys of a configuration that change with the width of a model
 
 
 class BadRow(ValueError):
@@ -49,6 +46,7 @@ class Row:
     system: str
     paper: str
     config: cfg.Config  # complete
+    recipe: str | None
     train: dict[str, Any]
     tune: dict[str, Any]
 
@@ -76,17 +74,17 @@ class Row:
 
     def settings(self, steps: int, **own: Any) -> recipes.Settings:
         """The settings of a run of `steps` steps; the row's own take precedence."""
-        return _settings(self.train, steps, own)
+        return _settings(self.recipe, self.train, steps, own)
 
     def tuning(self, steps: int, **own: Any) -> recipes.Settings:
         """The settings of a fine-tuning of `steps` steps; the row's own take precedence."""
-        return _settings(self.tune, steps, own)
+        return _settings(self.recipe, self.tune, steps, own)
 
 
-def _settings(row: dict[str, Any], steps: int, own: dict[str, Any]) -> recipes.Settings:
+def _settings(recipe: str | None, row: dict[str, Any], steps: int, own: dict[str, Any]) -> recipes.Settings:
     if "freeze_routing" in row:
         row = row | {"freeze_routing": round(row["freeze_routing"] * steps)}
-    return recipes.settings(**(own | row))
+    return recipes.settings(recipe, **(own | row))
 
 
 def names() -> list[str]:
@@ -98,25 +96,14 @@ def _known(where: str, found: dict[str, Any], known: set[str]) -> None:
         raise BadRow(f"{where}: unknown {', '.join(unknown)}; expected some of {', '.join(sorted(known))}")
 
 
-def _check_layer(where: str, layer: cfg.Config) -> None:
-    _known(where, layer, LAYER_KEYS)
-    moe = layer.get("moe") or {}
-    _known(f"{where}.moe", moe, set(cfg.MOE))
-    if router := moe.get("router"):
-        if router.get("kind") not in ROUTERS:
-            raise BadRow(f"{where}.moe.router: expected a kind of {', '.join(ROUTERS)}, found {router.get('kind')}")
-        _known(f"{where}.moe.router", router, ROUTERS[router["kind"]] | {"kind"})
-
-
 def _read(name: str, folder: Path) -> dict[str, Any]:
     path = folder / f"{name}.json"
     if not path.exists():
         raise BadRow(f"no row {name}: {path} is not there")
     row = json.loads(path.read_text(encoding="utf-8"))
     _known(name, row, KEYS)
-    _check_layer(f"{name}.layer", row.get("layer", {}))
     for key in ("train", "tune"):
-        recipes.settings(**row.get(key, {}))
+        recipes.settings(row.get("recipe"), **row.get(key, {}))
     return row
 
 
@@ -139,29 +126,43 @@ def _whole(name: str, folder: Path, above: tuple[str, ...] = ()) -> dict[str, An
     return own if base is None else _over(_whole(base, folder, (*above, name)), own)
 
 
+def _at_width(config: Any, factor: Fraction) -> Any:
+    """The configuration with every width times the factor; BadRow if one is then no integer."""
+    if isinstance(config, list):
+        return [_at_width(entry, factor) for entry in config]
+    if not isinstance(config, dict):
+        return config
+    out = {}
+    for key, value in config.items():
+        scaled = value * factor if key in ("d_model", *WIDTHS) else None
+        if scaled is not None and scaled.denominator != 1:
+            raise BadRow(f"{key}: {value} times {factor} is no integer")
+        out[key] = _at_width(value, factor) if scaled is None else int(scaled)
+    return out
+
+
+def _width(name: str, text: str, own: int) -> Fraction:
+    if not text.isdecimal() or int(text) < 1:
+        raise BadRow(f"{name}: expected a width behind @, found {text!r}")
+    return Fraction(int(text), own)
+
+
 def read(name: str, folder: Path = FOLDER) -> Row:
-    """Reads the row of that name."""
-    whole = _whole(name, folder)
+    """Reads the row of that name, NAME or NAME@WIDTH."""
+    plain, _, width = name.partition("@")
+    whole = _whole(plain, folder)
     entry = {"index": whole["at"], "ffn": whole.get("layer", {})}
     if whole.get("alone", False):
         entry["attention"] = None
     layers = [*whole["config"].get("layers", []), entry]
-    config = cfg.complete(whole["config"] | {"name": name, "layers": layers})
-    row = Row(name, whole["system"], whole.get("paper", ""), config, whole.get("train", {}), whole.get("tune", {}))
-    _check_shapes(row)
-    return row
-
-
-def _check_shapes(row: Row) -> None:
-    d = row.config["d_model"]
-    for ffn in row.ffns():
-        if ffn["kind"] != "moe":
-            continue
-        m = ffn["moe"]
-        if d % m["n_subheads"]:
-            raise BadRow(f"{row.name}: expected sub-heads that divide {d}, found {m['n_subheads']}")
-        k, n = m["router"].get("k", 1), m["n_experts"]
-        if not 1 <= k <= n:
-            raise BadRow(f"{row.name}: expected k in 1..{n}, found {k}")
-        if not 0 <= m["router"].get("t", 0) <= 1:
-            raise BadRow(f"{row.name}: expected t in 0..1, found {m['router']['t']}")
+    config, system = whole["config"] | {"name": name, "layers": layers}, whole["system"]
+    try:
+        if "@" in name:
+            config = _at_width(config, _width(name, width, config["d_model"]))
+            system = f"{system}, d {width}"
+        recipe, train = whole.get("recipe"), whole.get("train", {})
+        gates = recipes.settings(recipe, **{k: v for k, v in train.items() if k == "gates"}).gates
+        config = cfg.complete(recipes.with_gates(cfg.complete(config), gates))
+    except BadConfig as e:
+        raise BadRow(f"{name}: {e}") from None
+    return Row(name, system, whole.get("paper", ""), config, recipe, train, whole.get("tune", {}))

@@ -10,11 +10,9 @@ masks and are fine-tuned (encoders.py), encoder-decoders translate (translation.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +22,10 @@ import encoders
 import export
 import language
 import parity
+import results
 import rows
 import runtime
+import steps
 import texts
 import translation
 from plan import Disagreement, Plan
@@ -48,12 +48,6 @@ def prepare(folder: Path, plan: Plan) -> None:
     said.write_text(wanted, encoding="utf-8")
 
 
-def _key(row: rows.Row, plan: Plan) -> str:
-    """A hash of the row, the plan and the generated text."""
-    said = json.dumps([row.config, row.train, row.tune, asdict(plan), texts.fingerprint()], sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
-
-
 def result_path(folder: Path, name: str, seed: int) -> Path:
     return folder / f"{name}.{seed}.json"
 
@@ -64,7 +58,7 @@ def finished(folder: Path, name: str, seed: int, plan: Plan) -> dict[str, Any] |
     if not path.exists():
         return None
     result = json.loads(path.read_text(encoding="utf-8"))
-    return result if result["key"] == _key(rows.read(name), plan) else None
+    return result if result["key"] == results.key(rows.read(name), plan) else None
 
 
 def _export(models: dict[str, torch.nn.Module], checkpoint: Path, tokenizer: Path, moe: str) -> None:
@@ -82,10 +76,13 @@ def run(name: str, seed: int, plan: Plan, folder: Path, moe: str) -> dict[str, A
     torch.manual_seed(seed)
     row, start, checkpoint = rows.read(name), time.monotonic(), folder / f"{name}.{seed}"
     task, own = TASKS[row.task], folder / row.task
-    models, loss = task.train(row, seed, plan, own)
+    models, curve = task.train(row, seed, plan, own)
     seconds = time.monotonic() - start
     _export(models, checkpoint, own / "tokenizer.json", moe)
-    result = {"row": name, "seed": seed, "key": _key(row, plan), "seconds": seconds, "train_loss": loss}
+    result = {"row": name, "seed": seed, "key": results.key(row, plan), "steps": plan.steps,
+              "seconds": round(seconds, 1), "device": steps.device(), "curve": [round(v, 4) for v in curve.losses],
+              "experts_curve": [round(v, 3) for v in curve.experts],
+              "fluctuation": [round(v, 4) for v in curve.fluctuation]}
     result |= task.figures(row, checkpoint, own, moe)
     cost = parity.cost(row, result["experts"])
     result |= {"params": cost.params, "ffn_flops": cost.ffn_flops, "flops": cost.flops}
@@ -93,6 +90,16 @@ def run(name: str, seed: int, plan: Plan, folder: Path, moe: str) -> dict[str, A
     temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     temporary.replace(result_path(folder, name, seed))
     return result
+
+
+def seconds_per_step(name: str, plan: Plan, folder: Path) -> float:
+    """The CPU seconds of training a row, fine-tuning included, for each of its steps; one thread."""
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    row = rows.read(name)
+    begin = time.process_time()
+    TASKS[row.task].train(row, 1, plan, folder / row.task)
+    return (time.process_time() - begin) / plan.steps
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ The package has the same name as a module in this folder, so it is used in a sep
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -40,8 +41,9 @@ def _run(command: Sequence[str | Path], what: str, **more: Any) -> str:
 
 
 def ask(program: str, *args: str | Path) -> Any:
-    """The result of a command of `moe` with --json."""
-    return json.loads(_run([program, *args, "--json"], f"moe {args[0]}"))
+    """The result of a command of `moe` with --json, or of one that prints nothing else."""
+    more = [] if args[0] == "embed" else ["--json"]
+    return json.loads(_run([program, *args, *more], f"moe {args[0]}"))
 
 
 def ask_lines(program: str, *args: str | Path) -> list[Any]:
@@ -58,7 +60,7 @@ def _environment(program: str) -> dict[str, str]:
 
 
 def outputs(program: str, model: Path, texts: Sequence[Any]) -> tuple[list[np.ndarray], list[float]]:
-    """The head's outputs for each text, (T, outputs) or (1, labels), and the experts per (sub-)token of
+    """The head's outputs for each text, logits (T, vocab), (T, outputs) or (1, labels), and the experts per (sub-)token of
     each MoE layer. A text is a str or ids; for an encoder-decoder, a pair of ids, source and text."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "outputs.npz"
@@ -66,6 +68,23 @@ def outputs(program: str, model: Path, texts: Sequence[Any]) -> tuple[list[np.nd
         _run([sys.executable, Path(__file__)], str(model), input=json.dumps(question), env=_environment(program))
         found = np.load(answer)
         return [found[f"text{i}"] for i in range(len(texts))], found["experts"].tolist()
+
+
+def routing(program: str, model: Path, text: Path) -> list[dict[str, Any]]:
+    """What moe.analyse measures of each layer of a decoder on a text: the share of positive activations and, of an
+    MoE layer, its load by expert and its representation collapse (None where it has no value)."""
+    question = {"model": str(model), "text": str(text)}
+    answer = _run([sys.executable, Path(__file__)], str(model), input=json.dumps(question), env=_environment(program))
+    return json.loads(answer)
+
+
+def _routing(model: Any, text: str) -> list[dict[str, Any]]:
+    from moe import analyse
+
+    found = analyse.record(model, analyse.tokens_of(model, text))
+    layers = {layer.layer: {"load": layer.load.tolist(), "collapse": layer.collapse if math.isfinite(layer.collapse) else None}
+              for layer in found.layers}
+    return [{"layer": i, "positive": share} | layers.get(i, {}) for i, share in found.positive.items()]
 
 
 def _experts(model: Any, session: Any) -> list[float]:
@@ -78,6 +97,8 @@ def _output(session: Any, text: Any) -> np.ndarray:
         session.read_source(text[0])
         return session.eval_all(text[1])
     ids = session.model.encode(text) if isinstance(text, str) else text
+    if not session.model.info.is_encoder:
+        return session.eval_all(ids)
     return session.encode(ids, hidden=False, outputs=True).outputs
 
 
@@ -87,6 +108,9 @@ def main() -> None:
 
     question = json.load(sys.stdin)
     with moe.Environment(threads=1, device="cpu") as environment, moe.Model(question["model"], environment) as model:
+        if "text" in question:
+            print(json.dumps(_routing(model, Path(question["text"]).read_text(encoding="utf-8"))))
+            return
         session = model.session()
         session.count_routing()
         found = {f"text{i}": _output(session, text) for i, text in enumerate(question["texts"])}

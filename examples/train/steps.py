@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -47,11 +48,51 @@ def calm_outputs(model: Model) -> None:
                 p.mul_(0.1)
 
 
+EVEN = 0.2  # the standard deviation of what a dense feed-forward layer adds at the start, after calm_outputs
+
+
+def even_outputs(model: Model, size: float = EVEN) -> None:
+    """Scale the last matrices of each MoE layer so that what it adds has the same standard deviation in every system.
+    Otherwise systems differ forty-fold at the start: raw gates are small where there are many experts, and
+    calm_outputs divides a merge layer but no experts."""
+    c = model.config
+    generator = torch.Generator().manual_seed(1)
+    # The first ids are special, of which padding would not be routed.
+    draw = lambda: torch.randint(c["vocab_size"] // 8, c["vocab_size"], (4, min(64, c["context_length"])), generator=generator)
+    inputs = (draw(), draw()) if model.n_encoder_layers else (draw(),)
+    where = model.embedding.weight.device
+    for _ in range(3):  # a layer's input changes with those below, and a stack of experts is not linear
+        sizes = output_sizes(model, *(ids.to(where) for ids in inputs))
+        with torch.no_grad():
+            for layer, found in zip(model.moe_layers(), sizes, strict=False):
+                for weight in layer.last_weights() if found > 0 else ():
+                    weight.mul_(size / found)
+
+
+def device() -> str:
+    """Where models are trained."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def output_sizes(model: Model, ids: Tensor, *more: Tensor) -> list[float]:
+    """The standard deviation of what each MoE layer and, in a dense model, each feed-forward layer adds to its input,
+    for these ids (B, T): as it is at the start of training if the model's weights are those of a fresh `Steps`."""
+    sizes: list[float] = []
+    blocks = [m for b in model.layers if (m := b.moe) is not None] or [b.ffn for b in model.layers if b.ffn is not None]
+    hooks = [b.register_forward_hook(lambda _m, _x, y: sizes.append(y.std().item())) for b in blocks]
+    with torch.no_grad():
+        model(ids, *more)
+    for hook in hooks:
+        hook.remove()
+    return sizes
+
+
 def token_loss(logits: Tensor, y: Tensor) -> Tensor:
     """The mean over the targets; -100 means no target."""
     return F.cross_entropy(logits.flatten(0, -2), y.flatten())
 
 
+CURVE = 20  # points of a learning curve
 Inputs = Tensor | tuple[Tensor, ...]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -65,10 +106,12 @@ class Steps:
         self.model, self.settings, self.step, self.loss = model, settings, 0, loss
         if fresh:
             calm_outputs(model)
+            if settings.even_start:
+                even_outputs(model)
             model.settle_embeddings()
-        model.set_dropout(settings.dropout)
+        model.set_dropout(settings.dropout, settings.moe_dropout)
         self.optimizer = torch.optim.AdamW(
-            groups(model, settings.weight_decay), lr=settings.lr, betas=settings.betas, fused=True
+            groups(model, settings.weight_decay), lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=True
         )
 
     def rate(self, done: float) -> float:
@@ -105,15 +148,64 @@ class Steps:
         return loss.item(), balance.item()
 
 
+def _to(tensors: Inputs, where: str) -> Inputs:
+    return tuple(t.to(where) for t in tensors) if isinstance(tensors, tuple) else tensors.to(where)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How a run went: means over each of its CURVE parts."""
+
+    losses: list[float]
+    experts: list[float]  # computed per (sub-)token and MoE layer; [] for a dense model
+    # Share of the first batch's (sub-)tokens that go first to another expert than at the end of the part before
+    # (routing fluctuation, X-MoE, fig. 3a), mean over MoE layers; [] for a dense model.
+    fluctuation: list[float]
+
+
+def _experts(model: Model) -> float:
+    """The mean number of experts of the last pass that a (sub-)token was computed by."""
+    routes = [layer.route for layer in model.moe_layers() if layer.route is not None]
+    return sum(r.kept.sum().item() / r.kept.shape[0] for r in routes) / len(routes)
+
+
+def _first_choices(model: Model, x: Inputs) -> list[Tensor]:
+    """The first expert of each (sub-)token, for each MoE layer."""
+    model.eval()
+    with torch.no_grad():
+        model(*(x if isinstance(x, tuple) else (x,)))
+    model.train()
+    return [layer.route.indices[:, 0] for layer in model.moe_layers()]
+
+
+def _moved(before: list[Tensor], after: list[Tensor]) -> float:
+    shares = [(a != b).double().mean().item() for a, b in zip(before, after, strict=True)]
+    return sum(shares) / len(shares)
+
+
+def _parts(values: list[float]) -> list[float]:
+    cuts = [len(values) * i // CURVE for i in range(CURVE + 1)]
+    return [sum(values[a:b]) / (b - a) for a, b in zip(cuts, cuts[1:]) if b > a]
+
+
 def fit(
     model: Model, settings: Settings, n: int, batch: Callable[[], tuple[Inputs, Tensor]],
     fresh: bool = True, loss: Loss = token_loss,
-) -> float:
-    """Makes n steps on the batches from `batch`; returns the mean loss of the last tenth of them."""
-    steps, losses = Steps(model, settings, fresh, loss), []
+) -> Curve:
+    """Makes n steps on the batches from `batch`, on the GPU if there is one. Afterwards the model is on the CPU."""
+    where, losses, experts, chosen = device(), [], [], []
+    steps = Steps(model.to(where), settings, fresh, loss)
+    ends = {n * (i + 1) // CURVE for i in range(CURVE)}
     for step in range(n):
-        losses.append(steps.one(*batch(), step / n)[0])
+        x, y = batch()
+        x, y = _to(x, where), y.to(where)
+        probe = x if step == 0 else probe
+        losses.append(steps.one(x, y, step / n)[0])
         if not math.isfinite(losses[-1]):
             raise FloatingPointError(f"{model.config['name']}: the loss of step {step} is not finite")
-    last = losses[-max(1, n // 10) :]
-    return sum(last) / len(last)
+        if model.moe_layers():
+            experts.append(_experts(model))
+            if step + 1 in ends:
+                chosen.append(_first_choices(model, probe))
+    model.to("cpu")
+    return Curve(_parts(losses), _parts(experts), [_moved(a, b) for a, b in zip(chosen, chosen[1:])])

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The papers' tables in miniature: every row is trained on the same text, exported, run and compared.
 
-    python tables.py [--quick | --smoke] [--rows PATTERN ... --results FILE] [--hours H] [--jobs J] [--out FOLDER] [--moe PROGRAM]
+    python tables.py [--quick | --smoke | --budget | --print] [--rows PATTERN ...] [--hours H] [--jobs J] [--out FOLDER] [--moe PROGRAM]
 
-A finished row is not trained again, so an interrupted run continues where it stopped. First the rows of
-claims.CORE are trained with two seeds, then the others with one, then all with the remaining seeds; no
-row is started after the time limit. Writes RESULTS.md, or FILE: --rows needs its own file, in which all
-other rows are "not trained". --quick takes 15 minutes on two free cores. --smoke makes two steps
-of every row, writes nothing and fails if the runtime and PyTorch disagree.
+The runs are those of claims.planned(), in that order. A finished run is not made again, so an interrupted plan
+continues where it stopped: finished runs are small JSON files in --out. No run is started after the time limit. At the
+end all finished runs are written to results.jsonl, and RESULTS.md from it; --print does that alone. --quick takes 15 minutes on two
+free cores and writes its own files to --out. --smoke makes two steps of every row, writes nothing and fails if the
+runtime and PyTorch disagree. --budget makes a few steps of every row and prints the CPU time that the plan takes.
 """
 
 from __future__ import annotations
@@ -25,35 +25,29 @@ from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-import language
+import figures
 import report
+import results
 import rows
 import runner
 import runtime
-from claims import CORE, SWEPT
+from claims import planned
 from plan import Plan
-from report import Result, Results
+from results import Result, Results
 
 HERE = Path(__file__).resolve().parent
 FULL = Plan()
 QUICK = Plan(steps=200, batch=4, text=1_500_000, held_out=20_000)
 SMOKE = Plan(steps=2, batch=2, text=150_000, held_out=4_000)
-
-
-def jobs(seeds: int) -> list[tuple[str, int]]:
-    """Rows and seeds, in order of priority."""
-    rest = [name for name in rows.names() if name not in CORE]
-    out = [(name, seed) for seed in range(1, min(2, seeds) + 1) for name in CORE]
-    out += [(name, 1) for name in rest]
-    out += [(name, seed) for seed in range(3, seeds + 1) for name in CORE]
-    return out + [(name, seed) for seed in range(2, seeds + 1) for name in rest]
+BUDGET = Plan(steps=12, text=150_000, held_out=4_000)  # a batch as in FULL
 
 
 def chosen(patterns: Sequence[str]) -> set[str]:
-    """The rows that match patterns such as "translate-*"; each pattern must match at least one."""
-    found = {p: fnmatch.filter(rows.names(), p) for p in patterns}
+    """The planned rows that match patterns such as "translate-*"; each pattern must match at least one."""
+    known = {name for name, _ in planned()}
+    found = {p: fnmatch.filter(known, p) for p in patterns}
     if missing := [p for p, names in found.items() if not names]:
-        raise rows.BadRow(f"no row {', '.join(missing)}; expected some of {', '.join(rows.names())}")
+        raise rows.BadRow(f"no row {', '.join(missing)}; expected some of {', '.join(sorted(known))}")
     return {name for names in found.values() for name in names}
 
 
@@ -88,13 +82,16 @@ def _report(job: tuple[str, int], future: concurrent.futures.Future[Result]) -> 
     return []
 
 
-def collect(folder: Path, plan: Plan, seeds: int) -> Results:
-    """The results of all finished rows."""
-    found = {
-        name: [runner.finished(folder, name, seed, plan) for seed in range(1, seeds + 1)]
-        for name in rows.names()
-    }
-    return {name: [r for r in results if r] for name, results in found.items() if any(results)}
+def budget(names: set[str], folder: Path) -> int:
+    """Print the CPU seconds that the plan's runs of these rows take to train, from a few steps of each."""
+    runner.prepare(folder, BUDGET)
+    total = 0.0
+    for name in sorted(names):
+        one, n = runner.seconds_per_step(name, BUDGET, folder) * FULL.steps, sum(row == name for row, _ in planned())
+        total += one * n
+        print(f"{name:28} {one:6.0f} s a run, {n} seeds", flush=True)
+    print(f"{total:.0f} CPU seconds, {total / 3600 / 2:.1f} hours of two cores")
+    return 0
 
 
 def smoke(moe: str, workers: int, names: set[str]) -> int:
@@ -107,53 +104,70 @@ def smoke(moe: str, workers: int, names: set[str]) -> int:
     return 1 if failed else 0
 
 
-def main() -> int:
+def finish(folder: Path, plan: Plan, file: Path, document: Path, note: str) -> None:
+    """Add the finished runs to the file of results, and print the document from it."""
+    known = results.read(plan, file)
+    found = results.grouped([*(r for rs in known.values() for r in rs), *results.gathered(folder, plan)])
+    results.write(found, file)
+    print_document(plan, file, document, note)
+
+
+def print_document(plan: Plan, file: Path, document: Path, note: str) -> None:
+    """RESULTS.md and its figures, from the file of results."""
+    found: Results = results.read(plan, file)
+    if not found:
+        raise RuntimeError(f"{file}: expected finished runs of the present rows, found none")
+    drawn = figures.write(found, document.parent)
+    document.write_text(report.document(report.plan_words(plan.steps, plan.batch), note, found, drawn), encoding="utf-8")
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="15 minutes on two free cores")
     size.add_argument("--smoke", action="store_true", help="two steps of every row, nothing is written")
-    parser.add_argument("--rows", nargs="+", metavar="PATTERN", help="train these rows alone; needs --results or --smoke")
-    parser.add_argument("--hours", type=float, help="no row is started later (default 10; --quick 0.25)")
-    parser.add_argument("--seeds", type=int, default=3)
+    size.add_argument("--budget", action="store_true", help="print the CPU time of the plan, from a few steps of every row")
+    size.add_argument("--print", action="store_true", help="train nothing: RESULTS.md from results.jsonl and --out")
+    parser.add_argument("--rows", nargs="+", metavar="PATTERN", default=["*"], help="these rows alone")
+    parser.add_argument("--hours", type=float, help="no run is started later (default 10; --quick 0.25)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="rows trained at once")
     parser.add_argument("--out", type=Path, default=HERE / "out/tables")
-    parser.add_argument("--results", type=Path, help="file for the tables (default: RESULTS.md beside this file)")
     parser.add_argument("--note", default="", help="a sentence about the machine for RESULTS.md")
     parser.add_argument("--moe", help="the program (default: that of build/release, else the one in PATH)")
     args = parser.parse_args()
-    if args.jobs < 1 or args.seeds < 1 or not (args.hours is None or args.hours >= 0):
-        parser.error("--jobs and --seeds: expected 1 or more; --hours: 0 or more")
-    if args.rows and not (args.smoke or args.results):
-        parser.error("--rows: expected --results FILE too: RESULTS.md is of all rows, the others would be \"not trained\"")
-    try:
-        names, moe = chosen(args.rows or ["*"]), runtime.find_moe(args.moe)
-    except (FileNotFoundError, rows.BadRow) as e:
-        print(e, file=sys.stderr)
-        return 1
-    if args.smoke:
-        return smoke(moe, args.jobs, names)
+    if args.jobs < 1 or not (args.hours is None or args.hours >= 0):
+        parser.error("--jobs: expected 1 or more; --hours: 0 or more")
+    return args
+
+
+def _train(args: argparse.Namespace, names: set[str], plan: Plan, folder: Path) -> list[str]:
+    """The planned runs of these rows that are not finished; returns the errors."""
+    moe = runtime.find_moe(args.moe)
+    runner.prepare(folder, plan)
+    hours = args.hours if args.hours is not None else (0.25 if args.quick else 10)
+    done = {(r["row"], r["seed"]) for r in results.gathered(folder, plan)}
+    if not args.quick:
+        done |= {(r["row"], r["seed"]) for rs in results.read(plan).values() for r in rs}
+    queue = [job for job in planned() if job[0] in names and job not in done]
+    return work(queue, plan, folder, moe, args.jobs, hours)
+
+
+def main() -> int:
+    args = _arguments()
     kind, plan = ("quick", QUICK) if args.quick else ("full", FULL)
     folder = args.out / kind
     try:
-        runner.prepare(folder, plan)
-    except RuntimeError as e:  # the folder's rows were trained on another text
+        names = chosen(args.rows)
+        if args.smoke:
+            return smoke(runtime.find_moe(args.moe), args.jobs, names)
+        if args.budget:
+            return budget(names, args.out / "budget")
+        failed = [] if args.print else _train(args, names, plan, folder)
+        where = folder if args.quick else HERE
+        finish(folder, plan, where / results.FILE.name, where / "RESULTS.md", args.note)
+    except (FileNotFoundError, rows.BadRow, RuntimeError) as e:  # for example rows that were trained on another text
         print(e, file=sys.stderr)
         return 1
-    hours = args.hours if args.hours is not None else (0.25 if args.quick else 10)
-    wanted = [job for job in jobs(args.seeds) if job[0] in names]
-    queue = [job for job in wanted if runner.finished(folder, *job, plan) is None]
-    failed = work(queue, plan, folder, moe, args.jobs, hours)
-    results = collect(folder, plan, args.seeds)
-    sweeps = {}
-    for name in (n for n in SWEPT if n in results):
-        try:
-            sweeps[name] = language.sweep(name, results[name][0]["seed"], folder, moe)
-        except RuntimeError as e:  # the tables are written even so
-            failed.append(f"{name}: {e}")
-            print(failed[-1], file=sys.stderr)
-    if results:
-        text = report.document(kind, args.note, plan.steps * plan.batch, results, sweeps)
-        (args.results or HERE / "RESULTS.md").write_text(text, encoding="utf-8")
     return 1 if failed else 0
 
 

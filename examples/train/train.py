@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Train the story model that the repository ships (or another, given a config).
 
-    python train.py --out out [--resume] [--recipe xmoe | x-moe | mh-moe]
+    python train.py --out out [--resume] [--recipe NAME]
 The learning rate rises over --warmup steps and then falls over the given number of tokens. A recipe
 has the settings of a paper (recipes.py); other options take precedence. Writes out/last.pt, out/log.txt
 and a checkpoint in out/export; with --keep-checkpoints N, also N intermediate ones in out/steps.
@@ -26,7 +26,7 @@ import torch.multiprocessing as mp
 
 import export
 import recipes
-from config import need_decoder
+from config import Config, complete, need_decoder
 from data import FileStream, Stream, story_texts, train_tokenizer
 from model import Model
 from steps import Steps, with_capacity
@@ -57,8 +57,7 @@ class Run:
         self.out.mkdir(parents=True, exist_ok=True)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         settings = settings_of(args)
-        config = with_capacity(json.loads(Path(args.config).read_text()), settings.capacity_factor)
-        need_decoder(config)
+        config = config_of(args)
         torch.manual_seed(args.seed)
         text = args.text.read_text(encoding="utf-8") if args.text else None
         learnt = story_texts(8000) if text is None else [text]
@@ -173,15 +172,20 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", choices=sorted(recipes.RECIPES), help="the settings of a paper")
     parser.add_argument("--lr", type=float, default=own, help="highest learning rate")
     parser.add_argument("--betas", type=float, nargs=2, default=own, help="of AdamW")
+    parser.add_argument("--eps", type=float, default=own, help="of AdamW")
     parser.add_argument("--weight-decay", type=float, default=own, help="on matrices")
     parser.add_argument("--clip", type=float, default=own, help="largest norm of the gradient")
     parser.add_argument("--schedule", choices=recipes.SCHEDULES, default=own)
     parser.add_argument("--warmup", type=int, default=own, help="steps until the highest rate")
     parser.add_argument("--floor", type=float, default=own, help="final rate, as a share of the highest")
     parser.add_argument("--dropout", type=float, default=own, help="of what each block adds")
+    parser.add_argument("--moe-dropout", type=float, default=own, help="of what MoE layers add (default: as --dropout)")
     parser.add_argument("--alpha", type=float, default=own, help="weight of the balance loss")
     parser.add_argument("--capacity-factor", type=float, default=own, help="of every MoE layer; 0: off")
-    parser.add_argument("--freeze-routing", type=int, default=own, help="routers are frozen from this step on")
+    parser.add_argument("--freeze-routing", type=int, default=own, help="routers and experts are frozen from this step on")
+    parser.add_argument("--even-start", action="store_true", default=own,
+                        help="scale the output of every MoE layer to one size before the first step")
+    parser.add_argument("--gates", choices=recipes.GATES, default=own, help="weights of softmax routers with k above 1")
 
 
 def settings_of(args: argparse.Namespace) -> recipes.Settings:
@@ -190,6 +194,17 @@ def settings_of(args: argparse.Namespace) -> recipes.Settings:
     if "betas" in own:
         own["betas"] = tuple(own["betas"])
     return recipes.settings(args.recipe, **own)
+
+
+def config_of(args: argparse.Namespace) -> Config:
+    """The configuration with what the settings change, checked whole: ValueError names the first fault."""
+    settings = settings_of(args)
+    try:
+        config = complete(json.loads(Path(args.config).read_text(encoding="utf-8")))
+    except ValueError as e:  # no JSON, or a fault
+        raise ValueError(f"{args.config}: {e}") from None
+    need_decoder(config)
+    return complete(recipes.with_gates(with_capacity(config, settings.capacity_factor), settings.gates))
 
 
 def main() -> None:
@@ -211,8 +226,8 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true")
     args = parser.parse_args()
     try:
-        settings_of(args)
-    except ValueError as e:
+        config_of(args)
+    except (ValueError, OSError) as e:
         parser.error(str(e))
     if args.workers > 1:
         mp.spawn(work, args=(args,), nprocs=args.workers)

@@ -13,16 +13,21 @@ import numpy as np
 import pytest
 import torch
 
+import check_config
 import check_losses
+import claims
 import config as cfg
 import encoders
 import evaluate
 import export
+import language
 import parity
 import rows
 import runner
+import results
 import runtime
 import sample
+import steps
 import tables
 import texts
 import train
@@ -33,7 +38,7 @@ from model import Model
 from plan import Disagreement, output_difference, perplexity_difference
 from recipes import settings
 from routers import Route, apply_capacity, softmax_route, threshold_route
-from steps import Steps, calm_outputs, with_capacity
+from steps import Steps, calm_outputs, output_sizes, with_capacity
 from stories.engine import Rng
 
 CASES = Path(__file__).resolve().parents[2] / "tests/data/vectors/11_losses.json"
@@ -231,15 +236,15 @@ def test_a_router_without_dimension_reduction_keeps_the_token(tmp_path: Path) ->
     assert torch.equal(read(text()), model.eval()(text()))
 
 
-def test_frozen_routers_stay_from_their_step_on() -> None:
+def test_frozen_routers_and_experts_stay_from_their_step_on() -> None:
     model = small({"kind": "cosine", "k": 1, "gate": "softmax", "tau": 0.3})
     steps = Steps(model, settings(warmup=1, freeze_routing=2))
     states = []
     for _ in range(4):
         steps.one(text(), text(), 0.0)
         states.append({k: v.clone() for k, v in model.state_dict().items()})
-    for name in ("proj.weight", "embedding.weight", "tau"):
-        routers = [state[f"layers.0.moe.router.{name}"] for state in states]
+    for name in ("router.proj.weight", "router.embedding.weight", "router.tau", "experts.up.weight", "experts.down.weight"):
+        routers = [state[f"layers.0.moe.{name}"] for state in states]
         assert not torch.equal(routers[0], routers[1]), name
         assert torch.equal(routers[1], routers[3]), name
     assert not torch.equal(states[2]["embedding.weight"], states[3]["embedding.weight"])
@@ -251,6 +256,98 @@ def test_dropout_is_of_training_alone() -> None:
     model.set_dropout(0.5)
     assert torch.equal(model(text()), plain)
     assert not torch.equal(model.train()(text()), plain)
+
+
+def test_dropout_of_experts_is_a_setting_of_its_own() -> None:
+    model = small({"kind": "softmax", "k": 2})
+    model.layers[0].attention = model.layers[1].attention = None  # only MoE layers are left
+    plain = model.eval()(text())
+    Steps(model.train(), settings("x-moe"), fresh=False)
+    assert torch.equal(model(text()), plain)
+    Steps(model, settings("x-moe", moe_dropout=0.5), fresh=False)
+    assert not torch.equal(model(text()), plain)
+
+
+def test_every_row_starts_with_outputs_of_one_size() -> None:
+    """At a small width, which takes seconds for all rows, and one at its own."""
+    ids = torch.randint(4, 768, (1, 64), generator=torch.Generator().manual_seed(3))
+    small_ones = {f"{name.partition('@')[0]}@48" for name, _ in claims.planned() if "plain" not in name}
+    for name in sorted(small_ones | {"mh-moe-2"}):
+        row = rows.read(name)
+        torch.manual_seed(1)
+        model = Model(row.config, row.biases).eval()
+        Steps(model, row.settings(10))
+        sizes = output_sizes(model, ids, *([ids] if row.task == "translation" else []))
+        assert sizes and all(0.13 < size < 0.28 for size in sizes), (name, sizes)
+
+
+def test_without_an_even_start_raw_gates_are_small() -> None:
+    sizes = {}
+    for name in ("mh-moe-2-plain", "mh-moe-2-raw-plain"):
+        torch.manual_seed(1)
+        model = Model(rows.read(name).config)
+        Steps(model, rows.read(name).settings(10))
+        sizes[name] = output_sizes(model, torch.arange(4, 132)[None])[0]
+    assert sizes["mh-moe-2-raw-plain"] < 0.4 * sizes["mh-moe-2-plain"] < 0.08
+
+
+@pytest.mark.parametrize("more", [{}, {"mh": True}, {"shared": {"d_ff": 8, "gated": True}}, {"n_subheads": 2}])
+def test_the_last_weights_scale_the_output(more: dict[str, Any]) -> None:
+    layer = small({"kind": "softmax", "k": 2}, **more).layers[0].moe
+    x = torch.randn(2, 5, 16)
+    before = layer(x, text(2, 5))
+    with torch.no_grad():
+        for weight in layer.last_weights():
+            weight.mul_(3)
+    assert torch.allclose(layer(x, text(2, 5)), 3 * before, atol=1e-5)
+
+
+def test_training_is_on_the_gpu_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same code runs with a device that is not there: what is moved is recorded."""
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: True)
+        assert steps.device() == "cuda"
+    monkeypatch.setattr(steps, "device", lambda: "cuda")
+    model, moved, real = small({"kind": "softmax", "k": 2}), [], torch.Tensor.to
+    monkeypatch.setattr(model, "to", lambda where: moved.append(where) or model)
+    monkeypatch.setattr(torch.Tensor, "to", lambda x, where: moved.append((where, tuple(x.shape))) or x if where == "cuda" else real(x, where))
+    curve = steps.fit(model, settings(warmup=1), 3, lambda: (text(2), text(2)))
+    assert moved == ["cuda", *[("cuda", (2, 20))] * 6, "cpu"]
+    assert len(curve.losses) == 3 and curve.experts == [2.0] * 3 and len(curve.fluctuation) == 2
+
+
+def test_routing_fluctuates_while_routers_learn() -> None:
+    def run(lr: float) -> list[float]:
+        torch.manual_seed(1)
+        return steps.fit(small({"kind": "softmax", "k": 1}), settings(lr=lr, warmup=1), 20, lambda: (text(8), text(8))).fluctuation
+
+    learnt, still = run(0.1), run(1e-12)
+    assert len(learnt) == len(still) == steps.CURVE - 1
+    assert max(learnt) > 0 and max(still) == 0
+
+
+def test_a_capacity_can_count_windows_together() -> None:
+    """As training does: eight windows of 20 tokens, of which one alone may refuse what the eight together do not."""
+    model = small({"kind": "softmax", "k": 1}, capacity={"gamma": 1.0, "min_capacity": 0, "order": "priority"})
+    ids = torch.randint(50, (8 * 32 + 1,), generator=torch.Generator().manual_seed(4)).tolist()
+    alone, together = (evaluate.window_losses(model.eval(), ids, shared) for shared in (0, 8))
+    assert [n for _, n in alone] == [n for _, n in together] == [31] * 8
+    assert alone != together
+    batch = torch.tensor(ids[: 8 * 32]).view(8, 32)
+    logits = model.train()(batch[:, :-1]).double()  # in training the batch counts
+    wanted = torch.nn.functional.cross_entropy(logits.transpose(1, 2), batch[:, 1:], reduction="none").sum(dim=1)
+    assert [nats for nats, _ in together] == pytest.approx(wanted.tolist(), rel=1e-5)
+
+
+def test_windows_are_evaluated_together_as_one_by_one() -> None:
+    model = small({"kind": "threshold", "t": 0.9}, capacity={"gamma": 2.0, "min_capacity": 0, "order": "priority"}).eval()
+    ids = text(1, 20 * 32 + 7)[0].tolist()
+    found = evaluate.window_losses(model, ids)
+    one = [torch.tensor([ids[i : i + 32]]) for i in range(0, len(ids), 32)]
+    with torch.no_grad():
+        wanted = [torch.nn.functional.cross_entropy(model(w[:, :-1])[0], w[0, 1:], reduction="sum").item() for w in one]
+    assert [nats for nats, _ in found] == pytest.approx(wanted, rel=1e-5)
+    assert found[-1][1] == 6
 
 
 def test_a_capacity_factor_reaches_every_moe_layer() -> None:
@@ -274,7 +371,7 @@ def test_windows_of_a_text_depend_on_seed_and_number_alone() -> None:
         FileStream(ids[:5], 0, 16, seed=1)
 
 
-@pytest.mark.parametrize("name", rows.names())
+@pytest.mark.parametrize("name", [*rows.names(), "mh-moe-3@48"])
 def test_the_parity_helper_counts_the_model(name: str) -> None:
     row = rows.read(name)
     found = Model(row.config, row.biases).state_dict()
@@ -285,7 +382,7 @@ def test_the_parity_helper_counts_the_model(name: str) -> None:
 def test_checkpoints_are_kept_evenly_over_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, config = tmp_path / "text", tmp_path / "config.json"
     text.write_text(texts.corpus(texts.TRAIN_SEED, 60_000))
-    config.write_text(json.dumps(rows.read("switch").config | {"n_layers": 2}))
+    config.write_text(json.dumps(rows.read("smoe@48").config | {"n_layers": 2}))
     given = {"config": config, "text": text, "out": tmp_path, "tokens": 12 * 128, "batch": 1, "threads": 1,
              "keep-checkpoints": 4}
     monkeypatch.setattr(sys, "argv", ["train.py", *(f"--{k}={v}" for k, v in given.items())])
@@ -320,12 +417,37 @@ def moe() -> str:
 def test_a_row_is_trained_once(tmp_path: Path, moe: str) -> None:
     plan = tables.SMOKE
     runner.prepare(tmp_path, plan)
-    first = runner.run("xmoe-quarter", 1, plan, tmp_path, moe)
-    assert 0 < first["experts"][0] < 32
-    assert first["difference"] < 1e-6  # tokens outside of the windows do not count in a capacity
-    assert runner.run("xmoe-quarter", 1, plan, tmp_path, "nothing") == first
-    assert runner.finished(tmp_path, "xmoe-quarter", 1, tables.QUICK) is None
-    assert tables.collect(tmp_path, plan, 2) == {"xmoe-quarter": [first]}
+    first = runner.run("xmoe-eighth@48", 1, plan, tmp_path, moe)
+    assert 0 < first["experts"][0] < 64
+    assert first["difference"] < 1e-5  # tokens outside of the windows do not count in a capacity
+    assert first["shared_capacity"] != first["pytorch"]
+    assert len(first["curve"]) == len(first["experts_curve"]) == 2 and 0 < first["experts_curve"][0] < 64
+    assert [entry["gamma"] for entry in first["gammas"]] == list(language.GAMMAS)
+    own = first["gammas"][language.GAMMAS.index(8.0)]
+    assert own["batch"] == pytest.approx(first["shared_capacity"]) and own["window"] == pytest.approx(first["pytorch"])
+    assert [layer["layer"] for layer in first["routing"]] == [0, 1, 2, 3]
+    assert [len(layer.get("load", [])) for layer in first["routing"]] == [0, 64, 0, 64]
+    assert all(0 < layer["positive"] < 1 for layer in first["routing"]) and first["routing"][1]["collapse"] > 0
+    assert first["pytorch"] == pytest.approx(np.exp(np.mean(first["windows"])), rel=0.01)  # the last window is shorter
+    assert runner.run("xmoe-eighth@48", 1, plan, tmp_path, "nothing") == first
+    assert runner.finished(tmp_path, "xmoe-eighth@48", 1, tables.QUICK) is None
+    assert results.gathered(tmp_path, plan) == [first]
+
+
+def test_finished_runs_are_written_and_printed(tmp_path: Path, moe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--quick writes its own files beside its runs, and --print prints them again without training."""
+    monkeypatch.setattr(tables, "QUICK", tables.SMOKE)
+    given = ["tables.py", "--quick", "--rows", "smoe@48", "--out", str(tmp_path), "--jobs", "1", "--moe", moe]
+    monkeypatch.setattr(sys, "argv", given)
+    assert tables.main() == 0
+    lines = (tmp_path / "quick/results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["seed"] for line in lines] == [1, 2, 3]
+    document = (tmp_path / "quick/RESULTS.md").read_text()
+    assert "1 of " in document and "| SMoE, top-1, d 48 |" in document
+    for path in (tmp_path / "quick").glob("smoe*.json"):
+        path.unlink()  # the file of results is enough
+    tables.finish(tmp_path / "quick", tables.SMOKE, tmp_path / "quick/results.jsonl", tmp_path / "quick/RESULTS.md", "")
+    assert (tmp_path / "quick/RESULTS.md").read_text() == document
 
 
 def test_a_row_translates(tmp_path: Path, moe: str) -> None:
@@ -341,9 +463,10 @@ def test_an_encoder_is_fine_tuned_and_run(tmp_path: Path, moe: str) -> None:
     assert found["difference"] < 1e-6 and found["outputs"] < 1e-4
     assert set(found["tasks"]) == set(encoders.TASKS) and found["experts"] == [1.0]
     first, *others = (export.read(tmp_path / "encoder-x-moe.1" / name) for name in (".", *encoders.TASKS))
-    for other in others:  # frozen routers are unchanged, everything else is fine-tuned
-        router, wanted = other.layers[2].moe.router.state_dict(), first.layers[2].moe.router.state_dict()
-        assert all(torch.equal(router[k], wanted[k]) for k in wanted)
+    for other in others:  # frozen routers and experts are unchanged, everything else is fine-tuned
+        routing, wanted = other.layers[2].moe.state_dict(), first.layers[2].moe.state_dict()
+        assert any(k.startswith("experts.") for k in wanted) and any(k.startswith("router.") for k in wanted)
+        assert all(torch.equal(routing[k], wanted[k]) for k in wanted)
         assert not torch.equal(other.embedding.weight, first.embedding.weight)
 
 
@@ -528,40 +651,35 @@ def test_a_greedy_translation_has_to_be_the_best() -> None:
 
 
 def test_right_translations() -> None:
-    assert translation.right(["a b c.", "a c", ""], ["a b c.", "a b c d", "a"]) == (1 / 3, 4 / 8)
+    assert translation.right(["a b c.", "a c", ""], ["a b c.", "a b c d", "a"]) == (1 / 3, [1.0, 0.25, 0.0])
 
 
-def test_every_row_is_a_job_and_the_core_comes_first() -> None:
-    jobs = tables.jobs(3)
-    assert len(jobs) == len(set(jobs)) == 3 * len(rows.names())
-    assert jobs[: len(tables.CORE)] == [(name, 1) for name in tables.CORE]
+def test_every_row_is_a_job_and_those_of_the_first_table_come_first() -> None:
+    jobs = claims.planned()
+    assert len(jobs) == len(set(jobs))
+    first = claims.TABLES[0]
+    assert jobs[: 3 * len(first.rows)] == [(name, seed) for seed in (1, 2, 3) for name in first.rows]
 
 
 def test_patterns_choose_rows() -> None:
-    assert tables.chosen(["*"]) == set(rows.names())
+    assert tables.chosen(["*"]) == {name for name, _ in claims.planned()}
     assert tables.chosen(["translate-x*", "dense"]) == {"translate-x-moe", "translate-xmoe", "dense"}
     with pytest.raises(rows.BadRow, match="no row sparse; expected some of base, dense"):
         tables.chosen(["dense", "sparse"])
-
-
-def test_some_rows_do_not_overwrite_the_results_of_all(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    monkeypatch.setattr(tables, "work", None)  # nothing is trained
-    monkeypatch.setattr(sys, "argv", ["tables.py", "--rows", "translate-*"])
-    with pytest.raises(SystemExit):
-        tables.main()
-    assert "--rows: expected --results FILE too" in capsys.readouterr().err
 
 
 def test_rows_of_another_text_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for task in runner.TASKS.values():
         monkeypatch.setattr(task, "prepare", lambda folder, plan: None)
     runner.prepare(tmp_path, tables.SMOKE)
-    key = runner._key(rows.read("dense"), tables.SMOKE)
-    (tmp_path / "dense.1.json").write_text(json.dumps({"key": key}))
+    found = {"row": "dense", "key": results.key(rows.read("dense"), tables.SMOKE)}
+    (tmp_path / "dense.1.json").write_text(json.dumps(found))
     runner.prepare(tmp_path, tables.SMOKE)
-    assert runner.finished(tmp_path, "dense", 1, tables.SMOKE) == {"key": key}
+    assert runner.finished(tmp_path, "dense", 1, tables.SMOKE) == found
+    assert results.gathered(tmp_path, tables.SMOKE) == [found]
     monkeypatch.setattr(texts, "fingerprint", lambda: "another")
     assert runner.finished(tmp_path, "dense", 1, tables.SMOKE) is None
+    assert results.gathered(tmp_path, tables.SMOKE) == []
     with pytest.raises(RuntimeError, match="rows that were trained on another text"):
         runner.prepare(tmp_path, tables.SMOKE)
 
@@ -570,6 +688,80 @@ def test_no_row_begins_once_the_time_is_up_and_faults_are_told(tmp_path: Path) -
     assert tables.work([("dense", 1)], tables.SMOKE, tmp_path, "moe", 1, hours=0) == []
     found = tables.work([("nowhere", 1)], tables.SMOKE, tmp_path, "moe", 1, hours=1)
     assert len(found) == 1 and found[0].startswith("nowhere, seed 1: no row nowhere")
+
+
+@pytest.mark.parametrize("router, words", [
+    ({"kind": "cosine", "k": 1}, "router.tau: expected a number above 0, found nothing; a cosine router has no default for it"),
+    ({"kind": "cosine", "tau": 0.3, "gate": "relu"}, "router.gate: expected one of softmax, sigmoid, found 'relu'"),
+    ({"kind": "threshold", "t": 1.5}, "router.t: expected a number of 0 or more, at most 1, found 1.5"),
+    ({"kind": "softmax"}, "router.k: expected an integer of 1 or more, found nothing"),
+])
+def test_a_configuration_is_checked_before_anything_slow(
+    router: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    config = small({"kind": "softmax", "k": 2}).config
+    config["layer_defaults"]["ffn"]["moe"]["router"] = router
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr(train, "train_tokenizer", None)  # it takes minutes
+    monkeypatch.setattr(sys, "argv", ["train.py", f"--config={tmp_path / 'config.json'}", f"--out={tmp_path}"])
+    with pytest.raises(SystemExit):
+        train.main()
+    assert f"layer 0: ffn.moe.{words}" in capsys.readouterr().err
+
+
+def test_the_defaults_are_those_of_the_runtime(tmp_path: Path, moe: str) -> None:
+    """A configuration of required keys alone gives the same results in both."""
+    config = {"model_type": "moe_research", "layout_version": 1, "norm": {"kind": "rms"}, "positions": "rope", "vocab_size": 60,
+              "d_model": 16, "n_layers": 2, "context_length": 32, "precision": [{"match": "*", "weights": "f32"}],
+              "layers": [{"index": 0, "attention": {"n_heads": 2}, "ffn": {"kind": "dense", "d_ff": 8, "act": "gelu"}},
+                         {"index": 1, "attention": {"n_heads": 4}, "ffn": {"kind": "moe", "d_ff": 8, "act": "silu", "moe": {
+                             "n_experts": 4, "router": {"kind": "cosine", "tau": 0.3}}}}]}
+    torch.manual_seed(1)
+    model = Model(config).eval()
+    export.write(model, tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["layers"] == config["layers"]
+    runtime.ask(moe, "convert", tmp_path, tmp_path / "model.moe")
+    ids = text(1, 12)[0].tolist()
+    found, _ = runtime.outputs(moe, tmp_path / "model.moe", [ids])
+    with torch.no_grad():
+        wanted = model(torch.tensor([ids]))[0].numpy()
+    assert output_difference("defaults", wanted, found[0]) < 1e-3  # keys and values are rounded in the runtime's cache
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"fn": "gate_backward", "par": {"tau": 0.3, "colour": 1}}, "unexpected keyword argument 'colour'"),
+    ({"fn": "threshold_balance_loss", "par": {"t": 1.5}, "error": None}, "expected 0..1, found 1.5"),
+    ({"fn": "nothing", "par": {}}, "unknown function nothing"),
+])
+def test_a_case_that_cannot_be_run_is_a_failure(change: dict[str, Any], words: str) -> None:
+    scores = {"shape": [1, 2], "type": "float", "data": [0.0, 1.0]}
+    given = {"gate_backward": ("scores", "grad_weights"), "threshold_balance_loss": ("logits",)}.get(change["fn"], ())
+    case = {"id": "x", "in": {name: scores for name in given}, "out": {}} | change
+    if case.pop("error", 0) is None:
+        case = {k: v for k, v in case.items() if k != "error"}
+    assert words in check_losses.fault(case, {"rtol": 1e-6, "atol": 1e-9})
+
+
+@pytest.mark.parametrize("gating, k, normalise", [("softmax", 2, False), ("softmax", 2, True), ("sigmoid", 2, True), ("sigmoid", 3, False)])
+def test_gates_with_and_without_normalising(gating: str, k: int, normalise: bool) -> None:
+    """Against numbers by hand: weights, and gradients by differences."""
+    scores, tau = torch.tensor([[0.3, -0.2, 0.5, 0.1]], dtype=torch.float64), 0.4
+    weigh = torch.arange(1.0, k + 1, dtype=torch.float64)[None]
+
+    def weights(s: torch.Tensor, tau_: float) -> torch.Tensor:
+        p = (s / tau_).softmax(-1) if gating == "softmax" else (s / tau_).sigmoid()
+        chosen = p.gather(1, scores.argsort(descending=True)[:, :k])
+        return chosen / chosen.sum(-1, keepdim=True) if normalise else chosen
+
+    found = check_losses.gate(scores.clone(), weigh, tau, k, gating, normalize_topk=normalise)
+    assert torch.allclose(found["weights"], weights(scores, tau))
+    step = 1e-6
+    for i in range(4):
+        moved = torch.eye(4, dtype=torch.float64)[i] * step
+        slope = ((weights(scores + moved, tau) - weights(scores - moved, tau)) * weigh).sum() / (2 * step)
+        assert found["grad_scores"][0, i].item() == pytest.approx(slope.item(), abs=1e-8)
+    slope = ((weights(scores, tau + step) - weights(scores, tau - step)) * weigh).sum() / (2 * step)
+    assert found["grad_tau"].item() == pytest.approx(slope.item(), abs=1e-8)
 
 
 def test_golden_cases(monkeypatch: pytest.MonkeyPatch) -> None:

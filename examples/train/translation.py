@@ -23,7 +23,7 @@ import runtime
 from data import BOS, EOS, MASK, PAD, load_tokenizer, train_tokenizer
 from model import Model
 from plan import PAIRS, Disagreement, Plan, output_difference, perplexity_difference
-from steps import fit
+from steps import Curve, fit
 from stories.engine import Rng
 from texts.translation import HELD_OUT_SEED, TRAIN_SEED, pair
 
@@ -75,8 +75,8 @@ class Pairs:
         return (text, source), pad_sequence(target, True, -100)
 
 
-def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str, Model], float]:
-    """The trained model, and the mean loss of the last tenth of its steps."""
+def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str, Model], Curve]:
+    """The trained model, and its learning curve."""
     stream = Pairs(torch.load(folder / "pairs.pt", weights_only=True), row.config, seed)
     model = Model(row.config)
     settings = row.settings(plan.steps, lr=plan.lr, warmup=plan.warmup())
@@ -119,12 +119,11 @@ def check_greedy(name: str, model: Model, pairs: list[tuple[list[int], list[int]
             raise Disagreement(f"{name}: token {at} of a greedy translation is {text[at]} in moe, {int(z[at].argmax())} in PyTorch")
 
 
-def right(found: list[str], wanted: list[str]) -> tuple[float, float]:
-    """The share of correct translations, and the share of expected words that are at their positions."""
+def right(found: list[str], wanted: list[str]) -> tuple[float, list[float]]:
+    """The share of correct translations, and of each the share of expected words that are at their positions."""
     same = sum(a == b for a, b in zip(found, wanted, strict=True)) / len(wanted)
     words = [(a.split(), b.split()) for a, b in zip(found, wanted, strict=True)]
-    hits = sum(x == y for a, b in words for x, y in zip(a, b))
-    return same, hits / sum(len(b) for _, b in words)
+    return same, [sum(x == y for x, y in zip(a, b)) / len(b) for a, b in words]
 
 
 def figures(row: rows.Row, checkpoint: Path, folder: Path, moe: str) -> dict[str, Any]:
@@ -148,6 +147,7 @@ def figures(row: rows.Row, checkpoint: Path, folder: Path, moe: str) -> dict[str
         "difference": perplexity_difference(row.name, pytorch, runtimes),
         "outputs": max(output_difference(row.name, a, b) for a, b in zip(wanted, found, strict=True)),
         "exact": exact,
-        "words": words,
+        "words": sum(words) / len(words),
+        "windows": [round(1 - share, 5) for share in words],
         "experts": experts,
     }

@@ -382,11 +382,10 @@ TEST_F(TransformersTest, TorchscaleVariantsWithoutACounterpartAreRefused) {
   const char* const base =
       R"({"model_type": "torchscale", "vocab_size": 40, "decoder_embed_dim": 24,
     "decoder_attention_heads": 4, "decoder_ffn_embed_dim": 20, "decoder_layers": 4, "moe_freq": 2,
-    "moe_expert_count": 4, "moe_top1_expert": true, "mhmoe_heads_number": 3})";
+    "moe_expert_count": 4, "moe_top1_expert": true})";
   const Imported in = read(base);
   EXPECT_EQ(in.config.positions, PositionKind::kNone);  // the checkpoint has no table of positions
   EXPECT_EQ(in.config.layers[0].ffn.kind, FfnKind::kDense);
-  EXPECT_EQ(in.config.layers[1].ffn.moe.n_subheads, 3);
   EXPECT_EQ(in.config.layers[3].ffn.moe.router.k, 1);
   EXPECT_TRUE(in.config.layers[3].ffn.sub_norm);
   const ModelConfig deep = read_patched(R"({"deepnorm": true})", base).config;
@@ -399,7 +398,52 @@ TEST_F(TransformersTest, TorchscaleVariantsWithoutACounterpartAreRefused) {
   error(R"({"rel_pos_buckets": 32})", MOE_ERR_UNSUPPORTED, base);
   error(R"({"activation_fn": "tanh"})", MOE_ERR_FORMAT, base);
   error(R"({"use_xmoe": true})", MOE_ERR_NOT_FOUND, base);  // no wg_reduction
-  error(R"({"sparse_alpha": 0.5})", MOE_ERR_UNSUPPORTED, base);
+  error(R"({"retention_alpha": 0.5})", MOE_ERR_UNSUPPORTED, base);
+}
+
+// The keys of the decoder in MH-MoE's repository, all of which its configuration has.
+TEST_F(TransformersTest, TheDecoderOfMhMoeIsThatOfItsRepository) {
+  const char* const base =
+      R"({"model_type": "torchscale", "vocab_size": 40, "decoder_embed_dim": 24,
+    "decoder_attention_heads": 3, "decoder_ffn_embed_dim": 20, "decoder_layers": 4, "moe_freq": 2,
+    "moe_expert_count": 4, "moe_top1_expert": false, "moe_top_k": 3, "mhmoe_heads_number": 3,
+    "moe_ffn_dim": 12, "rms_norm": true, "layernorm_eps": 1e-6, "rotary_embed": true,
+    "partial_rotary_factor": 0.5, "n_kv_heads": 1, "no_bias": true, "glu": true, "subln": false,
+    "activation_fn": "silu", "max_target_positions": 64, "flash_attention": true,
+    "weight_bits": 32, "input_bits": 32, "input_quant_method": "absmax_per_token",
+    "weight_quant_method": "absmean", "moe_normalize_gate_prob_before_dropping": true})";
+  const ModelConfig c = read(base).config;
+  EXPECT_EQ(c.norm, NormKind::kRms);
+  EXPECT_EQ(c.positions, PositionKind::kRope);
+  EXPECT_EQ(c.context_length, 64);
+  EXPECT_EQ(c.layers[0].attention.n_kv_heads, 1);
+  EXPECT_EQ(c.layers[0].attention.rope.dims, 4);
+  EXPECT_EQ(c.layers[0].ffn.d_ff, 20);
+  const FfnConfig& ffn = c.layers[1].ffn;
+  EXPECT_EQ(ffn.d_ff, 12);
+  EXPECT_EQ(ffn.moe.n_subheads, 3);
+  EXPECT_TRUE(ffn.moe.head && ffn.moe.merge);
+  EXPECT_EQ(ffn.moe.router.k, 3);
+  EXPECT_EQ(ffn.moe.router.weights, RouterWeights::kRaw);
+  const auto squared = R"({"activation_fn": "relu", "relu_squared": true})";
+  EXPECT_EQ(read_patched(squared, base).config.layers[1].ffn.act.kind, Activation::kRelu2);
+  EXPECT_EQ(error(R"({"relu_squared": true})", MOE_ERR_UNSUPPORTED, base),
+            "config.json: relu_squared: true is not supported; with \"activation_fn\": \"relu\" "
+            "it is");
+  EXPECT_EQ(error(R"({"moe_top_k": null})", MOE_ERR_UNSUPPORTED, base),
+            "config.json: mhmoe_heads_number: 3 is not supported; with \"moe_top_k\" it is: "
+            "MH-MoE's repository writes both");
+  error(R"({"moe_top_k": 5})", MOE_ERR_FORMAT, base);
+  error(R"({"weight_bits": null})", MOE_ERR_UNSUPPORTED, base);
+  error(R"({"partial_rotary_factor": 0.1})", MOE_ERR_UNSUPPORTED, base);
+  for (const char* patch :
+       {R"({"weight_bits": 1})", R"({"input_bits": 8})", R"({"moe_lora_rank": 4})",
+        R"({"key_norm": true})", R"({"xpos_rel_pos": true})", R"({"group_norm_size": 2})",
+        R"({"negative_slope": 0.1})", R"({"binary_attn": true})"}) {
+    SCOPED_TRACE(patch);
+    error(patch, MOE_ERR_UNSUPPORTED, base);
+  }
+  error(R"({"input_quant_method": "absmax_per_token_relu"})", MOE_ERR_FORMAT, base);
 }
 
 // torchscale's constructors use pre-norm whenever subln is true, which is the default.

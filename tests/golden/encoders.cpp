@@ -11,8 +11,10 @@
 namespace moe::golden {
 namespace {
 
-// A layer of X-MoE: experts without attention.
-void add_sparse(const Json& in, const std::string& gating, int32_t k, ModelCase& e) {
+// A layer of X-MoE: experts without attention. `limits` is the case with its capacity, if it has
+// one.
+void add_sparse(const Json& in, const std::string& gating, int32_t k, ModelCase& e,
+                const Case* limits = nullptr) {
   const std::string name = next_layer(e);
   LayerConfig layer;
   layer.has_attention = false;
@@ -22,6 +24,7 @@ void add_sparse(const Json& in, const std::string& gating, int32_t k, ModelCase&
   const Json& r = in.at("router");
   RouterConfig& router = layer.ffn.moe.router;
   router.k = k;
+  if (limits != nullptr) set_arrival_capacity(*limits, router);
   int32_t width = 0;
   if (r.contains("proj")) {
     router.kind = RouterKind::kCosine;
@@ -147,7 +150,7 @@ void run_sparse(const Case& c, Devices& devices, Outcome& outcome) {
   ModelCase e = rows.begin(c);
   const int32_t k = c.integer("k", 1);
   add_idle_block(e);
-  add_sparse(c.in, c.text("gating", "softmax"), k, e);
+  add_sparse(c.in, c.text("gating", "softmax"), k, e, &c);
   const Encoded out = run(e, rows.real, devices, outcome);
   if (!outcome.status.ok()) return;
   outcome.out["y"] = rows.spread(out.hidden, rows.x.cols(), 0.0f);

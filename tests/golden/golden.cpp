@@ -30,6 +30,13 @@ Tensor tensor(const Json& j) {
   return t;
 }
 
+std::string Case::ignored() const {
+  for (const auto& [name, value] : par.items()) {
+    if (!value.is_null() && asked.count(name) == 0) return name;
+  }
+  return {};
+}
+
 double Case::real(const char* name, double otherwise) const {
   return is_null(name) ? otherwise : number(par.at(name));
 }

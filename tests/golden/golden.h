@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,7 +59,15 @@ struct Case {
   int32_t integer(const char* name, int32_t otherwise) const;
   bool flag(const char* name, bool otherwise) const;
   std::string text(const char* name, const char* otherwise) const;
-  bool is_null(const char* name) const { return !par.contains(name) || par.at(name).is_null(); }
+  bool is_null(const char* name) const {
+    asked.insert(name);
+    return !par.contains(name) || par.at(name).is_null();
+  }
+  /// The first parameter that is given and that nobody has asked for, or "". Such a case would pass
+  /// without testing what it says.
+  std::string ignored() const;
+
+  mutable std::set<std::string> asked = {};
 };
 
 /// A CPU device, with two threads, for every instruction set that this CPU supports.

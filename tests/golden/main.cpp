@@ -79,10 +79,13 @@ std::string run_case(const Json& c, const Json& tol, const Runners& runners, Dev
   if (runner == runners.end()) return "unknown function " + fn;
   static const Json kNothing = Json::object();
   Outcome outcome;
+  const Case given{c.contains("in") ? c.at("in") : kNothing,
+                   c.contains("par") ? c.at("par") : kNothing};
   try {
-    runner->second(
-        {c.contains("in") ? c.at("in") : kNothing, c.contains("par") ? c.at("par") : kNothing},
-        devices, outcome);
+    runner->second(given, devices, outcome);
+    // A case that ends in an error may end before all parameters are read.
+    const std::string ignored = outcome.status.ok() ? given.ignored() : "";
+    if (!ignored.empty()) return "unknown parameter " + ignored;
     return judge(c, tol, outcome);
   } catch (const std::exception& e) {
     return std::string("the case cannot be read: ") + e.what();

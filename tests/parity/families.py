@@ -464,7 +464,11 @@ CASES = [
     Case("torchscale_xmoe_top2", "torchscale", dict(use_xmoe=True, moe_top1_expert=False, moe_freq=1,
                                                     share_decoder_input_output_embed=True,
                                                     no_scale_embedding=False), make=torchscale.make),
-    Case("torchscale_mhmoe", "torchscale", dict(mhmoe_heads_number=4, moe_top1_expert=False), make=torchscale.make),
+    Case("mh_moe", "torchscale", torchscale.MH_MOE, make=torchscale.make, golden=True),
+    Case("mh_moe_xmoe", "torchscale", dict(torchscale.MH_MOE, use_xmoe=True, moe_top_k=3, partial_rotary_factor=0.5, subln=True,
+                                           decoder_attention_heads=4, n_kv_heads=4), make=torchscale.make),
+    Case("mh_moe_plain", "torchscale", dict(torchscale.MH_MOE, glu=False, relu_squared=True, activation_fn="relu", no_bias=False,
+                                            rms_norm=False, moe_top_k=1, moe_freq=1), make=torchscale.make),
     Case("xmoe_megatron", "xmoe_megatron", make=xmoe.make, golden=True),
     Case("xmoe_megatron_topk", "xmoe_megatron", dict(
         use_threshold=False, use_topk=True, expert_interval=1, untie_embeddings_and_output_weights=True,

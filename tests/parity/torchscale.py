@@ -5,8 +5,9 @@ A pre-norm LayerNorm decoder with learned positions (row 2 is that of the first 
 with `subln` a norm before both output projections. Every moe_freq-th layer has experts, with a linear gate or
 X-MoE's (Chi et al. 2022), which compares a projection of the token, not normalised, with normalised expert
 embeddings. A single expert is weighted by its softmax probability; the weights of two sum to 1. With
-mhmoe_heads_number a token is split into sub-tokens between two linear layers (MH-MoE, Wu et al. 2024). Experts
-have no capacity limit.
+moe_top_k the decoder is that of MH-MoE's repository (Huang et al. 2024): k experts weighted by their
+probabilities as they are, which split a token into mhmoe_heads_number sub-tokens between two linear layers; RMS
+norms, rotary positions, gated networks without biases, fewer heads for keys and values. Experts have no capacity limit.
 """
 
 import json
@@ -21,6 +22,10 @@ CONFIG = dict(model_type="torchscale", vocab_size=96, decoder_embed_dim=32, deco
               subln=True, moe_freq=2, moe_expert_count=4, moe_top1_expert=True, use_xmoe=False,
               share_decoder_input_output_embed=False, layernorm_embedding=False, no_scale_embedding=True,
               dropout=0.1, rel_pos_buckets=0)
+MH_MOE = dict(moe_top_k=2, mhmoe_heads_number=4, moe_top1_expert=False, rms_norm=True, rotary_embed=True,
+              partial_rotary_factor=1.0, no_bias=True, glu=True, activation_fn="silu", subln=False, n_kv_heads=2,
+              moe_ffn_dim=24, layernorm_eps=1e-6, weight_bits=32, input_bits=32, input_quant_method="absmax_per_token",
+              max_target_positions=128, share_decoder_input_output_embed=True)
 N_POSITIONS = 130
 
 
@@ -38,16 +43,22 @@ def make_tensors(c, seed):
 
     def norm(name, n):
         put(name + ".weight", n, scale=0.2, mean=1)
-        put(name + ".bias", n, scale=0.2)
+        if not c.get("rms_norm"):
+            put(name + ".bias", n, scale=0.2)
 
-    def ffn(name, width):
-        linear(name + ".fc1", f, width)
-        linear(name + ".fc2", width, f)
+    biases = not c.get("no_bias")
+
+    def ffn(name, width, f=f):
+        linear(name + ".fc1", f, width, biases)
+        linear(name + ".fc2", width, f, biases)
+        if c.get("glu"):
+            linear(name + ".fc3", f, width, biases)
         if c["subln"]:
             norm(name + ".ffn_layernorm", f)
 
     put("decoder.embed_tokens.weight", c["vocab_size"], d, scale=0.7)
-    put("decoder.embed_positions.weight", N_POSITIONS, d, scale=0.3)
+    if not c.get("rotary_embed"):
+        put("decoder.embed_positions.weight", N_POSITIONS, d, scale=0.3)
     norm("decoder.layer_norm", d)
     if c["layernorm_embedding"]:
         norm("decoder.layernorm_embedding", d)
@@ -57,8 +68,11 @@ def make_tensors(c, seed):
         p = f"decoder.layers.{i}."
         for name in ("self_attn_layer_norm", "final_layer_norm"):
             norm(p + name, d)
-        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            linear(p + "self_attn." + name, d, d)
+        kv = d // c["decoder_attention_heads"] * c.get("n_kv_heads", c["decoder_attention_heads"])
+        for name, rows in (("q_proj", d), ("k_proj", kv), ("v_proj", kv), ("out_proj", d)):
+            linear(p + "self_attn." + name, rows, d, biases)
+        if c.get("rotary_embed"):
+            put(p + "self_attn.rotary_emb.inv_freq", 4)  # a buffer
         if c["subln"]:
             norm(p + "self_attn.inner_attn_ln", d)
         if (i + 1) % c["moe_freq"]:
@@ -75,7 +89,7 @@ def make_tensors(c, seed):
         else:
             linear(p + "gate.wg", c["moe_expert_count"], width, bias=False)
         for e in range(c["moe_expert_count"]):
-            ffn(p + f"experts.{e}", width)
+            ffn(p + f"experts.{e}", width, c.get("moe_ffn_dim", f))
     return t
 
 
@@ -87,18 +101,37 @@ class Torchscale:
         return F.linear(x, self.t[name + ".weight"], self.t.get(name + ".bias"))
 
     def norm(self, x, name):
-        return F.layer_norm(x, x.shape[-1:], self.t[name + ".weight"], self.t[name + ".bias"], 1e-5)
+        eps = self.c.get("layernorm_eps", 1e-5)
+        if self.c.get("rms_norm"):
+            return F.rms_norm(x, x.shape[-1:], self.t[name + ".weight"], eps)
+        return F.layer_norm(x, x.shape[-1:], self.t[name + ".weight"], self.t[name + ".bias"], eps)
 
     def ffn(self, x, name):
-        x = F.gelu(self.linear(x, name + ".fc1"))
+        act = {"gelu": F.gelu, "silu": F.silu, "relu": F.relu}[self.c["activation_fn"]]
+        if self.c.get("relu_squared"):
+            act = lambda z: F.relu(z) ** 2
+        up = self.linear(x, name + ".fc1")
+        x = up * act(self.linear(x, name + ".fc3")) if self.c.get("glu") else act(up)
         if self.c["subln"]:
             x = self.norm(x, name + ".ffn_layernorm")
         return self.linear(x, name + ".fc2")
 
+    def rotated(self, z):
+        """Rotates the first dimensions of z (heads, n, width) as two halves."""
+        dims = int(self.c["partial_rotary_factor"] * z.shape[-1])
+        angles = torch.arange(z.shape[1])[:, None] * 10000.0 ** (-torch.arange(0, dims, 2) / dims)
+        cos, sin = angles.cos(), angles.sin()
+        a, b, rest = z[..., : dims // 2], z[..., dims // 2 : dims], z[..., dims:]
+        return torch.cat((a * cos - b * sin, b * cos + a * sin, rest), -1)
+
     def attention(self, x, p, kv16):
         n, heads = x.shape[0], self.c["decoder_attention_heads"]
-        q, k, v = (self.linear(x, p + name).view(n, heads, -1).transpose(0, 1)
+        width = x.shape[1] // heads
+        q, k, v = (self.linear(x, p + name).view(n, -1, width).transpose(0, 1)
                    for name in ("q_proj", "k_proj", "v_proj"))
+        if self.c.get("rotary_embed"):
+            q, k = self.rotated(q), self.rotated(k)
+        k, v = (z.repeat_interleave(heads // len(z), 0) for z in (k, v))
         if kv16:
             k, v = k.half().float(), v.half().float()
         future = torch.ones(n, n, dtype=torch.bool).triu(1)
@@ -117,8 +150,9 @@ class Torchscale:
         whole = x.shape
         if heads > 1:
             x = self.linear(x, p + "multi_heads").reshape(-1, x.shape[-1] // heads)
-        weights, chosen = self.scores(x, p).softmax(-1).topk(1 if self.c["moe_top1_expert"] else 2)
-        if not self.c["moe_top1_expert"]:
+        k = self.c.get("moe_top_k") or (1 if self.c["moe_top1_expert"] else 2)
+        weights, chosen = self.scores(x, p).softmax(-1).topk(k)
+        if not (self.c["moe_top1_expert"] or "moe_top_k" in self.c):
             weights = weights / weights.sum(-1, keepdim=True)
         y = torch.stack([sum(w * self.ffn(row, p + f"experts.{int(e)}") for w, e in zip(ws, es))
                          for row, ws, es in zip(x, weights, chosen)])
@@ -128,7 +162,8 @@ class Torchscale:
         x = self.t["decoder.embed_tokens.weight"][torch.tensor(ids)]
         if not self.c["no_scale_embedding"]:
             x = x * self.c["decoder_embed_dim"] ** 0.5
-        x = x + self.t["decoder.embed_positions.weight"][2:2 + len(ids)]
+        if not self.c.get("rotary_embed"):
+            x = x + self.t["decoder.embed_positions.weight"][2:2 + len(ids)]
         if self.c["layernorm_embedding"]:
             x = self.norm(x, "decoder.layernorm_embedding")
         for i in range(self.c["decoder_layers"]):

@@ -69,6 +69,18 @@ def test_consistency():
     assert math.isnan(analyse.consistency(first, np.zeros(60, int)))
 
 
+def test_consistency_of_loads():
+    first, second = np.array([10, 40, 20, 30]), np.array([5, 5, 90, 20])
+    expected = np.corrcoef([10, 20, 30, 40], [5, 5, 20, 90])[0, 1]
+    assert analyse.load_consistency(first, second) == pytest.approx(expected)
+    assert analyse.load_consistency(first, first[::-1]) == pytest.approx(1)  # the same loads, other numbers
+    assert math.isnan(analyse.load_consistency(first, np.full(4, 25)))
+    with pytest.raises(moe.ShapeError, match=r"\(4,\) and \(3,\)"):
+        analyse.load_consistency(first, first[:3])
+    with pytest.raises(moe.ArgumentError, match="found 1"):
+        analyse.load_consistency(first[:1], first[:1])
+
+
 @pytest.mark.parametrize("measure", [analyse.fluctuation, analyse.consistency])
 def test_both_must_have_the_same_tokens(measure):
     with pytest.raises(moe.ShapeError, match=r"\(3,\) and \(4,\)"):
@@ -161,10 +173,13 @@ def test_several_models(tmp_path):
     first = [[x.first for x in r.layers] for r in found.models]
     assert found.fluctuation == [[0.0, 0.0], [float(np.mean(x != y)) for x, y in zip(first[1], first[2])]]
     assert found.consistency[0] == [pytest.approx(1)] * 2
+    assert found.load_consistency == [[analyse.load_consistency(x.load, y.load) for x, y in zip(found.models[-1].layers, other.layers)]
+                                      for other in found.others]
+    assert found.load_consistency[0] == [pytest.approx(1)] * 2
     assert found.consistency[1] == [analyse.consistency(x, y) for x, y in zip(first[2], first[0])]
     assert [row.router for row in found.sweep] == ["threshold:0.5"]
     shown = analyse.tables(found)
-    assert "Routing fluctuation" in shown and "Consistency between runs" in shown
+    assert all(title in shown for title in ("Routing fluctuation", "Consistency of loads between runs", "Consistency of groups between runs"))
 
 
 class Elements(html.parser.HTMLParser):
@@ -244,8 +259,8 @@ def test_command(tmp_path, capsys):
     assert "threshold:0.5" in out and "topk:1" in out and "Representation collapse" in out
     curves_of((tmp_path / "page.html").read_text())
     names = {path.name for path in (tmp_path / "charts").iterdir()}
-    assert names == {f"{n}.svg" for n in ("needed", "spread", "perplexity", "time", "positive", "activations",
-                                          "load", "collapse", "fluctuation", "consistency")}
+    assert names == {f"{n}.svg" for n in ("needed", "spread", "perplexity", "batch-time", "time", "positive", "activations",
+                                          "load", "collapse", "fluctuation", "consistency", "load-consistency")}
     assert main(["analyse", str(a), "-f", str(text), "--tokens", "100", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["models"]) == 1 and len(found["sweep"]) == 10 and found["fluctuation"] == []

@@ -172,6 +172,25 @@ def test_cosine(environment):
     assert np.isfinite(layer(X)).all()
 
 
+@pytest.mark.parametrize("gate, rule", [("softmax", "raw"), ("softmax", "renormalised"), ("sigmoid", "raw"), ("sigmoid", "renormalised")])
+def test_gates_of_a_cosine_router(gate, rule, environment):
+    """X-MoE, eq. 7 and 8, expert by expert."""
+    proj, embedding, tau = normal(6, D_MODEL), normal(N, 6), 0.3
+    layer = moe.MoeLayer(EXPERTS, embedding, router=f"cosine:2,{rule},gate={gate},tau={tau}", router_proj=proj,
+                         environment=environment)
+    z = X @ proj.T
+    scores = z / np.linalg.norm(z, axis=1, keepdims=True) @ (embedding / np.linalg.norm(embedding, axis=1, keepdims=True)).T / tau
+    p = 1 / (1 + np.exp(-scores)) if gate == "sigmoid" else np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    expected = np.zeros_like(X)
+    for row, (value, score, weight) in enumerate(zip(X, scores, p)):
+        best = np.argsort(-score)[:2]
+        for i in best:
+            e, gated = EXPERTS[i], EXPERTS[i].gate @ value
+            share = weight[best].sum() if rule == "renormalised" else 1
+            expected[row] += weight[i] / share * (e.down @ (gated / (1 + np.exp(-gated)) * (e.up @ value)))
+    np.testing.assert_allclose(layer(X), expected, rtol=1e-3, atol=1e-3)
+
+
 def test_own_environment_and_closing():
     layer = moe.MoeLayer(EXPERTS, ROUTER)
     assert layer(X).shape == X.shape

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 // torchscale (Ma et al. 2022): encoders, decoders and both, with X-MoE's cosine router, top-1 and
-// top-2 gates, and MH-MoE's branch. config.json contains the keys of its EncoderConfig,
-// DecoderConfig or EncoderDecoderConfig. Not imported: the capacity at evaluation (set it at run
-// time) and the random choice of second experts.
+// top-2 gates, and the decoders of MH-MoE's repository, whose copy of torchscale has top-k gates,
+// RMS norms, rotary positions and gated networks. config.json contains the keys of its
+// EncoderConfig, DecoderConfig or EncoderDecoderConfig. Not imported: the capacity at evaluation
+// (set it at run time) and the random choice of second experts.
 
 #include <cmath>
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
 #include "src/convert/arch/fairseq.h"
+#include "src/convert/arch/torchscale_keys.h"
 
 namespace moe::arch::torchscale {
 namespace {
@@ -18,6 +20,8 @@ constexpr int32_t kMaxWidth = 1 << 20;
 constexpr TensorName kNames[] = {
     {"attention.sub_norm.weight", "self_attn.inner_attn_ln.weight"},
     {"attention.sub_norm.bias", "self_attn.inner_attn_ln.bias"},
+    {"ffn.gate.weight", "ffn.fc3.weight"},
+    {"ffn.gate.bias", "ffn.fc3.bias"},
     {"ffn.up.weight", "ffn.fc1.weight"},
     {"ffn.up.bias", "ffn.fc1.bias"},
     {"ffn.down.weight", "ffn.fc2.weight"},
@@ -31,6 +35,8 @@ constexpr TensorName kNames[] = {
     {"moe.head.bias", "moe_layer.multi_heads.bias"},
     {"moe.merge.weight", "moe_layer.out_proj.weight"},
     {"moe.merge.bias", "moe_layer.out_proj.bias"},
+    {"moe.experts.gate.weight", "moe_layer.experts.{e}.fc3.weight"},
+    {"moe.experts.gate.bias", "moe_layer.experts.{e}.fc3.bias"},
     {"moe.experts.up.weight", "moe_layer.experts.{e}.fc1.weight"},
     {"moe.experts.up.bias", "moe_layer.experts.{e}.fc1.bias"},
     {"moe.experts.down.weight", "moe_layer.experts.{e}.fc2.weight"},
@@ -48,39 +54,6 @@ constexpr TensorName kMaskedHead[] = {
     {"head.norm.bias", "encoder.output_projection.layer_norm.bias"},
     {"head.weight", "encoder.output_projection.weight"},
     {"head.bias", "encoder.output_projection.bias"}};
-
-void refuse_variants(ConfigKeys* keys) {
-  for (const char* key : {"multiway", "xpos_rel_pos", "rms_norm", "glu", "relu_squared",
-                          "mhmoe_head_proj", "ffn_head_proj"}) {
-    keys->require(key, false);
-  }
-  keys->require("rel_pos_buckets", 0);
-  keys->ignore({"dropout", "drop_path_rate", "activation_dropout", "bert_init", "max_rel_pos",
-                "checkpoint_activations", "fsdp", "ddp_rank", "moe_gating_use_fp32",
-                "moe_eval_capacity_token_fraction", "moe_second_expert_policy",
-                "moe_normalize_gate_prob_before_dropping", "max_target_positions",
-                "max_source_positions", "xpos_scale_base", "img_size", "patch_size", "in_chans"});
-}
-
-MoeConfig read_experts(ConfigKeys* keys) {
-  MoeConfig m;
-  m.n_experts = keys->integer("moe_expert_count", 1, 1 << 16);
-  m.n_subheads = keys->integer("mhmoe_heads_number", 1, 1, kMaxWidth);
-  m.head = m.merge = m.n_subheads > 1;
-  const bool top1 = keys->boolean("moe_top1_expert", false);
-  m.router.k = top1 ? 1 : 2;
-  if (keys->boolean("use_xmoe", false)) {
-    m.router.kind = RouterKind::kCosine;
-    m.router.gate = CosineGate::kSoftmax;
-    m.router.tau = 1;
-    m.router.normalise_token = false;
-    m.router.topk_norm = top1 ? 0 : 1;
-  } else {
-    m.router.kind = RouterKind::kSoftmax;
-    m.router.weights = top1 ? RouterWeights::kRaw : RouterWeights::kRenormalised;
-  }
-  return m;
-}
 
 const SourceTensor* rows_of(const Checkpoint& checkpoint, const std::string& name) {
   const SourceTensor* tensor = checkpoint.find(name);
@@ -107,6 +80,7 @@ class Torchscale {
   void read_cosine_width(const FairseqSide& side, int32_t layer);
   void read_depth(const FairseqSide& side, int32_t n_layers);
   void read_positions();
+  void read_rotary();
   FairseqPositions positions_of(const FairseqSide& side) const;
   std::span<const TensorName> read_head();
   Imported finish(std::span<const TensorName> head);
@@ -123,7 +97,7 @@ void Torchscale::read_sizes() {
   c.vocab_size = keys_.integer("vocab_size", 1, 1 << 24);
   c.d_model = keys_.integer(model_.main().key("embed_dim").c_str(), 1, kMaxWidth);
   if (model_.both()) keys_.require("encoder_embed_dim", c.d_model);
-  c.norm = NormKind::kLayer;
+  c.norm = keys_.boolean("rms_norm", false) ? NormKind::kRms : NormKind::kLayer;
   c.norm_eps = keys_.number("layernorm_eps", 1e-5f);
   c.embedding_norm = keys_.boolean("layernorm_embedding", false);
   if (!keys_.boolean("no_scale_embedding", true)) {
@@ -149,9 +123,11 @@ LayerConfig Torchscale::read_layer(const FairseqSide& side) {
   layer.attention = model_.attention(&keys_, side, config().d_model);
   layer.attention.sub_norm = layer.ffn.sub_norm = keys_.boolean("subln", !deepnorm_);
   model_.place_norms(in_front(side), &layer);
+  layer.attention.n_kv_heads =
+      keys_.integer("n_kv_heads", layer.attention.n_heads, 1, layer.attention.n_heads);
+  read_torchscale_rope(&keys_, &layer.attention);
   layer.ffn.d_ff = keys_.integer(side.key("ffn_embed_dim").c_str(), 1, kMaxWidth);
-  layer.ffn.act.kind =
-      keys_.has("activation_fn") ? keys_.activation("activation_fn") : Activation::kGelu;
+  layer.ffn.act.kind = torchscale_activation(&keys_);
   return layer;
 }
 
@@ -184,13 +160,18 @@ void Torchscale::read_layers(const FairseqSide& side, const MoeConfig& experts) 
   const LayerConfig dense = read_layer(side);
   const int32_t n_layers = keys_.integer(side.key("layers").c_str(), 1, 1024);
   const int32_t moe_freq = keys_.integer("moe_freq", 0, 0, 1024);
+  const int32_t expert_width = keys_.integer("moe_ffn_dim", -1, -1, kMaxWidth);
   for (int32_t l = 0; l < n_layers; ++l) {
     const bool moe = moe_freq > 0 && (l + 1) % moe_freq == 0;
     LayerConfig layer = dense;
     if (moe) {
       layer.ffn.kind = FfnKind::kMoe;
       layer.ffn.moe = experts;
+      if (expert_width > 0) layer.ffn.d_ff = expert_width;
     }
+    const std::string network = side.tensor("layers.") + std::to_string(l) +
+                                (moe ? ".moe_layer.experts.0" : ".ffn") + ".fc3.weight";
+    layer.ffn.gated = has(network);
     model_.push(side, layer, &out_);
     if (moe && experts.router.kind == RouterKind::kCosine) read_cosine_width(side, l);
   }
@@ -200,6 +181,19 @@ void Torchscale::read_layers(const FairseqSide& side, const MoeConfig& experts) 
   read_depth(side, n_layers);
 }
 
+// Rotary positions stand for the table, which such a decoder does not have.
+void Torchscale::read_rotary() {
+  const FairseqSide& side = model_.main();
+  if (model_.both() || !side.causal) {
+    fail_value(keys_.node("rotary_embed"), "of a decoder alone it is");
+  }
+  if (positions_of(side) != FairseqPositions::kNone) {
+    fail_value(keys_.node("rotary_embed"), "without embed_positions it is");
+  }
+  model_.read_positions(&keys_, side, FairseqPositions::kNone, &out_);
+  config().positions = PositionKind::kRope;
+}
+
 FairseqPositions Torchscale::positions_of(const FairseqSide& side) const {
   if (has(side.tensor("embed_positions.weight"))) return FairseqPositions::kLearned;
   const bool formula = has(side.tensor("embed_positions._float_tensor"));
@@ -207,6 +201,10 @@ FairseqPositions Torchscale::positions_of(const FairseqSide& side) const {
 }
 
 void Torchscale::read_positions() {
+  if (keys_.boolean("rotary_embed", false)) {
+    read_rotary();
+    return;
+  }
   const bool absent = positions_of(model_.main()) == FairseqPositions::kNone;
   for (const FairseqSide& side : model_.sides()) {
     const FairseqPositions kind = positions_of(side);
@@ -252,13 +250,16 @@ std::span<const TensorName> Torchscale::read_head() {
 }
 
 Imported Torchscale::finish(std::span<const TensorName> head) {
+  const bool biases = !keys_.boolean("no_bias", false);
   keys_.check_all_understood();
   check(config().name.assign(checkpoint_.name()));
   read_companions(checkpoint_, &out_);
   std::vector<TensorName> names(std::begin(kNames), std::end(kNames));
   names.insert(names.end(), head.begin(), head.end());
   model_.locate(names, &out_);
-  for (const char* name : {"*.version", "*.embed_positions._float_tensor"}) {
+  if (!biases) leave_out_linear_biases(&out_);
+  for (const char* name :
+       {"*.version", "*.embed_positions._float_tensor", "*.rotary_emb.inv_freq"}) {
     out_.ignored.push_back(name);
   }
   model_.leave_out_copies(&out_);
@@ -267,12 +268,12 @@ Imported Torchscale::finish(std::span<const TensorName> head) {
 
 Imported Torchscale::read() {
   read_sizes();
-  refuse_variants(&keys_);
+  refuse_torchscale_variants(&keys_);
   deepnorm_ = keys_.boolean("deepnorm", false);
   MoeConfig experts;
-  if (keys_.integer("moe_freq", 0, 0, 1024) > 0) experts = read_experts(&keys_);
-  keys_.ignore({"moe_expert_count", "moe_top1_expert", "use_xmoe", "mhmoe_heads_number",
-                "normalize_output"});
+  if (keys_.integer("moe_freq", 0, 0, 1024) > 0) experts = read_torchscale_experts(&keys_);
+  keys_.ignore({"moe_expert_count", "moe_top1_expert", "moe_top_k", "use_xmoe",
+                "mhmoe_heads_number", "moe_ffn_dim", "normalize_output"});
   for (const FairseqSide& side : model_.sides()) read_layers(side, experts);
   read_positions();
   return finish(read_head());

@@ -16,6 +16,7 @@ from .measures import (
     Collapse,
     consistency,
     fluctuation,
+    load_consistency,
     needed,
     probabilities,
     representation_collapse,
@@ -26,6 +27,6 @@ from .trace import trace_page
 
 __all__ = [
     "Analysis", "Collapse", "Layer", "Recording", "SweepRow", "analyse", "compare", "consistency",
-    "fluctuation", "needed", "page", "probabilities", "record", "representation_collapse",
+    "fluctuation", "load_consistency", "needed", "page", "probabilities", "record", "representation_collapse",
     "sections", "sweep", "tables", "tokens_of", "trace_page",
 ]

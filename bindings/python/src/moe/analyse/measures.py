@@ -82,9 +82,23 @@ def _pairs(counts: Array) -> float:
     return float(np.sum(n * (n - 1)) / 2)
 
 
+def load_consistency(first: Array, second: Array) -> float:
+    """Inter-run consistency (X-MoE, section 4.5, fig. 3b): the Pearson correlation of the loads (N) of
+    one layer's experts in two runs. The numbers of experts mean nothing between runs, so the loads are
+    compared in order of size. nan where all experts of a run have the same load."""
+    first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    if first.ndim != 1 or first.shape != second.shape:
+        raise ShapeError(f"expected the loads of as many experts, found {first.shape} and {second.shape}")
+    if len(first) < 2:
+        raise ArgumentError(f"expected two experts or more, found {len(first)}")
+    a, b = (np.sort(loads) - loads.mean() for loads in (first, second))
+    spread = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / spread if spread > 0 else float("nan")
+
+
 def consistency(first: Array, second: Array) -> float:
-    """Whether two runs put the same tokens together (X-MoE, fig. 3b), whatever the numbers of their
-    experts: over all pairs of tokens, the correlation of "one expert in the first run" with "one
+    """Whether two runs put the same tokens together, whatever the numbers of their experts; not in the
+    papers, and stricter than load_consistency. Over all pairs of tokens, the correlation of "one expert in the first run" with "one
     expert in the second". 1: the same groups; 0: as by chance; nan where a run has one group."""
     first, second = _same_tokens(first, second)
     _, a = np.unique(first, return_inverse=True)

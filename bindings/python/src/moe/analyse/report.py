@@ -103,9 +103,12 @@ def _swept(a: Analysis) -> Iterator[Section]:
                   "The same weights under other routers: what the experts compute for a token, and how well the "
                   "text is predicted (XMoE, fig. 4 and 7).",
                   Chart(flops, "perplexity", curves("perplexity"), log_x=True), _sweep_table(a.sweep))
-    yield Section("time", "Time by operations",
-                  "Time to decode one token (XMoE, fig. 8). It includes attention and the rest of the model; the "
-                  "operations are those of the experts alone.",
+    yield Section("batch-time", "Time of a batch by operations",
+                  "Time to evaluate a token of the text in chunks, many tokens at once (XMoE, fig. 8). It includes "
+                  "attention and the rest of the model; the operations are those of the experts alone.",
+                  Chart(flops, "µs a token of a chunk", curves("seconds", 1e6), from_zero=True), [])
+    yield Section("time", "Time of decoding by operations",
+                  "The same for a token decoded alone after those before it, where reading the weights counts.",
                   Chart(flops, "µs a decoded token", curves("decode_seconds", 1e6), from_zero=True), [])
     yield Section("positive", "Positive activations by operations",
                   "Which share of what experts compute inside is above zero; with ReLU the rest is computed for "
@@ -166,14 +169,22 @@ def _fluctuation(a: Analysis) -> Section:
                    _layer_table(steps, layers, a.fluctuation))
 
 
-def _consistency(a: Analysis) -> Section:
+def _runs_section(a: Analysis, values: list[list[float]], name: str, title: str, meaning: str) -> Section:
+    """A figure per layer of the last checkpoint and each other run, and the mean over the runs."""
     layers, names = a.models[-1].layers, [f"run {i + 2}" for i in range(len(a.others))]
-    curves = [_of_layers(layers, v, n) for n, v in zip(names, a.consistency)]
-    return Section("consistency", "Consistency between runs",
-                   "Over all pairs of tokens, the correlation of going to one expert in both runs (X-MoE, fig. "
-                   "3b). 1: the same groups of tokens; 0: as by chance.",
-                   Chart("layer", "correlation", curves, from_zero=True, whole=True),
-                   _layer_table(names, layers, a.consistency))
+    curves = [_of_layers(layers, v, n) for n, v in zip(names, values)]
+    mean = [float(np.mean(v)) for v in zip(*values)]
+    table = _layer_table([*names, "mean"], layers, [*values, mean])
+    return Section(name, title, meaning, Chart("layer", "correlation", curves, from_zero=True, whole=True), table)
+
+
+def _consistency(a: Analysis) -> Iterator[Section]:
+    yield _runs_section(a, a.load_consistency, "load-consistency", "Consistency of loads between runs",
+                        "Pearson correlation of the experts' loads in both runs, in order of size (X-MoE, fig. 3b). 1: "
+                        "the same distribution of loads.")
+    yield _runs_section(a, a.consistency, "consistency", "Consistency of groups between runs",
+                        "Over all pairs of tokens, the correlation of going to one expert in both runs. 1: the same "
+                        "groups of tokens; 0: as by chance.")
 
 
 def sections(a: Analysis) -> list[Section]:
@@ -191,7 +202,7 @@ def sections(a: Analysis) -> list[Section]:
     if a.fluctuation:
         found.append(_fluctuation(a))
     if a.consistency:
-        found.append(_consistency(a))
+        found += _consistency(a)
     return found
 
 

@@ -17,7 +17,7 @@ from ..info import LayerInfo
 from ..model import Model
 from ..routing import RoutingChoices
 from ..session import Session
-from .measures import Array, Collapse, consistency, fluctuation, needed, probabilities
+from .measures import Array, Collapse, consistency, fluctuation, load_consistency, needed, probabilities
 
 Source = Union[str, "os.PathLike[str]", Model]
 
@@ -215,7 +215,9 @@ class Analysis:
     others: list[Recording]  # other runs
     sweep: list[SweepRow]  # [] where the router cannot be changed
     fluctuation: list[list[float]]  # from each checkpoint to the next
-    consistency: list[list[float]]  # of the last checkpoint with each other run
+    consistency: list[list[float]]  # of the last checkpoint with each other run: tokens put together
+    # the same: the loads of experts (X-MoE, section 4.5)
+    load_consistency: list[list[float]] = dataclasses.field(default_factory=list)
 
 
 def thresholds_of(text: str) -> list[float]:
@@ -246,6 +248,11 @@ def compare(a: Recording, b: Recording, measure: Callable[[Array, Array], float]
     """A measure of the first choices of two models, by layer."""
     _comparable(a, b)
     return [measure(x.first, y.first) for x, y in zip(a.layers, b.layers)]
+
+
+def _of_loads(a: Recording, b: Recording) -> list[float]:
+    _comparable(a, b)
+    return [load_consistency(x.load, y.load) for x, y in zip(a.layers, b.layers)]
 
 
 def _recorded(source: Source, text: str, max_tokens: int, thresholds: Sequence[float],
@@ -281,4 +288,5 @@ def analyse(models: Sequence[Source], text: str, *, others: Sequence[Source] = (
         raise ArgumentError(f"others: {seen[-1].name} has no routing to compare, every layer is dense")
     other = [_recorded(m, text, max_tokens, (), ids) for m in others]
     return Analysis(seen, other, swept, [compare(a, b, fluctuation) for a, b in zip(seen, seen[1:])],
-                    [compare(seen[-1], o, consistency) for o in other])
+                    [compare(seen[-1], o, consistency) for o in other],
+                    [_of_loads(seen[-1], o) for o in other])
