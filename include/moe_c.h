@@ -1510,7 +1510,7 @@ MOE_API void moe_replacement_free(moe_replacement* replacement);
 typedef struct moe_service
     moe_service; /* any number of threads at once, but for moe_service_free */
 
-/* What a service is made of. */
+/* The settings of a service. */
 typedef struct moe_service_params {
   uint32_t struct_size;
   /* texts evaluated at the same time, each in a session; at most 1024. 0: 8, or under a cap of the
@@ -1529,7 +1529,7 @@ typedef struct moe_service_params {
   int32_t max_seconds; /* of a request, from its submission on; 0: any */
 } moe_service_params;
 
-/* What a request is for. */
+/* The purpose of a request. */
 typedef enum moe_endpoint {
   MOE_ENDPOINT_CHAT = 1,        /* /v1/chat/completions */
   MOE_ENDPOINT_COMPLETIONS = 2, /* /v1/completions */
@@ -1554,7 +1554,7 @@ typedef struct moe_service_event {
  * not moe_service_drain or moe_service_free. */
 typedef void (*moe_service_event_fn)(void* user, const moe_service_event* event);
 
-/* What became of a request that was submitted. */
+/* The outcome of submitting a request. */
 typedef struct moe_service_ticket {
   uint32_t struct_size;
   int32_t stream; /* 1: it asks for a stream of chunks; 0: for one answer, or it was refused */

@@ -329,7 +329,7 @@ func (t Thinking) String() string {
 	return strconv.Itoa(int(t))
 }
 
-// Endpoint is moe_endpoint of the C API. What a request is for.
+// Endpoint is moe_endpoint of the C API. The purpose of a request.
 type Endpoint int32
 
 const (

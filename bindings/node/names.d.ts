@@ -110,7 +110,7 @@ export type Thinking =
   | 'off';
 
 /**
- * What a request is for.
+ * The purpose of a request.
  */
 export type Endpoint =
   | 'chat'

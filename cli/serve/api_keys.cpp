@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads keys from a file and compares them in constant time.
 #include "cli/serve/api_keys.h"
 
 #include <strings.h>

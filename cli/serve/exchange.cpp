@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Holds the body of one request, submits it, and hands its events to the connection.
 #include "cli/serve/exchange.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Routes requests to the service and answers the rest itself.
 #include "cli/serve/http_server.h"
 
 #include <sys/socket.h>
@@ -50,7 +51,7 @@ Json error_json(int status, const std::string& text, const char* code) {
             {"code", code}}}};
 }
 
-// Of a header that says how long a body is; 0: none, or no number.
+// The length that a header gives a body; 0: none, or no number.
 size_t length_of(MHD_Connection* connection) {
   const char* text = header_of(connection, "Content-Length");
   return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Opens the TCP or unix socket, unless another server answers there.
 #include "cli/serve/listener.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Writes the counts of a service for Prometheus.
 #include "cli/serve/metrics.h"
 
 #include "cli/common.h"

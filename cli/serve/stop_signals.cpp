@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Counts SIGINT and SIGTERM in a handler, and waits for them.
 #include "cli/serve/stop_signals.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Looks for clients that went away and for requests that take too long.
 #include "cli/serve/watch.h"
 
 #include <fcntl.h>

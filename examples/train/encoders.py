@@ -224,7 +224,7 @@ def _perplexity(outputs: list[Tensor], asked: list[Ids]) -> float:
 
 
 def _measure(name: str, checkpoint: Path, examples: list[Example], moe: str) -> tuple[list[float], float]:
-    """Of each example the share of right predictions of the runtime, and its largest difference from PyTorch."""
+    """The runtime's share of right predictions for each example, and its largest difference from PyTorch."""
     task, model = TASKS[name], export.read(checkpoint / name)
     found, _ = runtime.outputs(moe, checkpoint / name / "model.moe", [text for text, _, _ in examples])
     _, worst = _outputs(name, model, [ids for _, ids, _ in examples], found)

@@ -29,7 +29,7 @@ BATCH = 16  # windows that are evaluated at once
 
 
 def window_losses(model: Model, ids: list[int], shared: int = 0) -> list[tuple[float, int]]:
-    """Of each window the sum over the scored tokens in nats, and their number. shared: how many windows count together
+    """The sum over the scored tokens of each window in nats, and their number. shared: how many windows count together
     in a capacity, as those of a batch do in training; 0: each on its own, as in a call of the runtime."""
     c, out = model.config, []
     bos = c["bos_token_id"] if c["add_bos"] else None

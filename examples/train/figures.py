@@ -33,7 +33,7 @@ def _perplexity(results: Results, name: str) -> float | None:
 
 
 def by_width(results: Results) -> list[tuple[str, list[tuple[float, float]]]]:
-    """Of each system the perplexities as a ratio to those of SMoE at the same width: (width, ratio) where both are run."""
+    """Each system's perplexities as a ratio to those of SMoE at the same width: (width, ratio) where both are run."""
     out = []
     for name in SHOWN:
         widths = GATED if name in RAW else WIDTHS
@@ -45,7 +45,7 @@ def by_width(results: Results) -> list[tuple[str, list[tuple[float, float]]]]:
 
 
 def by_step(results: Results, width: int) -> list[tuple[str, list[tuple[float, float]]]]:
-    """Of each system the perplexity on the training text, mean over seeds, by step."""
+    """Each system's perplexity on the training text, mean over seeds, by step."""
     out = []
     for name in STUDIED:
         found = results.get(at(name, width), [])

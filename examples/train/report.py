@@ -107,7 +107,7 @@ def _claim(claim: Claim, measure: Measure, test: paired.Test, verdict: str) -> s
 
 
 def _claims(table: Table, judged_: Verdicts) -> Iterator[str]:
-    """What was tested, as a table, and what was not, as a sentence."""
+    """The tested claims as a table, and the others as a sentence."""
     tested = [(c, *judged_[c]) for c in table.claims if judged_[c][0] is not None]
     if tested:
         measure = MEASURES[table.task]

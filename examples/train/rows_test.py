@@ -357,7 +357,7 @@ class Paired(unittest.TestCase):
             paired.compare([[1.0, 2.0]] * 2, [[1.0, 2.0]])
 
     def test_several_claims_at_once(self) -> None:
-        """Of two claims with p = 0.04 neither is decided; alone, one is."""
+        """Two claims with p = 0.04 are both undecided; alone, one is decided."""
         error = 1 / paired.quantile(0.04, 10)
         one, other = paired.Test(1.0, error, 10, 3), paired.Test(-1.0, error, 10, 3)
         sure = paired.Test(-1.0, 0.01, 10, 3)

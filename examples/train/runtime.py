@@ -71,7 +71,7 @@ def outputs(program: str, model: Path, texts: Sequence[Any]) -> tuple[list[np.nd
 
 
 def routing(program: str, model: Path, text: Path) -> list[dict[str, Any]]:
-    """What moe.analyse measures of each layer of a decoder on a text: the share of positive activations and, of an
+    """The measurements of moe.analyse for each layer of a decoder on a text: the share of positive activations and, of an
     MoE layer, its load by expert and its representation collapse (None where it has no value)."""
     question = {"model": str(model), "text": str(text)}
     answer = _run([sys.executable, Path(__file__)], str(model), input=json.dumps(question), env=_environment(program))

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Generates in steps: the caller evaluates tokens, this samples, decodes and stops.
 #include "src/run/stepped.h"
 
 #include <utility>

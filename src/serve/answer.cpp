@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Writes answers, chunks of streams and errors as JSON in the API's shapes.
 #include "src/serve/answer.h"
 
 #include <charconv>

@@ -9,7 +9,7 @@
 
 namespace moe_serve {
 
-/// What all answers to a request say.
+/// The fields that all answers to a request share.
 struct AnswerHead {
   bool is_chat = false;
   std::string id;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Checks a request's fields: the known ones, those that change no answer, and those that may only
+// be switched off.
 #include "src/serve/fields.h"
 
 #include <algorithm>

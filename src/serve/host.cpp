@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Turns texts into tokens and back for requests.
 #include "src/serve/host.h"
 
 namespace moe_serve {

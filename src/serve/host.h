@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// What every request needs to know of the service: its model and its limits.
+// The parts of a service that every request needs: its model and its limits.
 
 #include <cstdint>
 #include <string>

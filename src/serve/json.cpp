@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Parses bodies of requests, and writes JSON in one line and errors in the API's shape.
 #include "src/serve/json.h"
 
 #include <iterator>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Checks the messages of a conversation and renders them through the chat template.
 #include "src/serve/messages.h"
 
 #include <utility>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads the fields of a request, each with its range, into settings of a generation.
 #include "src/serve/request.h"
 
 #include <algorithm>

@@ -24,7 +24,7 @@ struct Settings {
   bool stream_usage = false;
 };
 
-/// What a request asks for.
+/// A request, read and checked.
 struct Order {
   bool is_chat = false;
   Settings settings;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Gives texts slots, evaluates them together with slices of prompts between, and ends them.
 #include "src/serve/scheduler.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ Refusal no_room(size_t waiting) {
 
 Refusal ending() { return {kUnavailable, "the service is ending", "", "ending"}; }
 
-// What a failed evaluation of one text means for its request.
+// The status that a request gets when the evaluation of one of its texts failed.
 Refusal failure(const CallError& e) {
   const bool resources = e.code == MOE_ERR_MEMORY || e.code == MOE_ERR_BUDGET;
   const bool text = e.code == MOE_ERR_TOO_LONG || e.code == MOE_ERR_TEXT;

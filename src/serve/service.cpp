@@ -114,7 +114,7 @@ int32_t slots_for(const moe_model* model, const moe_session_params* session) {
   return 1;
 }
 
-// Of the model's own routers; a request would get another answer alone.
+// Refuses routers of the model with which a request alone would get another answer.
 bool has_capacity(const moe_model* model, int32_t n_layers) {
   for (int32_t layer = 0; layer < n_layers; ++layer) {
     auto router = MOE_INIT(moe_router);

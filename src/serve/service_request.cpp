@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Collects the texts of a request into the events that answer it.
 #include "src/serve/service_request.h"
 
 #include <cstdio>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Begins a text in its session, and collects pieces and log-probabilities.
 #include "src/serve/text.h"
 
 #include <new>

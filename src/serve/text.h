@@ -11,7 +11,7 @@
 
 namespace moe_serve {
 
-/// What has been generated of a text since the last event, or in all.
+/// The part of a text generated since the last event, or all of it.
 struct Made {
   std::string content;
   std::string thinking;
@@ -29,7 +29,7 @@ class Text {
   void begin(moe_session* session, moe_chat* chat);
   /// Samples one token and takes what it gives. False at the end.
   bool next();
-  /// What has been generated since the last call.
+  /// The part generated since the last call.
   Made take();
 
   const std::vector<int32_t>& prompt() const { return prompt_; }

@@ -66,6 +66,14 @@ class Files(Cli):
             self.assertIn(word, err)
         return out
 
+    def is_locked(self, name):
+        """Whether a program holds the lock, and has not only created its file."""
+        if name not in self.names():
+            return False
+        inode = f":{os.stat(self.path(name)).st_ino} "
+        with open("/proc/locks", encoding="utf-8") as file:
+            return any("FLOCK" in line and inode in line for line in file)
+
     def chat(self, name, text="hi\n", **how):
         return subprocess.run([MOE, "chat", MODEL, *PLAIN, "--session", self.path(name)], input=text, timeout=60,
                               capture_output=True, text=True, **how)
@@ -78,7 +86,7 @@ class Files(Cli):
 class Conversations(Files):
     def test_two_chats_on_one_file(self):
         first = self.start("chat", MODEL, *PLAIN, "--session", self.path("s"), stdin=subprocess.PIPE)
-        self.wait_until(lambda: ".s.moe-lock" in self.names())
+        self.wait_until(lambda: self.is_locked(".s.moe-lock"))
         r = self.chat("s", "second\n")
         self.assertEqual((r.returncode, r.stdout), (1, ""))
         self.assertIn(f"{self.path('s')}: another program is writing it", r.stderr)
@@ -143,7 +151,7 @@ class Conversations(Files):
     def test_a_killed_chat_leaves_the_file_and_nothing_that_matters(self):
         self.assertEqual(self.chat("s").returncode, 0)
         p = self.start("chat", MODEL, *PLAIN, "--session", self.path("s"), stdin=subprocess.PIPE)
-        self.wait_until(lambda: ".s.moe-lock" in self.names())
+        self.wait_until(lambda: self.is_locked(".s.moe-lock"))
         p.kill()
         p.wait()
         self.assertEqual(self.messages("s"), ["hi"])

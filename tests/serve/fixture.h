@@ -233,7 +233,7 @@ class ServiceTest : public testing::Test {
     p.params.n_top = 2;
     p.params.piece = Alone::take;
   }
-  /// What the model makes of a request in a session of its own.
+  /// The model's text for a request in a session of its own.
   Alone alone(const Json& request, const char* chat_template = "plain") {
     Alone made;
     moe_session* session = nullptr;

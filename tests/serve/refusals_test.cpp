@@ -144,7 +144,7 @@ TEST_F(RefusalsTest, FieldsOfChats) {
   }
 }
 
-// What clients send without a need for it.
+// Fields that clients send without a need for them.
 TEST_F(RefusalsTest, NotOfFieldsWithoutEffect) {
   serve(slots(1));
   Answer answer;

@@ -158,7 +158,7 @@ pub const MOE_THINKING_DEFAULT: moe_thinking = 0;
 pub const MOE_THINKING_ON: moe_thinking = 1;
 pub const MOE_THINKING_OFF: moe_thinking = 2;
 
-/// What a request is for.
+/// The purpose of a request.
 pub type moe_endpoint = c_int;
 /// /v1/chat/completions
 pub const MOE_ENDPOINT_CHAT: moe_endpoint = 1;
@@ -1176,7 +1176,7 @@ pub struct moe_service {
     _private: [u8; 0],
 }
 
-/// What a service is made of.
+/// The settings of a service.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_service_params {
@@ -1222,7 +1222,7 @@ pub struct moe_service_event {
     pub retry_after: i32,
 }
 
-/// What became of a request that was submitted.
+/// The outcome of submitting a request.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_service_ticket {

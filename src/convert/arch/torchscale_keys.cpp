@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Reads torchscale's keys of layers, experts and precision, and refuses values with another
+// meaning.
 #include "src/convert/arch/torchscale_keys.h"
 
 #include <string_view>

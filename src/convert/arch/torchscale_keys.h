@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// What the keys of torchscale's configurations mean, its own and those that the copy in MH-MoE's
-// repository (Huang et al. 2024) adds.
+// The keys of torchscale's configurations, its own and those that the copy in MH-MoE's repository
+// (Huang et al. 2024) adds.
 
 #include "src/convert/arch/config_keys.h"
 #include "src/convert/importer.h"

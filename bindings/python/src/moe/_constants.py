@@ -186,7 +186,7 @@ class Thinking(Enum):
 
 
 class Endpoint(Enum):
-    """moe_endpoint. What a request is for."""
+    """moe_endpoint. The purpose of a request."""
 
     # /v1/chat/completions
     CHAT = 1

@@ -663,7 +663,7 @@ class SyntheticParams(Sized):
 
 
 class ServiceParams(Sized):
-    """moe_service_params. What a service is made of."""
+    """moe_service_params. The settings of a service."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -693,7 +693,7 @@ class ServiceEvent(Sized):
 
 
 class ServiceTicket(Sized):
-    """moe_service_ticket. What became of a request that was submitted."""
+    """moe_service_ticket. The outcome of submitting a request."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
