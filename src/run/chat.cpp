@@ -392,7 +392,7 @@ Result<Box<SteppedGeneration>> Chat::begin_reply(const GenerateOptions& given) {
   {
     const SessionCall call(*session_);
     MOE_TRY(call.status());
-    const std::span<const int32_t> held = call.state().tokens.span();
+    const std::span<const int32_t> held = session_->tokens();
     if (!std::equal(held.begin(), held.end(), ids.begin(), ids.end())) {
       return Status::error(MOE_ERR_STATE,
                            "the session does not hold the conversation: evaluate what "
