@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Compares the ABI of libmoe.so and libmoe_convert.so with the committed dumps (x86-64, gcc, release).
+# Compares the ABI of libmoe.so, libmoe_convert.so and libmoe_serve.so with the committed dumps (x86-64, gcc, release).
 # Usage: abi.sh check|renew [BUILD_DIR]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,7 +14,7 @@ dump() {  # only what moe_c.h declares, without local paths
 
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
-for name in libmoe libmoe_convert; do
+for name in libmoe libmoe_convert libmoe_serve; do
   dump "$build/lib/$name.so" >"$fresh/$name.abi"
   if [ "$1" = renew ]; then
     cp "$fresh/$name.abi" "$here/$name.abi"
