@@ -223,7 +223,7 @@ TEST_F(GgufErrors, ADecoderMayPoolItsTokens) {
   EXPECT_EQ(model.config().text_vector.pooling, Pooling::kLast);
   keys.back().bytes = raw<uint32_t>(4);
   EXPECT_EQ(said(convert_with(keys, tensors())).substr(0, 68),
-            "m.gguf: key llama.pooling_type: expected an integer in 0..3, found 4");
+            "m.gguf: key llama.pooling_type is 4: a reranker, which gives a score");
 }
 
 TEST_F(GgufErrors, OfferedLinesQuoteWhatTheFileSays) {

@@ -320,7 +320,10 @@ TEST_F(PackedTest, TheConfigurationFitsTheTensors) {
   expect(R"({"quantization_config": {"bits": 3}})", MOE_ERR_UNSUPPORTED, "4 and 8 are");
   expect(R"({"quantization_config": {"is_marlin_format": true}})", MOE_ERR_UNSUPPORTED,
          "is_marlin_format");
-  expect(R"({"quantization_config": {"quant_method": "awq"}})", MOE_ERR_SHAPE, "qweight");
+  expect(R"({"quantization_config": {"quant_method": "awq"}})", MOE_ERR_UNSUPPORTED,
+         "checkpoint_format: \"gptq\" is not supported; gemm is");
+  expect(R"({"quantization_config": {"quant_method": "awq", "checkpoint_format": "gemm"}})",
+         MOE_ERR_SHAPE, "qweight");
   expect(R"({"quantization_config": {"quant_method": "compressed-tensors",
              "format": "pack-quantized", "config_groups": {"group_0": {"weights":
              {"num_bits": 4}}}}})",
