@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Library, converter and command as a packager builds them, without a preset. Each builds, and its command gives the text
-# of another build's. Without further arguments that is Release by gcc, exactly as it is typed: the other build types are
-# compiled by the presets (RelWithDebInfo whole by release, the library by clang; MinSizeRel without the converter by static
-# and embedded) and, the library alone, as a part of a project (Debug).
+# of another build's. Without further arguments that is Release by gcc, exactly as it is typed; Debug-gcc, MinSizeRel-clang
+# and the like are for a change that could matter there. The presets compile RelWithDebInfo (release; the library by clang)
+# and MinSizeRel (static and embedded, without the converter), and asan and tsan without optimisation of the command.
 # Usage: plain_test.sh ROOT OTHER_COMMAND [TYPE-COMPILER...]
 set -euo pipefail
 root=$(cd "$1" && pwd)

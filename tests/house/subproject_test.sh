@@ -11,7 +11,7 @@ trap 'rm -rf "$folder"' EXIT
 version=$(sed -n 's/^project(moe VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 
 echo "== add_subdirectory"
-cmake -G Ninja -S "$here/parent" -B "$folder/build" -DMOE_SOURCE="$root" -DCMAKE_BUILD_TYPE=Debug \
+cmake -G Ninja -S "$here/parent" -B "$folder/build" -DMOE_SOURCE="$root" -DCMAKE_BUILD_TYPE=MinSizeRel \
   -DMOE_ISAS=scalar -DMOE_CONVERT=OFF >/dev/null
 cmake --build "$folder/build"
 "$folder/build/parent" "$version"
@@ -19,7 +19,7 @@ cmake --install "$folder/build" --prefix "$folder/nothing" >/dev/null
 [ ! -e "$folder/nothing" ] || { find "$folder/nothing"; exit 1; }
 
 echo "== FetchContent"
-cmake -G Ninja -S "$here/parent" -B "$folder/fetched" -DMOE_SOURCE="$root" -DCMAKE_BUILD_TYPE=Debug \
+cmake -G Ninja -S "$here/parent" -B "$folder/fetched" -DMOE_SOURCE="$root" -DCMAKE_BUILD_TYPE=MinSizeRel \
   -DMOE_COMMIT="$(git -C "$root" rev-parse HEAD)" -DMOE_ISAS=scalar -DMOE_CONVERT=OFF >/dev/null
 cmake --build "$folder/fetched" --target moe_base # the other targets are built above
 
