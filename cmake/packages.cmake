@@ -42,7 +42,7 @@ moe_package(library libmoe${MOE_ABI_VERSION} libs "libraries"
   "libmoe runs models with ternary, int8 or four-bit weights.\nlibmoe_convert creates model files from checkpoints.\nlibmoe_serve answers many requests at once, in the shapes of an HTTP API.")
 # Debian has a libmoe-dev of others. Under that name its newer version would replace ours.
 moe_package(development libmoe0-dev libdevel "development files"
-  "C header, pkg-config files and CMake package of libmoe, libmoe_convert and libmoe_serve." library)
+  "C header, pkg-config files and CMake package of the libraries of moe." library)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_CONFLICTS libmoe-dev)
 if(TARGET moe_cli)
   moe_package(command moe utils "command" "Converts checkpoints, generates text, chats and measures." library)
