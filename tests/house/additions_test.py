@@ -257,9 +257,10 @@ class Additions(unittest.TestCase):
         rest = os.path.join(BUILD, "cli/CMakeFiles/moe_cli.dir")
         objects = [os.path.join(folder, n) for folder, _, names in os.walk(rest) for n in names if n.endswith(".o")]
         self.assertTrue(objects, f"{rest}: no objects of the command")
-        libraries = [os.path.join(BUILD, "lib", n) for n in ("libmoe.so", "libmoe_convert.so")]
+        names = ("libmoe.so", "libmoe_convert.so", "libmoe_serve.so")
+        libraries = [path for n in names if os.path.exists(path := os.path.join(BUILD, "lib", n))]
         with open(os.path.join(BUILD, "CMakeCache.txt"), encoding="utf-8") as f:
-            libraries += re.findall(r"^MOE_edit_LIBRARY:\w+=(/.+)$", f.read(), re.M)
+            libraries += re.findall(r"^MOE_(?:edit|microhttpd)_LIBRARY:\w+=(/.+)$", f.read(), re.M)
         moe = self.tree.compile('#include "cli/main.cpp"\n#include "cli/text/count.cpp"\n', *objects, *libraries,
                                 "-Wl,--allow-multiple-definition", "-Wl,-rpath," + os.path.join(BUILD, "lib"))
         model = "examples/models/stories.moe"
