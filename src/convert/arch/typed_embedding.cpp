@@ -40,10 +40,10 @@ void add_text_type(Checkpoint* checkpoint) {
   const SourceTensor* const types = checkpoint->find(kTypes);
   const SourceTensor* const tokens = checkpoint->find(kTokens);
   if (types == nullptr || tokens == nullptr || !is_nomic_bert(*checkpoint)) return;
-  constexpr int64_t kMaxWidth = 1 << 20;
+  constexpr int64_t kMostColumns = 1 << 20;
   const auto& shape = tokens->shape;
   const bool fits = shape.size() == 2 && types->shape.size() == 2 && types->shape[0] >= 1 &&
-                    shape[1] >= 1 && shape[1] <= kMaxWidth && types->shape[1] == shape[1];
+                    shape[1] >= 1 && shape[1] <= kMostColumns && types->shape[1] == shape[1];
   if (!fits) {
     fail(MOE_ERR_SHAPE, "tensor %s: expected rows as wide as those of %s, %s; file has %s", kTypes,
          kTokens, shape_text(shape).c_str(), shape_text(types->shape).c_str());
