@@ -9,8 +9,6 @@
 namespace moe_serve {
 namespace {
 
-constexpr int kRetrySeconds = 1;
-
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }

@@ -213,7 +213,7 @@ void submit(moe_service& service, moe_endpoint endpoint, std::string_view body,
     service.scheduler->count_refusal();
     const auto none = MOE_INIT(moe_service_ticket);
     if (out != nullptr) write_struct(none, out, "out");
-    listener.refuse(refusal, refusal.status == kTooMany || refusal.status == kUnavailable ? 1 : 0);
+    listener.refuse(refusal);
   };
   if (out != nullptr) write_struct(ticket, out, "out");
   try {

@@ -10,6 +10,8 @@
 namespace moe_serve {
 namespace {
 
+constexpr int kRetrySeconds = 1;  // after errors that pass
+
 // "chatcmpl-" or "cmpl-" and 24 digits that no other answer has.
 std::string new_id(bool is_chat) {
   std::random_device random;
@@ -43,7 +45,9 @@ void Listener::send_text(const char* text, size_t n_bytes, bool last, int status
 }
 
 // The last event comes also without memory for its text.
-void Listener::refuse(const Refusal& refusal, int retry_after) const {
+void Listener::refuse(const Refusal& refusal) const {
+  const bool passes = refusal.status == kTooMany || refusal.status == kUnavailable;
+  const int retry_after = passes ? kRetrySeconds : 0;
   std::string text;
   try {
     text = to_text(refusal.json());

@@ -23,7 +23,7 @@ class Listener {
   /// Part of an answer. Throws std::bad_alloc before the callback is called.
   void send(const Json& json, bool last) const;
   /// The last event.
-  void refuse(const Refusal& refusal, int retry_after = 0) const;
+  void refuse(const Refusal& refusal) const;
 
  private:
   void send_text(const char* text, size_t n_bytes, bool last, int status, int retry_after) const;
