@@ -58,12 +58,17 @@ if(NOT BUILD_SHARED_LIBS)  # who links the installed archive links what it needs
   target_link_libraries(moe PRIVATE "$<INSTALL_INTERFACE:${MOE_CORE_NEEDS}>")
 endif()
 
-# The core with all its symbols, for the converter and the tests.
-add_library(moe_core STATIC EXCLUDE_FROM_ALL ${core})
-set_target_properties(moe_core PROPERTIES LINKER_LANGUAGE CXX)
-target_link_libraries(moe_core PUBLIC moe_dep_core moe_dep_headers)
-target_include_directories(moe_core PUBLIC ${PROJECT_SOURCE_DIR})
-target_include_directories(moe_core SYSTEM PUBLIC ${MOE_GENERATED_DIR})
+# moe_archive(target objects...): a library with all symbols of its objects and the headers of the sources
+function(moe_archive target)
+  add_library(${target} STATIC EXCLUDE_FROM_ALL ${ARGN})
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(${target} PUBLIC moe_dep_core moe_dep_headers)
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+  target_include_directories(${target} SYSTEM PUBLIC ${MOE_GENERATED_DIR})
+endfunction()
+
+# The core, for the converter and the tests.
+moe_archive(moe_core ${core})
 
 if(MOE_CONVERT AND convert)
   moe_library(moe_convert ${convert})
@@ -82,17 +87,8 @@ endif()
 
 # The core and the writer of model files, for the core's own tests, which then do not wait for the converter.
 if(MOE_CONVERT)
-  add_library(moe_core_tested STATIC EXCLUDE_FROM_ALL ${core} $<TARGET_OBJECTS:moe_convert_formats>
-    $<TARGET_OBJECTS:moe_convert_config>)
-  set_target_properties(moe_core_tested PROPERTIES LINKER_LANGUAGE CXX)
-  target_link_libraries(moe_core_tested PUBLIC moe_dep_core moe_dep_headers)
-  target_include_directories(moe_core_tested PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
-  target_include_directories(moe_core_tested SYSTEM PUBLIC ${MOE_GENERATED_DIR})
+  moe_archive(moe_core_tested ${core} $<TARGET_OBJECTS:moe_convert_formats> $<TARGET_OBJECTS:moe_convert_config>)
 endif()
 
 # Everything, for the other tests.
-add_library(moe_internal STATIC EXCLUDE_FROM_ALL ${core} ${convert})
-set_target_properties(moe_internal PROPERTIES LINKER_LANGUAGE CXX)
-target_link_libraries(moe_internal PUBLIC moe_dep_core moe_dep_headers)
-target_include_directories(moe_internal PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
-target_include_directories(moe_internal SYSTEM PUBLIC ${MOE_GENERATED_DIR})
+moe_archive(moe_internal ${core} ${convert})

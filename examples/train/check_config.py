@@ -55,7 +55,7 @@ def ids(v: Any) -> str:
 
 
 def index(v: Any) -> str:
-    """Which layers an entry of `layers` changes."""
+    """The layers that an entry of `layers` changes."""
     wanted, is_layer = 'a layer, a list of layers, or {"from": layer, "step": number}', count(0)
     if isinstance(v, dict):
         return wanted if set(v) - {"from", "step"} or is_layer(v.get("from")) or count(1)(v.get("step", 1)) else ""

@@ -127,7 +127,7 @@ class Model(nn.Module):
         return fake_weight(self.embedding.weight, self.embedding_kinds[0])
 
     def _real(self, ids: Tensor) -> Tensor | None:
-        """Which rows are not padding; None: all. Like the runtime, a decoder has no padding."""
+        """The rows that are not padding; None: all. Like the runtime, a decoder has no padding."""
         pad = None if self.kind == "decoder" else self.config["pad_token_id"]
         real = None if pad is None else ids != pad
         return None if real is None or real.all() else real

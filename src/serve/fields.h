@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Which fields a request may have.
+// The fields that a request may have, and their values.
 
 #include <string>
 #include <vector>

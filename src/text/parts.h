@@ -34,7 +34,7 @@ struct TokenizerParts final {
   std::string_view decoded_piece(uint32_t id) const;
 };
 
-/// Which special tokens are recognised: all, none, or those without a marked byte.
+/// The special tokens that are recognised: all, none, or those without a marked byte.
 struct SpecialRule {
   bool find = false;
   std::span<const uint8_t> marks;  // one per byte, or empty

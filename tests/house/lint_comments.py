@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Each source file begins with a comment that says what it is for, and no comment begins with "Of" or "What", which make
+"""Each source file begins with a comment that says what it is for, and no comment begins with "Of", "What" or "Which", which make
 half a sentence that must be read twice. Usage: lint_comments.py ROOT"""
 
 import os
@@ -17,7 +17,7 @@ FIRST = re.compile(r"\s*$|#!|#pragma once$|//go:build |.*SPDX-License-Identifier
 # #![...] of Rust is code, and so is what the preprocessor reads.
 COMMENT = {C_LIKE: re.compile(r"//|/\*"), HASHED: re.compile(r'#|r?"""')}
 STARTS = {C_LIKE: re.compile(r"(?://+!?|/\*+!?|^\s*\*) *(.*)"), HASHED: re.compile(r'(?:(?:^|\s)#+|"""|#\[\[) *(.*)')}
-HALF = re.compile(r"(Of|What)\b(?![^.!]*\?)")  # a question may begin so
+HALF = re.compile(r"(Of|What|Which)\b(?![^.!]*\?)")  # a question may begin so
 
 
 def kind_of(path):

@@ -18,8 +18,8 @@ bool has_capital(const std::string& token) {
          std::any_of(token.begin(), token.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
-// Vocabularies of lower case have a few capitals too, such as "<S>" and "<T>" in Chinese BERT's. Of
-// those of mixed case a third begins with one.
+// Vocabularies of lower case have a few capitals too, such as "<S>" and "<T>" in Chinese BERT's;
+// those of mixed case have names and beginnings of sentences.
 bool is_cased(std::span<const std::string> tokens) {
   constexpr size_t kLeast = 50;  // one capital in so many tokens
   const auto n = std::count_if(tokens.begin(), tokens.end(), has_capital);

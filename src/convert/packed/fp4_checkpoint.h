@@ -7,7 +7,7 @@
 
 namespace moe {
 
-/// Which tensors a matrix NAME consists of: NAME and these endings.
+/// The tensors that a matrix NAME consists of: NAME and these endings.
 struct Fp4Scheme {
   const char* codes;
   const char* global;  // NVFP4's scale of the whole matrix; null: MXFP4 only
