@@ -20,7 +20,7 @@ class BadConfig(ValueError):
 
 
 def _is_number(v: Any) -> bool:
-    return isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v)
+    return isinstance(v, (int, float)) and not isinstance(v, bool) and abs(v) < 1e300  # false for a NaN
 
 
 def count(low: int, high: int | None = None) -> Check:
@@ -91,6 +91,10 @@ MOE = {"n_experts": count(1, 1 << 16), "n_subheads": count(1), "mh": flag, "head
        "n_sublayers": count(0, 64), "router": anything, "shared": anything, "capacity": anything}
 SHARED = {"d_ff": count(1), "gated": flag}
 CAPACITY = {"gamma": number(0), "min_capacity": count(0), "order": choice("priority", "arrival")}
+WEIGHTS = ("auto", "f32", "bf16", "f16", "int8", "ternary2", "ternary3")  # those that training imitates
+# Kinds of scaled rotary positions, with the keys without a default (rope.py).
+SCALINGS = {"linear": ("factor",), "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_context"),
+            "yarn": ("factor", "original_context"), "longrope": ("short_factor", "long_factor", "original_context")}
 K, SCALE = count(1), number()
 ROUTERS: dict[str, dict[str, Check]] = {
     "softmax": {"k": K, "weights": choice("raw", "renormalised", "chosen", "one"), "scale": SCALE, "rank": count(1)},
@@ -129,6 +133,11 @@ def _list(where: str, found: Any) -> list[Any]:
     return found
 
 
+def _at_most(where: str, found: int, most: int, what: str) -> None:
+    if found > most:
+        raise BadConfig(f"{where}: expected at most {what}, {most}, found {found}")
+
+
 def router(where: str, found: Any, n_experts: int) -> None:
     """A whole router of n_experts experts."""
     kinds = choice(*ROUTERS)
@@ -140,6 +149,12 @@ def router(where: str, found: Any, n_experts: int) -> None:
     k = found.get("k", 1)
     if not 1 <= k <= n_experts:
         raise BadConfig(f"{where}.k: expected 1..{n_experts}, found {k}")
+    if kind == "threshold":
+        least, most = found.get("min_k", 1), found.get("max_k", 0) or n_experts
+        _at_most(f"{where}.max_k", most, n_experts, "n_experts")
+        _at_most(f"{where}.min_k", least, most, "max_k or n_experts")
+    if found.get("identity") and "d_e" in found:
+        raise BadConfig(f"{where}.d_e: expected none beside identity, which keeps the width, found {found['d_e']}")
     if kind == "sparsemixer" and n_experts < 2:
         raise BadConfig(f"{where}: a sparsemixer router takes two experts, there is {n_experts}")
 
@@ -162,6 +177,15 @@ def _ffn(where: str, found: Any, d: int) -> None:
         _moe(f"{where}.moe", found.get("moe"), d)
 
 
+def _scaling(where: str, found: Any) -> None:
+    kinds = choice(*SCALINGS)
+    if not isinstance(found, dict) or kinds(found.get("kind")):
+        raise BadConfig(f"{where}.kind: expected {kinds(None)}, found {found.get('kind', 'nothing') if isinstance(found, dict) else found!r}")
+    for key in SCALINGS[found["kind"]]:
+        if key not in found:
+            raise BadConfig(f"{where}.{key}: expected a value, found nothing; {found['kind']} has no default for it")
+
+
 def _attention(where: str, found: Any, d: int) -> None:
     _check(where, found, ATTENTION, "attention")
     heads, kv = found["n_heads"], found.get("n_kv_heads", found["n_heads"])
@@ -172,8 +196,13 @@ def _attention(where: str, found: Any, d: int) -> None:
     rope = found.get("rope") or {}
     _check(f"{where}.rope", rope, ROPE)
     head_dim = found.get("head_dim", d // heads)
-    if rope.get("kind") != "none" and not rope.get("dims", head_dim) <= head_dim:
-        raise BadConfig(f"{where}.rope.dims: expected at most head_dim, {head_dim}, found {rope['dims']}")
+    if rope.get("kind") != "none":
+        dims = rope.get("dims", head_dim)
+        _at_most(f"{where}.rope.dims", dims, head_dim, "head_dim")
+        if dims % 2:
+            raise BadConfig(f"{where}.rope.dims: expected an even number, found {dims}")
+    if rope.get("scaling") is not None:
+        _scaling(f"{where}.rope.scaling", rope["scaling"])
 
 
 def model(found: Any) -> None:
@@ -183,9 +212,23 @@ def model(found: Any) -> None:
     _check("config.layer_defaults", found.get("layer_defaults", {}), blocks)
     for i, entry in enumerate(_list("config.layers", found.get("layers", []))):
         _check(f"config.layers[{i}]", entry, {"index": index, **blocks}, "entry")
+        of = entry["index"]
+        named = [of["from"]] if isinstance(of, dict) else of if isinstance(of, list) else [of]
+        for layer_ in named:
+            _at_most(f"config.layers[{i}].index", layer_, found["n_layers"] - 1, "n_layers - 1")
     _check("config.norm", found.get("norm", {"kind": "rms"}), NORM, "norm")
-    _check("config.head", found.get("head") or {}, HEAD)
-    rules = {"match": word, "weights": word, "activations": choice("f32", "a8", "a8_block")}
+    head = found.get("head", {})
+    _check("config.head", head, HEAD)
+    if head.get("kind") in ("classes", "tags", "span") and not head.get("n_labels", 0):
+        raise BadConfig(f"config.head.n_labels: expected 1 or more for {head['kind']}, found {head.get('n_labels', 'nothing')}")
+    _at_most("config.n_encoder_layers", found.get("n_encoder_layers", 0), found["n_layers"], "n_layers")
+    for key in ("bos_token_id", "pad_token_id", "mask_token_id", "start_token_id"):
+        _at_most(f"config.{key}", found.get(key) or 0, found["vocab_size"] - 1, "vocab_size - 1")
+    for token in found.get("eos_token_ids", []):
+        _at_most("config.eos_token_ids", token, found["vocab_size"] - 1, "vocab_size - 1")
+    if found.get("add_bos") and found.get("bos_token_id") is None:
+        raise BadConfig("config.bos_token_id: expected an id, as add_bos is true, found nothing")
+    rules = {"match": word, "weights": choice(*WEIGHTS), "activations": choice("f32", "a8", "a8_block")}
     for i, rule in enumerate(_list("config.precision", found.get("precision", []))):
         _check(f"config.precision[{i}]", rule, rules, "rule")
 

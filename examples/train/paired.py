@@ -3,8 +3,8 @@
 
 Two systems see the same windows and, with equal seeds, the same batches, so their losses are compared seed by seed and
 window by window. Both seeds and windows are samples of what could have been taken, so the standard error counts the
-variance over each (with Satterthwaite's degrees of freedom). Several claims are tested at once, and Holm's
-method keeps the chance of a single false verdict among all of them at LEVEL.
+variance over each (with Satterthwaite's degrees of freedom). The claims of a table are a family, and Holm's
+method keeps the chance of a single false verdict in it at LEVEL.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ Losses = Sequence[Sequence[float]]  # a list per seed, a number per window
 
 @dataclass(frozen=True)
 class Test:
-    effect: float  # mean loss of the worse system minus that of the better, as the paper claims them
+    effect: float  # mean loss of the system that the claim calls worse minus that of the other
     error: float  # its standard error
     df: float
     n_seeds: int
 
     @property
     def t(self) -> float:
-        return self.effect / self.error if self.error > 0 else math.copysign(math.inf, self.effect)
+        if self.error > 0:
+            return self.effect / self.error
+        return math.copysign(math.inf, self.effect) if self.effect else 0.0  # equal systems
 
     @property
     def p(self) -> float:
@@ -108,11 +110,12 @@ def compare(better: Losses, worse: Losses) -> Test | None:
 
 
 def verdicts(tests: Sequence[Test | None]) -> list[str]:
-    """A verdict per claim, by Holm's method over all that were tested."""
+    """A verdict per claim of a family that is fixed beforehand, by Holm's method. Claims that are not tested yet count as the
+    least clear ones, so that no verdict is withdrawn when they are."""
     out = [UNTESTED if t is None else UNDECIDED for t in tests]
     found = sorted((t.p, i) for i, t in enumerate(tests) if t is not None)
     for rank, (p, i) in enumerate(found):
-        if p > LEVEL / (len(found) - rank):
+        if p > LEVEL / (len(tests) - rank):
             break
         out[i] = SEEN if tests[i].effect > 0 else CONTRADICTED
     return out

@@ -74,10 +74,13 @@ Verdicts = dict[Claim, tuple[paired.Test | None, str]]
 
 
 def judged(results: Results) -> Verdicts:
-    """A verdict for every claim, all by one rule (paired.py)."""
-    claims = list(dict.fromkeys(claim for table in TABLES for claim in table.claims))
-    tests = [test_of(claim, results) for claim in claims]
-    return {c: (t, v) for c, t, v in zip(claims, tests, paired.verdicts(tests), strict=True)}
+    """A verdict for every claim, all by one rule (paired.py): those of a table are a family."""
+    out: Verdicts = {}
+    for table in TABLES:
+        claims = [claim for claim in table.claims if claim not in out]
+        tests = [test_of(claim, results) for claim in claims]
+        out |= {c: (t, v) for c, t, v in zip(claims, tests, paired.verdicts(tests), strict=True)}
+    return out
 
 
 def _line(name: str, columns: Sequence[Column], found: list[Result]) -> str:
@@ -144,7 +147,7 @@ def _run(plan_words: str, note: str, results: Results) -> str:
     planned = len({name for table in TABLES for name in table.rows})
     devices = " and ".join(sorted({r["device"] for found in results.values() for r in found}))
     words = (f"{len(results)} of {_count(planned, 'row')} are run: {counts}. {plan_words} Training took "
-             f"{seconds / 3600:.1f} hours of wall time in all, on the {devices}.")
+             f"{seconds / 3600:.1f} hours, the times of all runs together, on the {devices}.")
     return f"{words} {note}".strip()
 
 
@@ -157,13 +160,14 @@ def _differences(results: Results) -> str:
 
 
 RULE = (
-    "A row is the paper's system with every width divided by 4 and a third of its layers (`rows/`). Perplexity is measured on "
+    "A row is the paper's system with every width divided by 4 (unless its d is given: by 768 / d) and a third of its layers (`rows/`). Perplexity is measured on "
     "held-out text of eight kinds (`texts/`) and averaged over seeds; sd is the standard deviation over seeds. FLOP/token "
     "covers the feed-forward layers with the experts counted by the runtime; experts is the number per (sub-)token.\n\n"
-    "A claim is an ordering of the papers. Two rows are compared seed by seed and window by window; an effect is above 0 if it "
-    "is in favour of the paper, t has the standard error over seeds and windows (`paired.py`), and the interval is that of the "
-    "claim alone. A claim is *seen* or *contradicted* if its p is small enough by Holm's method over all tested claims of this "
-    f"page together (level {paired.LEVEL:g}), otherwise *not decided*; *not tested* means fewer than two seeds of both rows.\n"
+    "A claim is an ordering of the papers, or one of ours about gates and the start of training. Two rows are compared seed by seed "
+    "and window by window. An effect is how much worse the row is that should be worse, relative to the other; below 0 it is better. "
+    "t has the standard error over seeds and windows (`paired.py`), and the interval is that of the claim alone. A claim is *seen* or "
+    "*contradicted* if its p is small enough by Holm's method over all claims of its table, those not tested yet included "
+    f"(level {paired.LEVEL:g}), otherwise *not decided*; *not tested* means fewer than two seeds of both rows.\n"
 )
 
 

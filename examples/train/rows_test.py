@@ -357,13 +357,18 @@ class Paired(unittest.TestCase):
             paired.compare([[1.0, 2.0]] * 2, [[1.0, 2.0]])
 
     def test_several_claims_at_once(self) -> None:
-        """Two claims with p = 0.04 are both undecided; alone, one is decided."""
+        """Two claims with p = 0.04 are both undecided; alone, one is decided, but not beside one that is not tested yet."""
         error = 1 / paired.quantile(0.04, 10)
         one, other = paired.Test(1.0, error, 10, 3), paired.Test(-1.0, error, 10, 3)
         sure = paired.Test(-1.0, 0.01, 10, 3)
         self.assertEqual(paired.verdicts([one]), [paired.SEEN])
         self.assertEqual(paired.verdicts([one, other]), [paired.UNDECIDED] * 2)
-        self.assertEqual(paired.verdicts([one, None, sure]), [paired.SEEN, paired.UNTESTED, paired.CONTRADICTED])
+        self.assertEqual(paired.verdicts([one, None]), [paired.UNDECIDED, paired.UNTESTED])
+        self.assertEqual(paired.verdicts([one, None, sure]), [paired.UNDECIDED, paired.UNTESTED, paired.CONTRADICTED])
+
+    def test_equal_losses_decide_nothing(self) -> None:
+        test = paired.compare([[1.0, 2.0]] * 2, [[1.0, 2.0]] * 2)
+        self.assertEqual((test.t, test.p, paired.verdicts([test])), (0.0, 1.0, [paired.UNDECIDED]))
 
 
 class Report(unittest.TestCase):
@@ -382,7 +387,7 @@ class Report(unittest.TestCase):
         two = [result("smoe", seed, [1.0, 2.0]) for seed in (1, 2)]
         text = document({"dense": [result("dense", 1, [2.0, 3.0], experts=[])], "smoe": two})
         self.assertIn(f"2 of {len({n for n, _ in planned()})} rows are run: 1 row with 2 seeds, 1 row with 1 seed. "
-                      "A run has 8 steps: 0.01 million tokens, or 256 pairs. Training took 3.0 hours of wall time in all, on the cpu. A note.", text)
+                      "A run has 8 steps: 0.01 million tokens, or 256 pairs. Training took 3.0 hours, the times of all runs together, on the cpu. A note.", text)
         self.assertIn("1.0e-04 (f32)", text)
         self.assertIn("| dense | d 768, FFN of 2048, gated | 12.1825 | 12.1835 | 1 |  | 1 k | 2.0 k |  |", text)
         self.assertIn("| SMoE, top-1 | 8 experts of 2048, top-1 | 4.4817 | 4.4827 | 2 | 0.00 | 1 k | 2.0 k | 1.00 |", text)

@@ -709,6 +709,31 @@ def test_a_configuration_is_checked_before_anything_slow(
     assert f"layer 0: ffn.moe.{words}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("change, words", [
+    ({"head": None}, "config.head: expected an object, found None"),
+    ({"head": {"kind": "classes"}}, "config.head.n_labels: expected 1 or more for classes, found nothing"),
+    ({"layers": [{"index": 99}]}, r"config.layers\[0\].index: expected at most n_layers - 1, 1, found 99"),
+    ({"embedding_multiplier": 10**400}, "config.embedding_multiplier: expected a number"),
+    ({"n_encoder_layers": 5}, "config.n_encoder_layers: expected at most n_layers, 2, found 5"),
+    ({"bos_token_id": 99}, "config.bos_token_id: expected at most vocab_size - 1, 59, found 99"),
+    ({"add_bos": True, "bos_token_id": None}, "config.bos_token_id: expected an id, as add_bos is true"),
+    ({"precision": [{"match": "*", "weights": "ternary9"}]}, "weights: expected one of auto, f32"),
+    ({"attention": {"n_heads": 2, "rope": {"dims": 3}}}, "rope.dims: expected an even number, found 3"),
+    ({"attention": {"n_heads": 2, "rope": {"scaling": {"kind": "yarn", "factor": 2.0}}}},
+     "rope.scaling.original_context: expected a value, found nothing"),
+    ({"router": {"kind": "threshold", "t": 0.9, "min_k": 9}}, "router.min_k: expected at most max_k or n_experts, 4, found 9"),
+    ({"router": {"kind": "cosine", "tau": 0.3, "identity": True, "d_e": 4}}, "router.d_e: expected none beside identity"),
+])
+def test_keys_that_do_not_fit_together(change: dict[str, Any], words: str) -> None:
+    config: dict[str, Any] = {
+        "model_type": "moe_research", "layout_version": 1, "vocab_size": 60, "d_model": 16, "n_layers": 2, "context_length": 32,
+        "layer_defaults": {"attention": change.pop("attention", {"n_heads": 2}),
+                           "ffn": {"kind": "moe", "d_ff": 8, "act": "silu", "moe": {
+                               "n_experts": 4, "router": change.pop("router", {"kind": "softmax", "k": 1})}}}} | change
+    with pytest.raises(check_config.BadConfig, match=words):
+        cfg.complete(config)
+
+
 def test_the_defaults_are_those_of_the_runtime(tmp_path: Path, moe: str) -> None:
     """A configuration of required keys alone gives the same results in both."""
     config = {"model_type": "moe_research", "layout_version": 1, "norm": {"kind": "rms"}, "positions": "rope", "vocab_size": 60,

@@ -434,6 +434,7 @@ TEST_F(TransformersTest, TheDecoderOfMhMoeIsThatOfItsRepository) {
             "config.json: mhmoe_heads_number: 3 is not supported; with \"moe_top_k\" it is: "
             "MH-MoE's repository writes both");
   error(R"({"moe_top_k": 5})", MOE_ERR_FORMAT, base);
+  error(R"({"moe_ffn_dim": 0})", MOE_ERR_FORMAT, base);
   error(R"({"weight_bits": null})", MOE_ERR_UNSUPPORTED, base);
   error(R"({"partial_rotary_factor": 0.1})", MOE_ERR_UNSUPPORTED, base);
   for (const char* patch :

@@ -161,6 +161,7 @@ void Torchscale::read_layers(const FairseqSide& side, const MoeConfig& experts) 
   const int32_t n_layers = keys_.integer(side.key("layers").c_str(), 1, 1024);
   const int32_t moe_freq = keys_.integer("moe_freq", 0, 0, 1024);
   const int32_t expert_width = keys_.integer("moe_ffn_dim", -1, -1, kMaxWidth);
+  if (expert_width == 0) keys_.node("moe_ffn_dim").fail_expected("-1 or a width of 1 or more");
   for (int32_t l = 0; l < n_layers; ++l) {
     const bool moe = moe_freq > 0 && (l + 1) % moe_freq == 0;
     LayerConfig layer = dense;
