@@ -581,7 +581,7 @@ MOE_API moe_status moe_tokenizer_encode(const moe_tokenizer* tokenizer, const ch
 
 enum { MOE_DECODE_SKIP_SPECIAL = 1 /* special tokens give no text */ };
 
-/* The text of token ids, as bytes that may begin or end inside a UTF-8 character. `flags`:
+/* The text of token ids in UTF-8; bytes that form no character become U+FFFD. `flags`:
  * MOE_DECODE_*. MOE_ERR_TOO_LONG with *n_bytes if `capacity` is too small, MOE_ERR_RANGE for a
  * token outside the vocabulary, MOE_ERR_ARGUMENT, MOE_ERR_MEMORY. */
 MOE_API moe_status moe_tokenizer_decode(const moe_tokenizer* tokenizer, const int32_t* tokens,
@@ -1149,8 +1149,8 @@ MOE_API moe_status moe_generation_create(moe_session* session, const moe_generat
  *       if (moe_session_eval(session, &token, 1, MOE_ROWS_NONE, NULL, &error) != MOE_OK) break;
  *     }
  * -1: the generation has ended, *finish says why, and all text has been reported; the last token
- * need not have been evaluated. MOE_ERR_STATE after the end, or if the session does not hold the
- * text so far. After other errors, those of moe_session_generate, it can only be freed. */
+ * need not have been evaluated. MOE_ERR_STATE after the end, or if the session does not end
+ * with the last token. After other errors, those of moe_session_generate, it can only be freed. */
 MOE_API moe_status moe_generation_next(moe_generation* generation, int32_t* token,
                                        moe_finish* finish, moe_error* error);
 /* Frees it; NULL is allowed. The session keeps the text. */

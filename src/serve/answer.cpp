@@ -25,7 +25,8 @@ Json completion_logprobs(const Made& made) {
     values.push_back(token["logprob"]);
     Json top = Json::object();
     for (const Json& one : token["top_logprobs"]) {
-      top[one["token"].get<std::string>()] = one["logprob"];
+      const auto text = one["token"].get<std::string>();
+      if (!top.contains(text)) top[text] = one["logprob"];  // of equal texts the likeliest
     }
     tops.push_back(std::move(top));
   }

@@ -3,6 +3,8 @@
 #include "src/serve/json.h"
 
 #include <iterator>
+#include <set>
+#include <vector>
 
 #include "src/serve/refusal.h"
 
@@ -10,6 +12,8 @@ namespace moe_serve {
 namespace {
 
 constexpr int kMostDepth = 64;  // freeing and printing a value is recursive
+// Finding a key takes time by the number of keys before it.
+constexpr size_t kMostKeys = 4096;
 
 const char* type_of(int status) {
   switch (status) {
@@ -26,6 +30,15 @@ const char* type_of(int status) {
   }
 }
 
+// Adds a key of an object. Readers of JSON differ in which of two equal keys counts.
+void take_key(const std::string& key, std::set<std::string>& keys) {
+  if (keys.size() == kMostKeys) {
+    throw Refusal(kBadRequest, "an object has more than " + std::to_string(kMostKeys) + " keys");
+  }
+  if (keys.insert(key).second) return;
+  throw Refusal(kBadRequest, "an object has the key " + shown(key) + " twice");
+}
+
 }  // namespace
 
 Json Refusal::json() const {
@@ -37,13 +50,20 @@ Json Refusal::json() const {
 }
 
 Json parse_body(std::string_view body) {
-  const auto shallow = [](int depth, Json::parse_event_t, Json&) {
-    if (depth <= kMostDepth) return true;
-    throw Refusal(kBadRequest, "the JSON is nested deeper than " + std::to_string(kMostDepth));
+  std::vector<std::set<std::string>> open;  // the keys of the objects around the place
+  const auto watch = [&open](int depth, Json::parse_event_t event, Json& value) {
+    if (depth > kMostDepth) {
+      throw Refusal(kBadRequest, "the JSON is nested deeper than " + std::to_string(kMostDepth));
+    }
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end) open.pop_back();
+    if (event == Json::parse_event_t::key)
+      take_key(value.get_ref<const std::string&>(), open.back());
+    return true;
   };
   Json json = Json::object();
   try {
-    json = Json::parse(body, shallow);
+    json = Json::parse(body, watch);
   } catch (const Json::parse_error& e) {
     throw Refusal(kBadRequest,
                   "the body is not valid JSON in UTF-8, see byte " + std::to_string(e.byte));

@@ -132,6 +132,12 @@ Chat conversation(const Host& host, const Json& request) {
   if (!messages->is_array() || messages->empty()) {
     throw bad_field("messages", "expected a non-empty list, found " + shown(*messages));
   }
+  // Each text of the request renders them again, while others wait.
+  constexpr size_t kMostMessages = 2048;
+  if (messages->size() > kMostMessages) {
+    throw bad_field("messages", "expected at most " + std::to_string(kMostMessages) + ", found " +
+                                    std::to_string(messages->size()));
+  }
   if (!host.chats()) {
     throw Refusal(kBadRequest,
                   host.tokenizer == nullptr

@@ -106,7 +106,7 @@ void read_sampling(const Host& host, const Json& request, Settings& s) {
   };
   s.sampling = host.sampling;
   number("temperature", 0, 100, s.sampling.temperature);
-  number("top_p", 0, 1, s.sampling.top_p);  // 0, as 1, is off
+  number("top_p", 1e-6, 1, s.sampling.top_p);  // the library would read 0 as off
   number("min_p", 0, 0.999999, s.sampling.min_p);
   number("repetition_penalty", 0.01, 100, s.sampling.repetition_penalty);
   s.sampling.top_k =
@@ -178,6 +178,19 @@ std::vector<std::vector<int32_t>> prompts_of(const Host& host, const Json& reque
   return prompts;
 }
 
+// Log-probabilities stay in memory until the answer is complete.
+void check_logprobs(const Host& host, const Order& order) {
+  const Settings& s = order.settings;
+  if (!s.logprobs || s.stream) return;
+  constexpr int64_t kMost = 1 << 18;
+  const int64_t texts = static_cast<int64_t>(order.prompts.size()) * s.n;
+  const int64_t each = s.max_tokens > 0 ? std::min(s.max_tokens, host.context) : host.context;
+  if (texts * each * (s.n_top + 1) <= kMost) return;
+  throw bad_field(order.is_chat ? "top_logprobs" : "logprobs",
+                  "too many for one answer (texts x tokens x (1 + top) above " +
+                      std::to_string(kMost) + "): ask for a stream, or for fewer");
+}
+
 void check_length(const Host& host, const std::vector<int32_t>& prompt, const char* field) {
   if (prompt.empty()) throw bad_field(field, "the text has no tokens");
   if (prompt.size() <= static_cast<size_t>(host.max_prompt)) return;
@@ -228,6 +241,7 @@ Order read_order(const Host& host, moe_endpoint endpoint, std::string_view body)
     throw bad_field(order.prompts.size() > 1 ? "prompt" : "n",
                     "expected at most " + std::to_string(kMostTexts) + " texts in all");
   }
+  check_logprobs(host, order);
   return order;
 }
 

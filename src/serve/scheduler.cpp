@@ -13,10 +13,14 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Refusal no_room(size_t waiting) {
-  return {kTooMany, "the queue is full: " + std::to_string(waiting) + " texts are waiting", "",
-          "queue_full"};
+Refusal no_room(size_t wanted, size_t waiting, int32_t most) {
+  return {kTooMany,
+          "no room for " + std::to_string(wanted) + (wanted == 1 ? " text: " : " texts: ") +
+              std::to_string(waiting) + " of at most " + std::to_string(most) + " are waiting",
+          "", "queue_full"};
 }
+
+Refusal out_of_memory() { return {kUnavailable, "out of memory"}; }
 
 Refusal ending() { return {kUnavailable, "the service is ending", "", "ending"}; }
 
@@ -57,7 +61,7 @@ void Scheduler::add(const std::shared_ptr<ServiceRequest>& request) {
                                      std::to_string(request->texts().size()));
     }
     if (waiting_.size() + n_running_ + request->texts().size() > most) {
-      throw no_room(waiting_.size());
+      throw no_room(request->texts().size(), waiting_.size(), limits_.max_waiting);
     }
     try {
       requests_[request->number()] = request;
@@ -104,16 +108,18 @@ moe_service_stats Scheduler::stats() {
 }
 
 void Scheduler::run() {
+  const Refusal no_memory = out_of_memory();  // made while there is some
+  const Refusal end = ending();
   while (wait_for_work()) {
     try {
       end_stopped();
       admit();
       step();
     } catch (const std::exception&) {  // of memory, which no one text is to blame for
-      end_all();
+      end_all(no_memory);
     }
   }
-  end_all();
+  end_all(end);
 }
 
 // False when the service ends.
@@ -146,7 +152,7 @@ void Scheduler::end_stopped() {
 }
 
 // Allocates nothing: there may be no memory.
-void Scheduler::end_all() {
+void Scheduler::end_all(const Refusal& why) {
   for (;;) {
     std::shared_ptr<ServiceRequest> request;
     {
@@ -154,7 +160,7 @@ void Scheduler::end_all() {
       if (requests_.empty()) return;
       request = requests_.begin()->second;
     }
-    fail(*request, ending());
+    fail(*request, why);
   }
 }
 
@@ -284,7 +290,7 @@ void Scheduler::advance(Slot& slot) {
   } catch (const CallError& e) {
     fail(*request, failure(e));
   } catch (const std::bad_alloc&) {
-    fail(*request, {kUnavailable, "out of memory"});
+    fail(*request, out_of_memory());
   } catch (const std::exception& e) {
     fail(*request, {kInternal, e.what()});
   }

@@ -46,7 +46,7 @@ class Scheduler {
   bool wait_for_work();
   void admit();
   void end_stopped();
-  void end_all();
+  void end_all(const Refusal& why);
   void step();
   std::vector<Slot*> parts_of_step();
   void share_slice(const std::vector<Slot*>& reading, int32_t budget);

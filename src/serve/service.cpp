@@ -231,6 +231,9 @@ void submit(moe_service& service, moe_endpoint endpoint, std::string_view body,
     refuse(refusal);
   } catch (const CallError& e) {
     refuse({blames_request(e.code) ? kBadRequest : kInternal, e.what()});
+  } catch (...) {  // there will be no event
+    if (out != nullptr) write_struct(MOE_INIT(moe_service_ticket), out, "out");
+    throw;
   }
 }
 

@@ -14,11 +14,19 @@ Json bytes_of(const std::string& text) {
   return bytes;
 }
 
-// As a chat completion shows a token; without a tokenizer, its id stands for its text.
+// As a chat completion shows a token; without a tokenizer, its id stands for its text. A token of
+// bytes that form no character has no text: its spelling in the vocabulary tells it from others.
 Json token_json(const Host& host, int32_t token, float logprob) {
-  const std::string text =
-      host.tokenizer == nullptr ? std::to_string(token) : host.token_text(token);
-  return {{"token", text}, {"logprob", logprob}, {"bytes", bytes_of(text)}};
+  if (host.tokenizer == nullptr) {
+    const std::string id = std::to_string(token);
+    return {{"token", id}, {"logprob", logprob}, {"bytes", bytes_of(id)}};
+  }
+  const std::string text = host.token_text(token);
+  if (text.find("\xEF\xBF\xBD") == text.npos) {
+    return {{"token", text}, {"logprob", logprob}, {"bytes", bytes_of(text)}};
+  }
+  const std::string piece = moe_tokenizer_piece(host.tokenizer, token);
+  return {{"token", piece}, {"logprob", logprob}, {"bytes", nullptr}};
 }
 
 }  // namespace

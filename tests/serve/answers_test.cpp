@@ -90,6 +90,21 @@ TEST_F(ServiceTest, BiasesBanAndForce) {
   EXPECT_EQ(std::count(banned.begin(), banned.end(), forced[0]), 0);
 }
 
+// Tokens of single bytes have no text of their own, and must not stand for one another.
+TEST_F(ServiceTest, BytesWithoutACharacterAreSpelledOut) {
+  serve(slots(1));
+  std::vector<int32_t> bytes = encode("\xE2\x82\xAC");
+  ASSERT_GE(bytes.size(), 3u);
+  bytes.erase(bytes.begin(), bytes.end() - 3);  // a space may stand in front
+  Json request = {{"prompt", "The"}, {"temperature", 0}, {"max_tokens", 1}, {"logprobs", 20}};
+  for (const int32_t byte : bytes) request["logit_bias"][std::to_string(byte)] = 100;
+  Answer answer;
+  submit(answer, request);
+  const Json logprobs = answer.wait()["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["tokens"][0].get<std::string>().find("\xEF\xBF\xBD"), std::string::npos);
+  EXPECT_EQ(logprobs["top_logprobs"][0].size(), 20u);
+}
+
 class ScriptService : public ScriptTest {};
 
 TEST_F(ScriptService, AReplyWithThinking) {

@@ -67,7 +67,8 @@ TEST_F(RefusalsTest, FieldsOfCompletions) {
            {R"({"prompt": "a", "temperature": -1})", "temperature", "0..100"},
            {R"({"prompt": "a", "temperature": true})", "temperature", "found true"},
            {R"({"prompt": "a", "temperature": 1e300})", "temperature", "0..100"},
-           {R"({"prompt": "a", "top_p": 1.5})", "top_p", "0..1"},
+           {R"({"prompt": "a", "top_p": 0})", "top_p", "found 0"},
+           {R"({"prompt": "a", "top_p": 1.5})", "top_p", "1e-06..1"},
            {R"({"prompt": "a", "top_k": -1})", "top_k", "whole number"},
            {R"({"prompt": "a", "min_p": 1})", "min_p", "0..0.999999"},
            {R"({"prompt": "a", "seed": -1})", "seed", "whole number"},
@@ -99,7 +100,7 @@ TEST_F(RefusalsTest, FieldsOfCompletions) {
   while (text.size() < 4000) text += "once ";
   check({Json{{"prompt", text}}.dump().c_str(), "prompt", "expected at most 511 tokens"},
         MOE_ENDPOINT_COMPLETIONS);
-  EXPECT_EQ(stats().n_refused, 45u);
+  EXPECT_EQ(stats().n_refused, 46u);
   EXPECT_EQ(stats().n_requests, 0u);
 }
 
@@ -138,10 +139,27 @@ TEST_F(RefusalsTest, FieldsOfChats) {
            "reasoning_effort", "does not use it"},
           {R"({"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"x9": 1}})",
            "chat_template_kwargs.x9", "does not use it"},
+          {R"({"messages": [{"role": "user", "content": "a"}], "n": 64, "logprobs": true, "top_logprobs": 20})",
+           "top_logprobs", "too many for one answer"},
           {R"({"messages": [{"role": "user", "content": "a"}], "prompt": "a"})", "prompt",
            "unknown field"}}) {
     check(r, MOE_ENDPOINT_CHAT);
   }
+}
+
+// Requests whose reading takes time by the square of their size.
+TEST_F(RefusalsTest, OfTooMuchInOneRequest) {
+  serve(slots(1));
+  std::string keys = R"({"prompt": "a", "logit_bias": {)";
+  for (int i = 0; i < 100000; ++i) keys += '"' + std::to_string(i) + "\": 0, ";
+  keys += R"("x": 0}})";
+  check({keys.c_str(), "", "more than 4096 keys"}, MOE_ENDPOINT_COMPLETIONS);
+  check({R"({"prompt": "a", "seed": 1, "seed": 2})", "", "\"seed\" twice"},
+        MOE_ENDPOINT_COMPLETIONS);
+  std::string messages = R"({"messages": [)";
+  for (int i = 0; i < 3000; ++i) messages += R"({"role": "user", "content": ""}, )";
+  messages += R"({"role": "user", "content": "a"}]})";
+  check({messages.c_str(), "messages", "at most 2048, found 3001"}, MOE_ENDPOINT_CHAT);
 }
 
 // Fields that clients send without a need for them.
@@ -177,6 +195,7 @@ TEST_F(RefusalsTest, AFullQueue) {
   EXPECT_EQ(third.status(), 429);
   EXPECT_GT(third.retry_after(), 0);
   EXPECT_EQ(third.wait()["error"]["type"], "rate_limit_error");
+  EXPECT_EQ(third.wait()["error"]["message"], "no room for 1 text: 2 of at most 2 are waiting");
   EXPECT_EQ(third.ticket.id, 0u);
   EXPECT_EQ(large.status(), 400);  // it would never have room
   first.wait();

@@ -1490,7 +1490,7 @@ extern "C" {
         n_tokens: *mut usize,
         error: *mut moe_error,
     ) -> moe_status;
-    /// The text of token ids, as bytes that may begin or end inside a UTF-8 character. `flags`:
+    /// The text of token ids in UTF-8; bytes that form no character become U+FFFD. `flags`:
     /// MOE_DECODE_*. MOE_ERR_TOO_LONG with *n_bytes if `capacity` is too small, MOE_ERR_RANGE for a
     /// token outside the vocabulary, MOE_ERR_ARGUMENT, MOE_ERR_MEMORY.
     pub fn moe_tokenizer_decode(
@@ -1806,8 +1806,8 @@ extern "C" {
     ///       if (moe_session_eval(session, &token, 1, MOE_ROWS_NONE, NULL, &error) != MOE_OK) break;
     ///     }
     /// -1: the generation has ended, *finish says why, and all text has been reported; the last token
-    /// need not have been evaluated. MOE_ERR_STATE after the end, or if the session does not hold the
-    /// text so far. After other errors, those of moe_session_generate, it can only be freed.
+    /// need not have been evaluated. MOE_ERR_STATE after the end, or if the session does not end
+    /// with the last token. After other errors, those of moe_session_generate, it can only be freed.
     pub fn moe_generation_next(
         generation: *mut moe_generation,
         token: *mut i32,
