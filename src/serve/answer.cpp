@@ -60,7 +60,7 @@ Json Usage::json() const {
   return {{"prompt_tokens", n_prompt},
           {"completion_tokens", n_made},
           {"total_tokens", n_prompt + n_made},
-          {"prompt_tokens_details", {{"cached_tokens", 0}}},
+          {"prompt_tokens_details", {{"cached_tokens", n_cached}}},
           {"completion_tokens_details", {{"reasoning_tokens", n_thinking}}}};
 }
 

@@ -20,6 +20,7 @@ struct AnswerHead {
 /// Tokens of a request.
 struct Usage {
   int64_t n_prompt = 0;
+  int64_t n_cached = 0;  // of these, taken over from other texts
   int64_t n_made = 0;
   int64_t n_thinking = 0;  // of these
 

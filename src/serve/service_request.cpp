@@ -77,6 +77,11 @@ ServiceRequest::ServiceRequest(const Host& host, Order&& order, uint64_t number,
   choices_.resize(n_left_);
 }
 
+// As for prompt_tokens, a prompt counts once however many texts continue it.
+void ServiceRequest::count_reused(const Text& text, size_t n) {
+  if (text.index() % settings_.n == 0) usage_.n_cached += static_cast<int64_t>(n);
+}
+
 void ServiceRequest::begin(const Text& text) {
   if (streams() && head_.is_chat) listener_.send(role_chunk(head_, text.index()), false);
 }

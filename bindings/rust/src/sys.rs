@@ -1201,6 +1201,9 @@ pub struct moe_service_params {
     pub slice: i32,
     /// of a request, from its submission on; 0: any
     pub max_seconds: i32,
+    /// 1: evaluates every prompt whole. 0: a prompt that begins as a text that is, or was last, in a
+    /// slot takes its keys and values over, to the same bits; never with an expert capacity
+    pub no_reuse: i32,
 }
 
 /// A part of an answer, or the whole. Valid during the callback.
@@ -1248,7 +1251,7 @@ pub struct moe_service_stats {
     pub n_waiting: i32,
     /// 1: takes no more requests
     pub draining: i32,
-    /// of all slots, in use now; of n_slots * context
+    /// of the texts in slots now; of n_slots * context
     pub kv_positions: u64,
     /// taken
     pub n_requests: u64,
@@ -1284,6 +1287,8 @@ pub struct moe_service_stats {
     pub expert_hits: u64,
     /// read for the others
     pub expert_read_bytes: u64,
+    /// of prompts, taken over from other texts, so not evaluated
+    pub reused_tokens: u64,
 }
 
 extern "C" {
@@ -1666,6 +1671,19 @@ extern "C" {
     pub fn moe_session_fork(
         session: *mut moe_session,
         out: *mut *mut moe_session,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// Replaces the text of `target`, another session of the same model, by the first `n_positions`
+    /// tokens of `source` with their keys and values: a text that begins as another's is continued
+    /// without evaluating the beginning again, to the same bits. The source and the routers of both are
+    /// unchanged. MOE_ERR_RANGE for more positions than the source has, MOE_ERR_TOO_LONG for more than
+    /// the target's context, MOE_ERR_ARGUMENT for another model or KV type or, if positions depend on
+    /// it (LongRoPE), another context, MOE_ERR_UNSUPPORTED for an encoder or an encoder-decoder: then
+    /// nothing has changed. After other errors the target is empty.
+    pub fn moe_session_copy(
+        source: *mut moe_session,
+        n_positions: i32,
+        target: *mut moe_session,
         error: *mut moe_error,
     ) -> moe_status;
     /// Makes the session's current call return MOE_ERR_CANCELLED within one layer's time. Any thread.
@@ -2401,7 +2419,7 @@ fn structs_are_those_of_c() {
         outline: 40,
         reserved: 44,
     });
-    layout!(moe_service_params, 56, {
+    layout!(moe_service_params, 64, {
         struct_size: 0,
         n_slots: 4,
         session: 8,
@@ -2412,6 +2430,7 @@ fn structs_are_those_of_c() {
         max_prompt: 44,
         slice: 48,
         max_seconds: 52,
+        no_reuse: 56,
     });
     layout!(moe_service_event, 32, {
         struct_size: 0,
@@ -2426,7 +2445,7 @@ fn structs_are_those_of_c() {
         stream: 4,
         id: 8,
     });
-    layout!(moe_service_stats, 168, {
+    layout!(moe_service_stats, 176, {
         struct_size: 0,
         n_slots: 4,
         context: 8,
@@ -2451,5 +2470,6 @@ fn structs_are_those_of_c() {
         expert_uses: 144,
         expert_hits: 152,
         expert_read_bytes: 160,
+        reused_tokens: 168,
     });
 }

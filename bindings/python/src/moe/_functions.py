@@ -198,6 +198,7 @@ MOE: Prototypes = {
     "moe_session_save": (c.c_int, [c.c_void_p, c.POINTER(s.Writer), c.POINTER(s.Error)]),
     "moe_session_load": (c.c_int, [c.c_void_p, c.POINTER(s.Reader), c.POINTER(s.Error)]),
     "moe_session_fork": (c.c_int, [c.c_void_p, c.POINTER(c.c_void_p), c.POINTER(s.Error)]),
+    "moe_session_copy": (c.c_int, [c.c_void_p, c.c_int32, c.c_void_p, c.POINTER(s.Error)]),
     "moe_session_cancel": (None, [c.c_void_p]),
     "moe_session_perplexity": (c.c_int, [
         c.c_void_p,

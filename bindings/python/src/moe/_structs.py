@@ -676,6 +676,7 @@ class ServiceParams(Sized):
         ("max_prompt", c.c_int32),
         ("slice", c.c_int32),
         ("max_seconds", c.c_int32),
+        ("no_reuse", c.c_int32),
     ]
 
 
@@ -730,6 +731,7 @@ class ServiceStats(Sized):
         ("expert_uses", c.c_uint64),
         ("expert_hits", c.c_uint64),
         ("expert_read_bytes", c.c_uint64),
+        ("reused_tokens", c.c_uint64),
     ]
 
 
