@@ -24,15 +24,16 @@ ENDLESS = {"prompt": "Once", "max_tokens": 400, "n": 60, "ignore_eos": True}
 class Server:
     """The command in the background. Ends it with the test."""
 
-    def __init__(self, test, *args, model=MODEL):
+    def __init__(self, test, *args, model=MODEL, before=None):
+        """before: what the process calls before it becomes the command."""
         self.test = test
         where = () if "--unix" in args else ("--port", "0")
         if model == MODEL:
             args = ("--template", "plain", *args)
         self.log = open(test.path("serve.log"), "w+", encoding="utf-8")
-        self.process = subprocess.Popen([MOE, "serve", model, *where, *args], stderr=self.log, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen([MOE, "serve", model, *where, *args], stderr=self.log, stdin=subprocess.DEVNULL, preexec_fn=before)
         test.addCleanup(self.kill)
-        found = self.wait_for_text(r"serving \S+ at (?:http://([\d.]+):(\d+)|unix:(\S+))\n(?s:.*)where a request says nothing")
+        found = self.wait_for_text(r"serving \S+ at (?:http://([\d.]+):(\d+)|unix:(\S+))\n(?s:.*)defaults for requests")
         self.host, self.port, self.path = found[1], int(found[2] or 0), found[3]
 
     def text(self):
