@@ -52,7 +52,8 @@ HttpServer::HttpServer(moe_service* service, const std::string& model_name, cons
       keys_(keys),
       limits_(limits),
       socket_(socket),
-      watch_(service, std::chrono::seconds(limits.idle_seconds), kDrain * limits.max_body) {
+      watch_(service, std::chrono::seconds(limits.idle_seconds),
+             kDrain * std::min(limits.max_body, SIZE_MAX / kDrain)) {
   const auto connections = static_cast<unsigned>(limits.max_connections);
   daemon_ = MHD_start_daemon(
       MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, nullptr, nullptr, handle, this,

@@ -24,8 +24,8 @@ const char* header_of(MHD_Connection* connection, const char* name);
 /// Whether a body follows, and its length; 0 for one in chunks, whose length is not said.
 bool has_body(MHD_Connection* connection);
 uint64_t declared_length(MHD_Connection* connection);
-/// What another program that reads the same bytes, such as a proxy, could understand otherwise, so
-/// that it would see the end of the request elsewhere. The connection must be closed then.
+/// Refuses a request whose end another program that reads the same bytes, such as a proxy, could
+/// see elsewhere. Its connection must be closed.
 std::optional<Refusal> check_framing(MHD_Connection* connection, const std::string& version);
 /// Whether the value of "Host" is localhost, or an IP address, with or without a port.
 bool names_a_machine(const std::string& host);

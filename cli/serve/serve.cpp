@@ -92,10 +92,11 @@ void say_start(const ServeOptions& o, const moe_model* model, moe_service* servi
                sampling_text(ModelSampling(model).settings).c_str());
 }
 
-// The answers that are being sent. Clients that take nothing of theirs are left after a time, as
-// always.
+// Until the answers are sent. Clients that take nothing of theirs lose their connection after
+// --idle-seconds, as always. After a second signal there is a second for short answers.
 void wait_for_answers(const HttpServer& server, const StopSignals& signals) {
-  while (server.n_open() > 0 && !signals.again()) {
+  int n_left = 50;
+  while (server.n_open() > 0 && (!signals.again() || --n_left > 0)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

@@ -8,7 +8,6 @@ With --rounds N, that many times as many clients; with --seed N, others.
 import concurrent.futures
 import contextlib
 import json
-import os
 import random
 import socket
 import sys
@@ -135,14 +134,6 @@ class Hostile(Cli):
                 error = json.loads(body)["error"] if b"503" not in head[:12] or b"ending" not in body else {}
                 self.assertEqual(set(error), {"message", "type", "param", "code"}, what)
 
-    def n_sockets(self, server):
-        folder = f"/proc/{server.process.pid}/fd"
-        n = 0
-        for name in os.listdir(folder):
-            with contextlib.suppress(FileNotFoundError):
-                n += os.readlink(f"{folder}/{name}").startswith("socket:")
-        return n
-
     def test_nobody_hangs(self):
         server = Server(self, "--idle-seconds", "1", "--slots", "4", "--max-body", "100000", "--max-connections", "400")
         said = server.text()
@@ -168,11 +159,7 @@ class Hostile(Cli):
             self.assertGreater(friend.result(), 0)
         server.wait_for_metric("moe_requests_running", 0)
         server.wait_for_metric("moe_requests_waiting", 0)
-        for _ in range(1000):
-            if self.n_sockets(server) == 1:
-                break
-            time.sleep(0.02)
-        self.assertEqual(self.n_sockets(server), 1)
+        server.wait_for_sockets(1)
         self.assertEqual({p: server.complete(p, max_tokens=8) for p in PROMPTS}, alone)
         self.assertEqual(server.text(), said)
         server.process.terminate()

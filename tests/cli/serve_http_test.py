@@ -131,25 +131,10 @@ class Heads(Http):
 
 
 class Connections(Http):
-    def n_sockets(self, server):
-        folder = f"/proc/{server.process.pid}/fd"
-        n = 0
-        for name in os.listdir(folder):
-            with contextlib.suppress(FileNotFoundError):
-                n += os.readlink(os.path.join(folder, name)).startswith("socket:")
-        return n
-
-    def wait_for_sockets(self, server, n):
-        for _ in range(1000):
-            if self.n_sockets(server) == n:
-                return
-            time.sleep(0.02)
-        self.fail(f"{self.n_sockets(server)} sockets are open, not {n}")
-
     def test_clients_that_leave_in_the_middle_of_a_request(self):
         for where in ((), ("--unix", self.path("s"))):
             server = Server(self, *where)
-            self.assertEqual(self.n_sockets(server), 1)
+            server.wait_for_sockets(1)
             body = request_text({"prompt": "a" * 1000})
             for part in (b"", b"POST", body[:40], body[:-500], head("Transfer-Encoding: chunked") + b"5\r\nab"):
                 for leave, at_once in (("close", False), ("close", True), ("half", False), ("half", True)):
@@ -168,7 +153,7 @@ class Connections(Http):
                     if leave == "half":
                         self.assertNotIn(b" 200 ", rest_of(s))
                         s.close()
-            self.wait_for_sockets(server, 1)
+            server.wait_for_sockets(1)
             # A whole request is answered.
             s = server.connect()
             s.sendall(HEALTH.replace(b"1.1", b"1.0"))
@@ -262,20 +247,24 @@ class End(Http):
         server.process.terminate()
         self.assertEqual(server.process.wait(60), 0)
 
-    def test_the_socket_of_the_next_server(self):
+    def test_the_next_server_takes_the_address(self):
         path = self.path("s")
-        old = Server(self, "--unix", path)
-        s = old.connect()
-        s.sendall(request_text(ENDLESS))
-        old.wait_for_metric("moe_requests_running", 8)
-        old.process.send_signal(signal.SIGTERM)
-        old.wait_for_text("finishing")
-        new = Server(self, "--unix", path)
-        inode = os.stat(path).st_ino
-        s.close()
-        self.assertEqual(old.process.wait(60), 0)
-        self.assertEqual(os.stat(path).st_ino, inode)
-        self.assertEqual(new.ask("GET", "/health")[0], 200)
+        first = Server(self)
+        for old, where in ((first, ("--port", str(first.port))), (Server(self, "--unix", path), ("--unix", path))):
+            s = old.connect()
+            s.sendall(request_text(ENDLESS))
+            old.wait_for_metric("moe_requests_running", 8)
+            old.process.send_signal(signal.SIGTERM)
+            old.wait_for_text("finishing")
+            new = Server(self, *where)
+            s.close()
+            self.assertEqual(old.process.wait(60), 0)
+            self.assertEqual(new.ask("GET", "/health")[0], 200)
+        os.unlink(path)  # by hand, so that two servers are there at the same time
+        third = Server(self, "--unix", path)
+        new.process.terminate()
+        self.assertEqual(new.process.wait(60), 0)
+        self.assertEqual(third.ask("GET", "/health")[0], 200)
 
 
 if __name__ == "__main__":
