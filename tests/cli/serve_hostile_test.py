@@ -135,7 +135,8 @@ class Hostile(Cli):
                 self.assertEqual(set(error), {"message", "type", "param", "code"}, what)
 
     def test_nobody_hangs(self):
-        server = Server(self, "--idle-seconds", "1", "--slots", "4", "--max-body", "100000", "--max-connections", "400")
+        server = Server(self, "--idle-seconds", "1", "--slots", "4", "--max-waiting", "60000", "--max-body", "100000",
+                        "--max-connections", "400")
         said = server.text()
         alone = {p: server.complete(p, max_tokens=8) for p in PROMPTS}
         over = threading.Event()
