@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <string_view>
 
 #include "cli/common.h"
 
@@ -13,10 +14,18 @@ namespace {
 
 constexpr size_t kBlock = 4096;  // of a stream
 
-void add_headers(MHD_Response* response, const char* type) {
-  MHD_add_response_header(response, "Content-Type", type);
-  MHD_add_response_header(response, "Cache-Control", "no-store");
-  MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+// It must need no memory.
+constexpr std::string_view kNoMemoryEvent =
+    R"(data: {"error":{"message":"not enough memory for the answer","type":"overloaded_error",)"
+    R"("param":null,"code":null}})"
+    "\n\n";
+constexpr std::string_view kName = "data: ";
+constexpr std::string_view kEnd = "\n\n";
+constexpr std::string_view kDone = "data: [DONE]\n\n";
+
+MHD_Response* response_with(std::string_view text, MHD_ResponseMemoryMode mode) {
+  // libmicrohttpd does not write to it.
+  return MHD_create_response_from_buffer(text.size(), const_cast<char*>(text.data()), mode);
 }
 
 using Owner = std::shared_ptr<Exchange>;
@@ -36,6 +45,7 @@ Exchange::Exchange(MHD_Connection* connection)
 
 void Exchange::submit(moe_service* service, moe_endpoint endpoint) {
   submitted = true;
+  service_ = service;
   auto* owner = new Owner(shared_from_this());  // until the last event
   moe_error error;
   const moe_status status = moe_service_submit(service, endpoint, body.data(), body.size(),
@@ -59,24 +69,33 @@ void Exchange::take_event(void* user, const moe_service_event* event) {
 }
 
 void Exchange::take(const moe_service_event& event) {
-  const std::lock_guard lock(mutex_);
-  ended_ = event.last != 0;
-  try {
-    if (ticket.stream != 0) {
-      out_ += "data: ";
-      out_.append(event.json, event.n_bytes);
-      out_ += "\n\n";
-      if (ended_ && event.status == 200) out_ += "data: [DONE]\n\n";
-    } else {
-      out_.assign(event.json, event.n_bytes);
-      status_ = event.status;
-      retry_after_ = event.retry_after;
+  bool cancel = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = event.last != 0;
+    const size_t n_before = out_.size();
+    try {
+      if (!failed_) append(event);
+    } catch (const std::bad_alloc&) {  // nothing may be thrown through the library
+      failed_ = true;
+      cancel = !ended_;
+      out_.resize(n_before);  // whole events alone
+      status_ = 503;
     }
-  } catch (const std::bad_alloc&) {  // nothing may be thrown through the library
-    out_.clear();
-    status_ = 503;
+    resume();
   }
-  resume();
+  if (cancel) moe_service_cancel(service_, ticket.id);
+}
+
+void Exchange::append(const moe_service_event& event) {
+  if (ticket.stream == 0) {
+    out_.assign(event.json, event.n_bytes);
+    status_ = event.status;
+    retry_after_ = event.retry_after;
+    return;
+  }
+  out_.append(kName).append(event.json, event.n_bytes).append(kEnd);
+  if (ended_ && event.status == 200) out_.append(kDone);
 }
 
 void Exchange::resume() {
@@ -106,35 +125,35 @@ MHD_Result Exchange::queue_stream() {
     delete owner;
     return MHD_NO;
   }
-  add_headers(response, "text/event-stream");
   MHD_add_response_header(response, "X-Accel-Buffering", "no");  // a proxy shall pass it on at once
-  const MHD_Result queued = MHD_queue_response(connection_, 200, response);
-  MHD_destroy_response(response);
-  return queued;
+  return queue(200, response, "text/event-stream");
 }
 
 MHD_Result Exchange::queue_answer() {
-  MHD_Response* response =
-      MHD_create_response_from_buffer(out_.size(), out_.data(), MHD_RESPMEM_MUST_COPY);
-  if (response == nullptr) return MHD_NO;
-  add_headers(response, kJsonType);
-  if (retry_after_ > 0) {
+  std::string_view no_memory = kNoMemoryEvent;
+  no_memory.remove_prefix(kName.size());
+  no_memory.remove_suffix(kEnd.size());
+  MHD_Response* response = failed_ ? response_with(no_memory, MHD_RESPMEM_PERSISTENT)
+                                   : response_with(out_, MHD_RESPMEM_MUST_COPY);
+  if (response != nullptr && retry_after_ > 0) {
     MHD_add_response_header(response, "Retry-After", std::to_string(retry_after_).c_str());
   }
-  const MHD_Result queued =
-      MHD_queue_response(connection_, static_cast<unsigned>(status_), response);
-  MHD_destroy_response(response);
-  return queued;
+  return queue(status_, response, kJsonType);
 }
 
 MHD_Result Exchange::respond(int status, const std::string& text, const char* type,
                              const char* header, const char* value) {
-  std::string copy = text;
-  MHD_Response* response =
-      MHD_create_response_from_buffer(copy.size(), copy.data(), MHD_RESPMEM_MUST_COPY);
+  MHD_Response* response = response_with(text, MHD_RESPMEM_MUST_COPY);
+  if (response != nullptr && header != nullptr) MHD_add_response_header(response, header, value);
+  return queue(status, response, type);
+}
+
+MHD_Result Exchange::queue(int status, MHD_Response* response, const char* type) {
   if (response == nullptr) return MHD_NO;
-  add_headers(response, type);
-  if (header != nullptr) MHD_add_response_header(response, header, value);
+  MHD_add_response_header(response, "Content-Type", type);
+  MHD_add_response_header(response, "Cache-Control", "no-store");
+  MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+  if (last_of_connection) MHD_add_response_header(response, "Connection", "close");
   const MHD_Result queued =
       MHD_queue_response(connection_, static_cast<unsigned>(status), response);
   MHD_destroy_response(response);
@@ -151,7 +170,7 @@ ssize_t Exchange::give(char* buffer, size_t capacity) {
   const std::lock_guard lock(mutex_);
   const size_t n = std::min(capacity, out_.size() - n_sent_);
   if (n == 0) {
-    if (ended_) return MHD_CONTENT_READER_END_OF_STREAM;
+    if (ended_ || failed_) return end_stream(buffer, capacity);
     suspend();
     return 0;
   }
@@ -163,6 +182,16 @@ ssize_t Exchange::give(char* buffer, size_t capacity) {
   }
   last_sent_ = SteadyClock::now();
   return static_cast<ssize_t>(n);
+}
+
+// A client that lacks an event must not take the stream for a whole one.
+ssize_t Exchange::end_stream(char* buffer, size_t capacity) {
+  last_sent_ = SteadyClock::now();
+  if (!failed_ || told_) return MHD_CONTENT_READER_END_OF_STREAM;
+  if (capacity < kNoMemoryEvent.size()) return MHD_CONTENT_READER_END_WITH_ERROR;
+  told_ = true;
+  std::memcpy(buffer, kNoMemoryEvent.data(), kNoMemoryEvent.size());
+  return static_cast<ssize_t>(kNoMemoryEvent.size());
 }
 
 bool Exchange::close() {

@@ -31,8 +31,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   size_t n_received = 0;  // bytes of it, also of those that are not kept
   bool too_large = false;
   bool submitted = false;
+  bool last_of_connection = false;  // which is closed after the answer
   moe_service_ticket ticket{};
-  const SteadyClock::time_point begun = SteadyClock::now();
 
   /// Submits the body. A failed call becomes an answer.
   void submit(moe_service* service, moe_endpoint endpoint);
@@ -56,17 +56,23 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   static ssize_t read(void* user, uint64_t position, char* buffer, size_t capacity);
   static void drop(void* user);
   void take(const moe_service_event& event);
+  void append(const moe_service_event& event);
   ssize_t give(char* buffer, size_t capacity);
+  ssize_t end_stream(char* buffer, size_t capacity);
   void resume();
   void suspend();
   MHD_Result queue_stream();
   MHD_Result queue_answer();
+  MHD_Result queue(int status, MHD_Response* response, const char* type);
 
+  moe_service* service_ = nullptr;
   std::mutex mutex_;  // guards what follows
   MHD_Connection* connection_;
   const int socket_;
   bool suspended_ = false;
-  bool ended_ = false;  // the service has sent its last event
+  bool ended_ = false;   // the service has sent its last event
+  bool failed_ = false;  // there was no memory for an event; all later ones are dropped
+  bool told_ = false;    // the client knows that
   int status_ = 0;
   int retry_after_ = 0;
   std::string out_;    // events that were not sent

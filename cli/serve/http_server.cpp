@@ -3,10 +3,8 @@
 #include "cli/serve/http_server.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -23,10 +21,6 @@ constexpr size_t kDrain = 16;  // this many times the limit of a body is read be
 
 using Owner = std::shared_ptr<Exchange>;
 
-const char* header_of(MHD_Connection* connection, const char* name) {
-  return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
-}
-
 moe_endpoint endpoint_of(const std::string& url) {
   if (url == "/v1/chat/completions") return MOE_ENDPOINT_CHAT;
   if (url == "/v1/completions") return MOE_ENDPOINT_COMPLETIONS;
@@ -38,24 +32,16 @@ bool is_page(const std::string& url) {
   return url == "/v1/models" || url == "/health" || url == "/metrics";
 }
 
-// A web page can send other types to another site without asking.
-bool is_json(const char* type) {
-  return type != nullptr && std::strncmp(type, kJsonType, std::strlen(kJsonType)) == 0;
+MHD_Result refuse(Exchange& exchange, const Refusal& r) {
+  const Json detail = {{"message", r.text},
+                       {"type", r.status == 401 ? "authentication_error" : "invalid_request_error"},
+                       {"param", nullptr},
+                       {"code", r.code}};
+  return exchange.respond(r.status, Json{{"error", detail}}.dump(), kJsonType, r.header, r.value);
 }
 
-Json error_json(int status, const std::string& text, const char* code) {
-  return {{"error",
-           {{"message", text},
-            {"type", status == 401 ? "authentication_error" : "invalid_request_error"},
-            {"param", nullptr},
-            {"code", code}}}};
-}
-
-// The length that a header gives a body; 0: none, or no number.
-size_t length_of(MHD_Connection* connection) {
-  const char* text = header_of(connection, "Content-Length");
-  return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
-}
+// The paths of this server need no escapes, and "%00" would end one.
+size_t keep_escapes(void*, MHD_Connection*, char* text) { return std::strlen(text); }
 
 }  // namespace
 
@@ -65,83 +51,98 @@ HttpServer::HttpServer(moe_service* service, const std::string& model_name, cons
       model_name_(model_name),
       keys_(keys),
       limits_(limits),
-      local_(socket.is_local()),
-      watch_(service, std::chrono::seconds(limits.idle_seconds)) {
+      socket_(socket),
+      watch_(service, std::chrono::seconds(limits.idle_seconds),
+             kDrain * std::min(limits.max_body, SIZE_MAX / kDrain)) {
   const auto connections = static_cast<unsigned>(limits.max_connections);
-  const int file = socket.release();
   daemon_ = MHD_start_daemon(
       MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, nullptr, nullptr, handle, this,
-      MHD_OPTION_LISTEN_SOCKET, file, MHD_OPTION_NOTIFY_COMPLETED, completed, this,
+      MHD_OPTION_LISTEN_SOCKET, socket.file(), MHD_OPTION_NOTIFY_COMPLETED, completed, this,
       MHD_OPTION_NOTIFY_CONNECTION, connected, this, MHD_OPTION_THREAD_POOL_SIZE, kThreads,
       MHD_OPTION_CONNECTION_LIMIT, std::max(connections, kThreads),
       MHD_OPTION_CONNECTION_MEMORY_LIMIT, kHeaderBytes, MHD_OPTION_CONNECTION_TIMEOUT,
-      static_cast<unsigned>(limits.idle_seconds), MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+      static_cast<unsigned>(limits.idle_seconds), MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes,
+      nullptr, MHD_OPTION_END);
   if (daemon_ != nullptr) return;
-  close(file);
+  socket.forget();  // libmicrohttpd closes it
   throw CallError(MOE_ERR_IO, "libmicrohttpd cannot start");
 }
 
-HttpServer::~HttpServer() { MHD_stop_daemon(daemon_); }
+HttpServer::~HttpServer() {
+  stop_listening();
+  MHD_stop_daemon(daemon_);
+}
 
 void HttpServer::stop_listening() {
-  const MHD_socket file = MHD_quiesce_daemon(daemon_);
-  if (file != MHD_INVALID_SOCKET) close(file);
+  if (ending_.exchange(true)) return;
+  MHD_quiesce_daemon(daemon_);
+  socket_.stop();
 }
 
 MHD_Result HttpServer::handle(void* self, MHD_Connection* connection, const char* url,
-                              const char* method, const char*, const char* part, size_t* n_bytes,
-                              void** state) {
+                              const char* method, const char* version, const char* part,
+                              size_t* n_bytes, void** state) {
   auto* server = static_cast<HttpServer*>(self);
   try {
-    if (*state == nullptr) return server->begin(connection, state);
+    if (*state == nullptr) {
+      return server->begin(connection, url, method, version, state);
+    }
     const Owner exchange = *static_cast<Owner*>(*state);
     if (*n_bytes > 0) {
       const bool go_on = server->take(*exchange, part, *n_bytes);
       *n_bytes = 0;
       return go_on ? MHD_YES : MHD_NO;
     }
+    exchange->last_of_connection = server->ending_;
     return server->answer(exchange, connection, url, method);
   } catch (const std::exception&) {  // of memory; nothing may be thrown through libmicrohttpd
     return MHD_NO;
   }
 }
 
-MHD_Result HttpServer::begin(MHD_Connection* connection, void** state) {
-  watch_.forget(socket_of(connection));
+// A request that will be refused is answered before its body is read, which closes the connection;
+// without a body, the connection stays.
+MHD_Result HttpServer::begin(MHD_Connection* connection, const std::string& url,
+                             const std::string& method, const std::string& version, void** state) {
   auto owner = std::make_unique<Owner>(std::make_shared<Exchange>(connection));
-  // Two statements of a body's length are how one request is made to look like two.
-  const bool ambiguous = header_of(connection, "Content-Length") != nullptr &&
-                         header_of(connection, "Transfer-Encoding") != nullptr;
-  const size_t length = length_of(connection);
-  if (ambiguous || length / kDrain > limits_.max_body) return MHD_NO;
-  (*owner)->too_large = length > limits_.max_body;
+  std::optional<Refusal> refusal = check_framing(connection, version);
+  const bool body = has_body(connection);
+  if (!refusal && body) refusal = check_head(connection, url, method);
+  if (body && !refusal) {
+    watch_.expect(socket_of(connection));
+  } else {
+    watch_.forget(socket_of(connection));
+  }
+  Exchange& exchange = **owner;
   *state = owner.release();
   ++n_open_;
-  return MHD_YES;
+  return refusal ? refuse(exchange, *refusal) : MHD_YES;
 }
 
-// A body that is too large is read and forgotten, so that its sender reads the answer. False: it
-// does not end, or comes too slowly.
+// A body in chunks that is too large is read and forgotten, so that its sender reads the answer.
+// False: it does not end.
 bool HttpServer::take(Exchange& exchange, const char* part, size_t n_bytes) const {
-  const size_t n = exchange.body.size() + n_bytes;
-  exchange.too_large = exchange.too_large || n > limits_.max_body;
   exchange.n_received += n_bytes;
+  exchange.too_large = exchange.n_received > limits_.max_body;
   if (exchange.too_large) {
     exchange.body = std::string();
   } else {
     exchange.body.append(part, n_bytes);
   }
-  return exchange.n_received / kDrain <= limits_.max_body &&
-         SteadyClock::now() - exchange.begun < std::chrono::seconds(limits_.idle_seconds);
+  return exchange.n_received / kDrain <= limits_.max_body;
 }
 
 void HttpServer::connected(void* self, MHD_Connection* connection, void**,
                            MHD_ConnectionNotificationCode what) {
   Watch& watch = static_cast<HttpServer*>(self)->watch_;
   const int socket = socket_of(connection);
-  if (what != MHD_CONNECTION_NOTIFY_STARTED) return watch.forget(socket);
+  if (what != MHD_CONNECTION_NOTIFY_STARTED) {
+    watch.forget(socket);
+    watch.linger(socket);
+    return;
+  }
   try {
-    watch.expect_request(socket);
+    watch.expect(socket);
   } catch (const std::bad_alloc&) {
     shutdown(socket, SHUT_RDWR);
   }
@@ -159,48 +160,54 @@ void HttpServer::completed(void* self, MHD_Connection* connection, void** state,
   connected(self, connection, nullptr, MHD_CONNECTION_NOTIFY_STARTED);  // the next request
 }
 
-// A web page whose name was made to mean this machine could read answers as its own. Without keys
-// only names of this machine are accepted.
-bool HttpServer::is_rebound(MHD_Connection* connection) const {
-  if (!local_ || keys_.needed()) return false;
-  const char* given = header_of(connection, "Host");
-  std::string name = given == nullptr ? "" : given;
-  if (name.starts_with("[")) return false;  // an IPv6 address
-  name = name.substr(0, name.find(':'));
-  return name != "localhost" && name.find_first_not_of("0123456789.") != std::string::npos;
+std::optional<Refusal> HttpServer::check_head(MHD_Connection* connection, const std::string& url,
+                                              const std::string& method) const {
+  // A web page whose name was made to mean this machine could read answers as its own.
+  const char* host = header_of(connection, "Host");
+  if (socket_.has_local_names() && !keys_.needed() && host != nullptr && !names_a_machine(host)) {
+    return Refusal{403, "'Host': expected localhost or an IP address", "host"};
+  }
+  const moe_endpoint endpoint = endpoint_of(url);
+  if (endpoint == 0 && !is_page(url)) {
+    return Refusal{404,
+                   "no such endpoint; there are /v1/chat/completions, /v1/completions, "
+                   "/v1/models, /tokenize, /health and /metrics",
+                   "unknown_url"};
+  }
+  if (url != "/health" && !keys_.allow(header_of(connection, "Authorization"))) {
+    return Refusal{401, "expected 'Authorization: Bearer' with a key of this server",
+                   "invalid_api_key", "WWW-Authenticate", "Bearer"};
+  }
+  const bool right = endpoint == 0 ? method == "GET" || method == "HEAD" : method == "POST";
+  if (!right) {
+    return Refusal{405, endpoint == 0 ? "expected the method GET" : "expected the method POST",
+                   "method_not_allowed", "Allow", endpoint == 0 ? "GET, HEAD" : "POST"};
+  }
+  if (declared_length(connection) > limits_.max_body) return too_large();
+  // A web page can send other types to another site without asking.
+  if (endpoint != 0 && !is_json(header_of(connection, "Content-Type"))) {
+    return Refusal{415, "expected 'Content-Type: application/json'", "unsupported_media_type"};
+  }
+  return {};
+}
+
+Refusal HttpServer::too_large() const {
+  return {413,
+          "the body: expected at most " + std::to_string(limits_.max_body) + " bytes (--max-body)",
+          "body_too_large"};
 }
 
 MHD_Result HttpServer::answer(const Owner& exchange, MHD_Connection* connection,
                               const std::string& url, const std::string& method) {
   Exchange& x = *exchange;
   if (x.submitted) return x.respond();
-  if (is_rebound(connection)) return refuse(x, 403, "'Host': not a name of this machine", "host");
+  watch_.forget(socket_of(connection));
+  if (!has_body(connection)) {
+    if (const auto refusal = check_head(connection, url, method)) return refuse(x, *refusal);
+  }
+  if (x.too_large) return refuse(x, too_large());
   const moe_endpoint endpoint = endpoint_of(url);
-  if (endpoint == 0 && !is_page(url)) {
-    return refuse(x, 404,
-                  "no such endpoint; there are /v1/chat/completions, /v1/completions, /v1/models, "
-                  "/tokenize, /health and /metrics",
-                  "unknown_url");
-  }
-  if (url != "/health" && !keys_.allow(header_of(connection, "Authorization"))) {
-    return refuse(x, 401, "expected 'Authorization: Bearer' with a key of this server",
-                  "invalid_api_key", "WWW-Authenticate", "Bearer");
-  }
-  const bool right = endpoint == 0 ? method == "GET" || method == "HEAD" : method == "POST";
-  if (!right) {
-    return refuse(x, 405, endpoint == 0 ? "expected the method GET" : "expected the method POST",
-                  "method_not_allowed", "Allow", endpoint == 0 ? "GET, HEAD" : "POST");
-  }
   if (endpoint == 0) return get(x, url);
-  if (x.too_large) {
-    return refuse(
-        x, 413,
-        "the body: expected at most " + std::to_string(limits_.max_body) + " bytes (--max-body)",
-        "body_too_large");
-  }
-  if (!is_json(header_of(connection, "Content-Type"))) {
-    return refuse(x, 415, "expected 'Content-Type: application/json'", "unsupported_media_type");
-  }
   x.submit(service_, endpoint);
   if (x.ticket.id != 0) watch_.add(exchange);
   return x.respond();
@@ -226,11 +233,6 @@ MHD_Result HttpServer::get(Exchange& exchange, const std::string& url) {
                                             {"max_model_len", stats.context}}})}};
   return exchange.respond(200, json.dump(-1, ' ', false, Json::error_handler_t::replace),
                           kJsonType);
-}
-
-MHD_Result HttpServer::refuse(Exchange& exchange, int status, const std::string& text,
-                              const char* code, const char* header, const char* value) const {
-  return exchange.respond(status, error_json(status, text, code).dump(), kJsonType, header, value);
 }
 
 }  // namespace moe_cli

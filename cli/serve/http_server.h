@@ -11,6 +11,7 @@
 #include "cli/serve/api_keys.h"
 #include "cli/serve/exchange.h"
 #include "cli/serve/listener.h"
+#include "cli/serve/request_head.h"
 #include "cli/serve/watch.h"
 
 namespace moe_cli {
@@ -23,7 +24,8 @@ struct HttpLimits {
 
 class HttpServer {
  public:
-  /// Answers from now on. The service and the keys must outlive it. Throws CallError.
+  /// Answers from now on. What is passed by reference must outlive it, like the service. Throws
+  /// CallError.
   HttpServer(moe_service* service, const std::string& model_name, const ApiKeys& keys,
              const HttpLimits& limits, ListeningSocket& socket);
   HttpServer(const HttpServer&) = delete;
@@ -31,7 +33,8 @@ class HttpServer {
   /// The service must have sent the last events of all requests, and be draining.
   ~HttpServer();
 
-  /// Takes no more connections; those that are open go on.
+  /// Takes no more connections and closes the socket; connections that are open end with their
+  /// next answer.
   void stop_listening();
   /// Ends the requests that the service still works on.
   void cancel_all() { watch_.cancel_all(); }
@@ -46,20 +49,22 @@ class HttpServer {
                         MHD_RequestTerminationCode why);
   static void connected(void* self, MHD_Connection* connection, void** state,
                         MHD_ConnectionNotificationCode what);
-  MHD_Result begin(MHD_Connection* connection, void** state);
+  MHD_Result begin(MHD_Connection* connection, const std::string& url, const std::string& method,
+                   const std::string& version, void** state);
   bool take(Exchange& exchange, const char* part, size_t n_bytes) const;
+  std::optional<Refusal> check_head(MHD_Connection* connection, const std::string& url,
+                                    const std::string& method) const;
   MHD_Result answer(const std::shared_ptr<Exchange>& exchange, MHD_Connection* connection,
                     const std::string& url, const std::string& method);
   MHD_Result get(Exchange& exchange, const std::string& url);
-  bool is_rebound(MHD_Connection* connection) const;
-  MHD_Result refuse(Exchange& exchange, int status, const std::string& text, const char* code,
-                    const char* header = nullptr, const char* value = nullptr) const;
+  Refusal too_large() const;
 
   moe_service* const service_;
   const std::string model_name_;
   const ApiKeys& keys_;
   const HttpLimits limits_;
-  const bool local_;
+  ListeningSocket& socket_;
+  std::atomic<bool> ending_{false};
   std::atomic<int> n_open_{0};
   Watch watch_;
   MHD_Daemon* daemon_ = nullptr;

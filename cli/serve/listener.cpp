@@ -81,14 +81,18 @@ ListeningSocket::ListeningSocket(const ServeOptions& o) {
 }
 
 ListeningSocket::~ListeningSocket() {
+  stop();
   if (file_ >= 0) close(file_);
-  if (!path_.empty()) unlink(path_.c_str());
 }
 
-int ListeningSocket::release() {
-  const int file = file_;
-  file_ = -1;
-  return file;
+// The file stays open: no other socket gets its inode, and libmicrohttpd may still look at it.
+void ListeningSocket::stop() {
+  struct stat there {};
+  if (!path_.empty() && lstat(path_.c_str(), &there) == 0 && there.st_dev == device_ &&
+      there.st_ino == inode_) {
+    unlink(path_.c_str());
+  }
+  if (file_ >= 0) shutdown(file_, SHUT_RDWR);
 }
 
 void ListeningSocket::listen_at(const std::string& host, int port) {
@@ -123,6 +127,10 @@ void ListeningSocket::listen_at(const std::string& path) {
   umask(before);
   if (!bound) throw socket_error("--unix " + path, reason);
   path_ = path;
+  struct stat there {};
+  if (lstat(path.c_str(), &there) != 0) throw socket_error("--unix " + path, errno);
+  device_ = there.st_dev;
+  inode_ = there.st_ino;
   if (listen(file_, SOMAXCONN) != 0) throw socket_error("--unix " + path, errno);
   url_ = "unix:" + path;
 }

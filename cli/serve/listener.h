@@ -2,6 +2,8 @@
 #pragma once
 // The socket that clients connect to.
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "cli/serve/serve_options.h"
@@ -16,12 +18,17 @@ class ListeningSocket {
   ListeningSocket& operator=(const ListeningSocket&) = delete;
   ~ListeningSocket();
 
-  /// Who closes it from now on is the caller.
-  int release();
+  int file() const { return file_; }
+  /// Connections are refused from now on, and another server can take the address.
+  void stop();
+  /// Somebody else has closed the file.
+  void forget() { file_ = -1; }
   /// "http://127.0.0.1:8080", or "unix:PATH".
   const std::string& url() const { return url_; }
   /// Only programs of this machine can connect.
   bool is_local() const { return local_; }
+  /// Clients find it by a name or an address of this machine, as web pages do.
+  bool has_local_names() const { return local_ && path_.empty(); }
 
  private:
   void listen_at(const std::string& host, int port);
@@ -31,6 +38,8 @@ class ListeningSocket {
   bool local_ = true;
   std::string url_;
   std::string path_;  // of a socket in the file system, which is removed at the end
+  dev_t device_ = 0;  // where it is
+  ino_t inode_ = 0;
 };
 
 }  // namespace moe_cli

@@ -14,6 +14,7 @@
 #include "cli/model/memory.h"
 #include "cli/model/sampling.h"
 #include "cli/serve/http_server.h"
+#include "cli/serve/open_files.h"
 #include "cli/serve/serve_options.h"
 #include "cli/serve/stop_signals.h"
 
@@ -87,13 +88,15 @@ void say_start(const ServeOptions& o, const moe_model* model, moe_service* servi
                  static_cast<unsigned long long>(plan.n_in_memory),
                  static_cast<unsigned long long>(plan.n_experts));
   }
-  std::fprintf(stderr, "\nmoe: where a request says nothing: %s\n",
+  std::fprintf(stderr, "\nmoe: defaults for requests: %s\n",
                sampling_text(ModelSampling(model).settings).c_str());
 }
 
-// The answers that are being sent; a client that does not take its own is not waited for long.
-void wait_for_answers(const HttpServer& server) {
-  for (int i = 0; i < 50 && server.n_open() > 0; ++i) {
+// Until the answers are sent. Clients that take nothing of theirs lose their connection after
+// --idle-seconds, as always. After a second signal there is a second for short answers.
+void wait_for_answers(const HttpServer& server, const StopSignals& signals) {
+  int n_left = 50;
+  while (server.n_open() > 0 && (!signals.again() || --n_left > 0)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
@@ -115,14 +118,13 @@ void finish(HttpServer& server, const StopSignals& signals, moe_service* service
     if (signals.again() && !std::exchange(cancelled, true)) server.cancel_all();
     check(moe_service_drain(service, 0.05, &empty, &error), error);
   }
-  wait_for_answers(server);
+  wait_for_answers(server, signals);
 }
 
 void run_serve(const ServeOptions& o) {
   const ApiKeys keys(o.key_file);
   HttpLimits limits;
   limits.max_body = parse_bytes("--max-body", o.max_body);
-  limits.max_connections = o.max_connections;
   limits.idle_seconds = o.idle_seconds;
   ListeningSocket socket(o);
   check_options(o, socket);
@@ -132,6 +134,7 @@ void run_serve(const ServeOptions& o) {
   const std::string name = name_of(o);
   const Service service = create_service(o, model.get(), name);
   const StopSignals signals;
+  limits.max_connections = make_room_for_connections(o.max_connections);
   HttpServer server(service.get(), name, keys, limits, socket);
   say_start(o, model.get(), service.get(), socket.url());
   signals.wait();
@@ -155,13 +158,14 @@ void add_http_options(CLI::App& c, ServeOptions& o) {
                             "Bearer KEY'")
                    ->check(not_empty())
                    ->option_text("FILE");
-  auto* body = c.add_option("--max-body", o.max_body, "Most bytes of a request, such as 4M")
-                   ->option_text("SIZE")
-                   ->capture_default_str();
-  auto* connections =
-      c.add_option("--max-connections", o.max_connections, "Open connections; more wait")
-          ->transform(integer_in(2, 100000))
+  auto* body =
+      c.add_option("--max-body", o.max_body, "Most bytes of the body of a request, such as 4M")
+          ->option_text("SIZE")
           ->capture_default_str();
+  auto* connections = c.add_option("--max-connections", o.max_connections,
+                                   "Most open connections; further ones wait")
+                          ->transform(integer_in(2, 100000))
+                          ->capture_default_str();
   auto* idle = c.add_option("--idle-seconds", o.idle_seconds,
                             "Close a connection that sends or takes nothing for so long, or takes "
                             "longer to send a request")
@@ -188,7 +192,8 @@ void add_queue_options(CLI::App& c, ServeOptions& o) {
   c.add_option("--max-prompt", o.max_prompt, "Most tokens of a prompt (default the context)")
       ->transform(integer_in(1, INT32_MAX))
       ->option_text("N");
-  c.add_option("--max-seconds", o.max_seconds, "Most seconds of a request, with waiting; 0: any")
+  c.add_option("--max-seconds", o.max_seconds,
+               "Most seconds of a request, with waiting; 0: no limit")
       ->transform(integer_in(0, 86400))
       ->capture_default_str();
 }

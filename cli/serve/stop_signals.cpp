@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Counts SIGINT and SIGTERM in a handler, and waits for them.
+// Counts SIGINT, SIGTERM and SIGHUP in a handler, and waits for them.
 #include "cli/serve/stop_signals.h"
 
 #include <fcntl.h>

@@ -24,15 +24,16 @@ ENDLESS = {"prompt": "Once", "max_tokens": 400, "n": 60, "ignore_eos": True}
 class Server:
     """The command in the background. Ends it with the test."""
 
-    def __init__(self, test, *args, model=MODEL):
+    def __init__(self, test, *args, model=MODEL, before=None):
+        """before: what the process calls before it becomes the command."""
         self.test = test
-        where = () if "--unix" in args else ("--port", "0")
+        where = () if "--unix" in args or "--port" in args else ("--port", "0")
         if model == MODEL:
             args = ("--template", "plain", *args)
         self.log = open(test.path("serve.log"), "w+", encoding="utf-8")
-        self.process = subprocess.Popen([MOE, "serve", model, *where, *args], stderr=self.log, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen([MOE, "serve", model, *where, *args], stderr=self.log, stdin=subprocess.DEVNULL, preexec_fn=before)
         test.addCleanup(self.kill)
-        found = self.wait_for_text(r"serving \S+ at (?:http://([\d.]+):(\d+)|unix:(\S+))\n(?s:.*)where a request says nothing")
+        found = self.wait_for_text(r"serving \S+ at (?:http://([\d.]+):(\d+)|unix:(\S+))\n(?s:.*)defaults for requests")
         self.host, self.port, self.path = found[1], int(found[2] or 0), found[3]
 
     def text(self):
@@ -108,6 +109,22 @@ class Server:
                 return
             time.sleep(0.02)
         self.test.fail(f"{name} is {self.metric(name)}, not {value}")
+
+    def n_sockets(self):
+        """Those that the process has open, with the one that it listens at."""
+        folder = f"/proc/{self.process.pid}/fd"
+        n = 0
+        for name in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):
+                n += os.readlink(f"{folder}/{name}").startswith("socket:")
+        return n
+
+    def wait_for_sockets(self, n):
+        for _ in range(1000):
+            if self.n_sockets() == n:
+                return
+            time.sleep(0.02)
+        self.test.fail(f"{self.n_sockets()} sockets are open, not {n}")
 
 
 def request_text(body, url="/v1/completions", extra=""):

@@ -21,12 +21,15 @@ constexpr size_t kNever = ~size_t{0};
 
 std::atomic<size_t> g_count{0};
 std::atomic<size_t> g_fail_at{kNever};
+std::atomic<size_t> g_fail_size{kNever};
 std::atomic<bool> g_and_after{false};
 std::atomic<bool> g_failed{false};
 std::atomic<long> g_live{0};
 
 // Runs before the program's code; earlier allocations of the loader are not counted.
 __attribute__((constructor)) void read_environment() {
+  const char* size = std::getenv("FAILING_MALLOC_SIZE");
+  if (size != nullptr) g_fail_size = std::strtoul(size, nullptr, 10);
   const char* text = std::getenv("FAILING_MALLOC");
   if (text == nullptr) return;
   char* end = nullptr;
@@ -42,10 +45,11 @@ __attribute__((destructor)) void report_count() {
   std::fclose(file);
 }
 
-bool fails() {
+bool fails(size_t bytes = 0) {
   const size_t n = g_count.fetch_add(1, std::memory_order_relaxed);
   const size_t at = g_fail_at.load(std::memory_order_relaxed);
-  if (n != at && !(g_and_after && n > at)) return false;
+  const bool large = bytes >= g_fail_size.load(std::memory_order_relaxed);
+  if (n != at && !(g_and_after && n > at) && !large) return false;
   g_failed = true;
   errno = ENOMEM;
   return true;
@@ -77,7 +81,7 @@ bool failing_malloc_disarm() {
 
 long failing_malloc_live() { return g_live; }
 
-void* malloc(size_t bytes) { return fails() ? nullptr : counted(__libc_malloc(bytes)); }
+void* malloc(size_t bytes) { return fails(bytes) ? nullptr : counted(__libc_malloc(bytes)); }
 void* calloc(size_t n, size_t bytes) {
   return fails() ? nullptr : counted(__libc_calloc(n, bytes));
 }

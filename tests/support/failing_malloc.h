@@ -2,8 +2,9 @@
 #pragma once
 // malloc and related functions that can fail at any call, from any caller: a library linked before
 // the C library, or preloaded. If preloaded, the environment selects the call: FAILING_MALLOC=17
-// fails call number 17 (from 0) of the process, 17+ also all later ones; FAILING_MALLOC_COUNT=FILE
-// writes the number of calls at the end.
+// fails call number 17 (from 0) of the process, 17+ also all later ones; FAILING_MALLOC_SIZE=N
+// those of malloc for at least N bytes; FAILING_MALLOC_COUNT=FILE writes the number of calls at the
+// end.
 
 #include <cstddef>
 
