@@ -113,6 +113,23 @@ TEST(FamilyCases, LayersLeftOutAreReported) {
   EXPECT_EQ(to_json(report).find("skipped_layers"), std::string::npos);
 }
 
+// Their weights have a scale per shard: of rows, or of columns.
+TEST(FamilyCases, ShardsOfTrilmStayTernary) {
+  MemorySink sink;
+  ConvertReport report;
+  ConvertOptions options;
+  std::map<std::string, MatrixReport> matrices;
+  options.on_matrix = [&](const MatrixReport& m) { matrices[m.name] = m; };
+  const std::string folder = kFamilyFolder;
+  ASSERT_TRUE(convert_to_sink(folder + "/trilm_shards", sink, options, &report).ok());
+  for (const auto& [name, m] : matrices) {
+    if (!name.starts_with("layers.")) continue;
+    EXPECT_EQ(m.format, FormatId::kTernary2) << name;
+    EXPECT_TRUE(m.lossless) << name;
+  }
+  EXPECT_EQ(matrices.size(), 9u);
+}
+
 // Compares unpacked codes with the values that the library which wrote them gives, where it can.
 // bitsandbytes rounds twice: code * SCB, and that divided by 127.
 TEST(FamilyCases, CodesStandForTheLibrarysNumbers) {

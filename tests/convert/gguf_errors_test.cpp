@@ -202,6 +202,16 @@ TEST_F(GgufErrors, SayWhatToDo) {
             "llama.new.b,llama.new_a");
 }
 
+// Without the rotation the model would compute something else.
+TEST_F(GgufErrors, RotatedInputsAreRefused) {
+  std::vector<Pair> keys = pairs();
+  keys.push_back({"prism.hadamard.block_size", 4, raw<uint32_t>(1024)});
+  EXPECT_EQ(
+      said(convert_with(keys, tensors())),
+      "m.gguf: key prism.hadamard.block_size: matrices whose inputs are rotated by a Hadamard "
+      "transform are not supported; take a file of the model without this key");
+}
+
 // A file's name and its keys are anyone's, and the way out is a line for a shell.
 TEST_F(GgufErrors, AnOriginalLengthWithoutScalingChangesNothing) {
   std::vector<Pair> keys = pairs();

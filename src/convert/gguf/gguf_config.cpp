@@ -474,6 +474,18 @@ class ConfigBuilder {
     if (norm != nullptr && !is("deepseek2")) config_["norm_topk_prob"] = *norm;
   }
 
+  // PrismML's keys outside the architecture: matrices times a Hadamard matrix and signs, which
+  // their inputs have to be multiplied by too.
+  void refuse_rotated_inputs() {
+    for (const auto& [key, value] : all_.value().items()) {
+      if (!key.starts_with("prism.hadamard.")) continue;
+      fail(MOE_ERR_UNSUPPORTED,
+           "%s: key %.60s: matrices whose inputs are rotated by a Hadamard transform are not "
+           "supported; take a file of the model without this key",
+           checkpoint_.path().c_str(), key.c_str());
+    }
+  }
+
   [[noreturn]] void fail_key(const std::string& key) {
     std::string value = node(key).value().dump();
     fail(MOE_ERR_UNSUPPORTED, "%s: key %s.%.60s with value %.60s is not supported",
