@@ -738,6 +738,8 @@ CASES += [
     Case("deepseek_v3_fp8_blocks_of_128", "DeepseekV3", dict(
         DEEPSEEK_V3, hidden_size=144, intermediate_size=300, moe_intermediate_size=136, kv_lora_rank=136),
         make=packed.make(packed.fp8, dict(FP8, weight_block_size=[128, 128]), block=(128, 128))),
+    Case("glm4_moe_lite_fp8", "Glm4MoeLite", GLM4_LITE, make=packed.make(
+        packed.fp8, dict(FP8, weight_block_size=[16, 24]), block=(16, 24))),
     Case("minimax_m2_fp8", "MiniMaxM2", MINIMAX, make=packed.make(
         packed.fp8, dict(FP8, weight_block_size=[16, 8], modules_to_not_convert=["gate", "e_score_correction_bias",
                                                                                 "lm_head"]), block=(16, 8))),
