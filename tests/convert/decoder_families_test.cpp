@@ -135,11 +135,19 @@ TEST_F(DecoderFamilies, Ling) {
   };
   EXPECT_EQ(weights(R"({"norm_topk_prob": false})"), RouterWeights::kRaw);
   EXPECT_EQ(weights(R"({"num_experts_per_tok": 1})"), RouterWeights::kRaw);
-  for (const char* patch :
-       {R"({"score_function": "sigmoid"})", R"({"use_qk_norm": true})",
-        R"({"routed_scaling_factor": 2.5})", R"({"use_sliding_window": true})"}) {
+  for (const char* patch : {R"({"score_function": "sigmoid"})", R"({"use_qk_norm": true})",
+                            R"({"routed_scaling_factor": 2.5})", R"({"use_sliding_window": true})",
+                            R"({"norm_head": true, "tie_word_embeddings": true})"}) {
     error(patch, MOE_ERR_UNSUPPORTED, kLing);
   }
+}
+
+TEST_F(DecoderFamilies, HeadsInOneTensorMayBeTooWide) {
+  const char* const wide = R"({"num_attention_heads": 1000000, "head_dim": 1000000})";
+  EXPECT_NE(error(wide, MOE_ERR_RANGE, kLing).find("are too wide"), std::string::npos);
+  EXPECT_NE(error(wide, MOE_ERR_RANGE, test::patched(R"({"model_type": "phi3"})", kLlama).c_str())
+                .find("are too wide"),
+            std::string::npos);
 }
 
 TEST_F(DecoderFamilies, LingOfTheSecondVersion) {
@@ -157,7 +165,7 @@ TEST_F(DecoderFamilies, LingOfTheSecondVersion) {
   EXPECT_EQ(layer.ffn.moe.shared.d_ff, 6);
   for (const char* patch :
        {R"({"score_function": "softmax"})", R"({"moe_router_enable_expert_bias": false})",
-        R"({"norm_head": true})"}) {
+        R"({"norm_head": true})", R"({"norm_topk_prob": false})"}) {
     error(patch, MOE_ERR_UNSUPPORTED, second.c_str());
   }
   error(R"({"n_group": 3})", MOE_ERR_SHAPE, second.c_str());

@@ -47,6 +47,7 @@ constexpr Key kKeys[] = {{"num_experts", "n_routed_experts"},
 /// What the versions differ in if no key says so.
 struct Version {
   bool sigmoid = false;
+  bool ling = true;
   float theta = 0;
   bool dense_bias = false;
   int32_t n_groups = 1;
@@ -54,7 +55,7 @@ struct Version {
 };
 constexpr Version kFirst = {.theta = 10000, .dense_bias = true};
 constexpr Version kSecond = {.sigmoid = true, .theta = 600000, .n_groups = 8, .top_groups = 4};
-constexpr Version kSarvam = {.sigmoid = true, .theta = 8000000};
+constexpr Version kSarvam = {.sigmoid = true, .ling = false, .theta = 8000000};
 
 Json with_published_keys(const JsonNode& config) {
   Json c = config.value();
@@ -66,26 +67,13 @@ Json with_published_keys(const JsonNode& config) {
   return c;
 }
 
-// q, k and v of all heads one after the other; a GGUF file has them apart or under its own name.
+// The second names are GGUF's.
 void name_attention(Decoder* d) {
-  const AttentionConfig& a = d->layer(0).attention;
-  const int32_t q = a.n_heads * a.head_dim, kv = a.n_kv_heads * a.head_dim;
-  const auto add = [&](const char* weight, const char* tensor, const Place& place) {
-    d->name({weight, tensor, place});
-  };
-  const auto add_all = [&](const char* tensor, const char* q_slot, const char* k_slot,
-                           const char* v_slot) {
-    add(q_slot, tensor, {.behind = 2 * kv});
-    add(k_slot, tensor, {.skipped = q, .behind = kv});
-    add(v_slot, tensor, {.skipped = q + kv});
-  };
-  for (const char* tensor : {"attention.query_key_value.weight", "self_attn.qkv_proj.weight"}) {
-    add_all(tensor, "attention.q.weight", "attention.k.weight", "attention.v.weight");
-  }
+  d->qkv_in_one("attention.query_key_value.weight");
+  d->qkv_in_one("self_attn.qkv_proj.weight");
   if (!d->keys.boolean("use_qkv_bias", false)) return;
-  for (const char* tensor : {"attention.query_key_value.bias", "self_attn.qkv_proj.bias"}) {
-    add_all(tensor, "attention.q.bias", "attention.k.bias", "attention.v.bias");
-  }
+  d->qkv_in_one("attention.query_key_value.bias");
+  d->qkv_in_one("self_attn.qkv_proj.bias");
   d->names(qkv_bias_names());
 }
 
@@ -107,15 +95,16 @@ RouterConfig read_router(Decoder* d, const Version& version) {
   ConfigKeys& keys = d->keys;
   RouterConfig r;
   const int32_t n_experts = keys.integer("num_experts", 1, 1 << 16);
-  const bool renormalised = keys.boolean("norm_topk_prob", true);
   r.k = keys.integer("num_experts_per_tok", 1, n_experts);
   keys.ignore({"router_dtype"});  // float32 here
+  const bool renormalised = keys.boolean("norm_topk_prob", true) && (r.k > 1 || !version.ling);
+  if (renormalised) r.weights = RouterWeights::kRenormalised;
   if (!version.sigmoid) {
     keys.require("score_function", "softmax");
     keys.require("routed_scaling_factor", 1);
-    if (renormalised && r.k > 1) r.weights = RouterWeights::kRenormalised;
     return r;
   }
+  if (version.ling) keys.require("norm_topk_prob", true);  // which its code takes for granted
   for (const char* key : {"score_function", "scoring_func"}) keys.require(key, "sigmoid");
   keys.require("topk_method", "noaux_tc");
   keys.require("moe_router_enable_expert_bias", true);
@@ -128,7 +117,6 @@ RouterConfig read_router(Decoder* d, const Version& version) {
     fail(MOE_ERR_SHAPE, "config.json: n_group: %d does not divide num_experts %d", r.n_groups,
          n_experts);
   }
-  if (renormalised) r.weights = RouterWeights::kRenormalised;
   return r;
 }
 
@@ -196,6 +184,9 @@ Imported import_version(const JsonNode& original, const Checkpoint& checkpoint,
   add_experts(&d, read_router(&d, version));
   if (version.sigmoid) d.keys.require("norm_head", false);
   const bool head_is_divided = d.keys.boolean("norm_head", false);
+  if (head_is_divided && d.config().tie_embeddings) {
+    fail_value(d.keys.node("norm_head"), "with tie_word_embeddings only false is");
+  }
   d.skip_prediction_layers(0);
   d.ignore_tensors("blk.*.layer_output_norm.weight");  // GGUF's, of prediction layers
   d.quantization(Quantization::kNone);
@@ -230,9 +221,10 @@ Imported import_by_architecture(const JsonNode& config, const Checkpoint& checkp
 }  // namespace
 
 std::span<const Importer> importers() {
-  static constexpr Importer kRows[] = {{"bailing_moe", import_by_architecture},
-                                       {"bailing_moe_v2", import_second, "BailingMoeV2ForCausalLM"},
-                                       {"sarvam_moe", import_sarvam}};
+  static constexpr Importer kRows[] = {
+      {"bailing_moe", import_by_architecture, "BailingMoeForCausalLM"},
+      {"bailing_moe_v2", import_second, "BailingMoeV2ForCausalLM"},
+      {"sarvam_moe", import_sarvam}};
   return kRows;
 }
 

@@ -50,6 +50,8 @@ class Decoder {
   void ignore_tensors(const char* pattern) { out_.ignored.push_back(pattern); }
   void precision(const PrecisionRule& rule) { out_.precision.push_back(rule); }
 
+  /// q, k and v of all heads, in this order, are the rows of one tensor, "*.weight" or "*.bias".
+  void qkv_in_one(const char* tensor);
   /// Biases of q, k, v and o if the key says so.
   void attention_bias(const char* key, bool fallback);
   /// Biases of gate, up and down if "mlp_bias" says so.

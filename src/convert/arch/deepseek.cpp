@@ -244,8 +244,10 @@ void arrange_heads(const Head& h, int32_t n_heads, Imported* out) {
 // derived, and need not be whole.
 Json with_head_dim(const JsonNode& config) {
   Json c = config.value();
-  if (!config.has("head_dim") && config.has("qk_rope_head_dim")) {
-    c["head_dim"] = config.at("qk_rope_head_dim").value();
+  const Json* const rotated = c.find("qk_rope_head_dim");
+  if (!config.has("head_dim") && rotated != nullptr && rotated->is_number() &&
+      rotated->get<double>() >= 1) {
+    c["head_dim"] = Json(*rotated);
   }
   return c;
 }
