@@ -43,7 +43,7 @@ MOE_GGUF_TYPE(kTq1_0, tq1_0, .name = "TQ1_0", .bytes = 54, .gguf = 34, .block = 
 MOE_GGUF_TYPE(kTq2_0, tq2_0, .name = "TQ2_0", .bytes = 66, .gguf = 35, .block = 256)
 MOE_GGUF_TYPE(kQ2_0, q2_0, .name = "Q2_0", .bytes = 18, .gguf = 42, .block = 64)
 MOE_GGUF_TYPE(kQ1_0, q1_0, .name = "Q1_0", .bytes = 18, .gguf = 41, .block = 128)
-// Of PrismML's llama.cpp.
+// PrismML's llama.cpp has these two.
 MOE_GGUF_TYPE(kPq2_0, q2_0_group128, .name = "PQ2_0", .bytes = 34, .gguf = 142, .block = 128)
 MOE_GGUF_TYPE(kPtq1_0, ptq1_0, .name = "PTQ1_0", .bytes = 28, .gguf = 143, .block = 128)
 // The exponent precedes its block.

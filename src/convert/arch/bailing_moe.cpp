@@ -17,9 +17,15 @@ constexpr const char* kHead = "lm_head.weight";
 constexpr const char* kFinalNorm = "model.norm.weight";
 constexpr const char* kScaledNorm = "model.norm.weight over the lengths of the head's columns";
 
+constexpr TensorName kApart[] = {{"attention.q.weight", "self_attn.q_proj.weight"},
+                                 {"attention.k.weight", "self_attn.k_proj.weight"},
+                                 {"attention.v.weight", "self_attn.v_proj.weight"}};
+
+// GGUF files and transformers have these names.
+constexpr TensorName kOtherNames[] = {{"embedding.weight", "model.embed_tokens.weight"},
+                                      {"attention.o.weight", "self_attn.o_proj.weight"}};
+
 constexpr TensorName kNames[] = {
-    {"embedding.weight", kEmbedding},
-    {"attention.o.weight", "attention.dense.weight"},
     {"moe.shared.gate.weight", "mlp.shared_experts.gate_proj.weight"},
     {"moe.shared.up.weight", "mlp.shared_experts.up_proj.weight"},
     {"moe.shared.down.weight", "mlp.shared_experts.down_proj.weight"},
@@ -44,7 +50,7 @@ constexpr Key kKeys[] = {{"num_experts", "n_routed_experts"},
                          {"num_shared_experts", "n_shared_experts"},
                          {"use_qkv_bias", "attention_bias"}};
 
-/// What the versions differ in if no key says so.
+/// The versions differ in these, if no key says so.
 struct Version {
   bool sigmoid = false;
   bool ling = true;
@@ -67,13 +73,12 @@ Json with_published_keys(const JsonNode& config) {
   return c;
 }
 
-// The second names are GGUF's.
+// The second names are GGUF's, and those of q, k and v apart its first version's and transformers'.
 void name_attention(Decoder* d) {
-  d->qkv_in_one("attention.query_key_value.weight");
-  d->qkv_in_one("self_attn.qkv_proj.weight");
+  d->qkv_in_one({"attention.query_key_value.weight", "self_attn.qkv_proj.weight"});
+  d->names(kApart);
   if (!d->keys.boolean("use_qkv_bias", false)) return;
-  d->qkv_in_one("attention.query_key_value.bias");
-  d->qkv_in_one("self_attn.qkv_proj.bias");
+  d->qkv_in_one({"attention.query_key_value.bias", "self_attn.qkv_proj.bias"});
   d->names(qkv_bias_names());
 }
 
@@ -178,6 +183,9 @@ Imported import_version(const JsonNode& original, const Checkpoint& checkpoint,
   d.names(mlp_names());
   d.names(moe_names());
   d.names(kNames);
+  d.replace_name({"embedding.weight", kEmbedding});
+  d.replace_name({"attention.o.weight", "attention.dense.weight"});
+  d.names(kOtherNames);
   d.keys.ignore({"embedding_dropout", "output_dropout", "mtp_loss_scaling_factor", "norm_softmax"});
   d.keys.require("use_rmsnorm", true);
   read_attention(&d, version);

@@ -91,7 +91,7 @@ void Decoder::read_special_tokens() {
   if (keys.has("eos_token_id")) read_eos(keys.node("eos_token_id"), &c);
 }
 
-void Decoder::qkv_in_one(const char* tensor) {
+void Decoder::qkv_in_one(std::initializer_list<const char*> tensors) {
   const AttentionConfig& a = layer(0).attention;
   const int64_t q_rows = int64_t{a.n_heads} * a.head_dim;
   if (q_rows > kMaxRows) {
@@ -100,10 +100,15 @@ void Decoder::qkv_in_one(const char* tensor) {
   }
   const auto q = static_cast<int32_t>(q_rows);
   const int32_t kv = a.n_kv_heads * a.head_dim;  // not more heads
-  const bool bias = std::string_view(tensor).ends_with(".bias");
-  name({bias ? "attention.q.bias" : "attention.q.weight", tensor, {.behind = 2 * kv}});
-  name({bias ? "attention.k.bias" : "attention.k.weight", tensor, {.skipped = q, .behind = kv}});
-  name({bias ? "attention.v.bias" : "attention.v.weight", tensor, {.skipped = q + kv}});
+  for (const char* tensor : tensors) {
+    const bool bias = std::string_view(tensor).ends_with(".bias"),
+               first = tensor == *tensors.begin();
+    const TensorName rows[] = {
+        {bias ? "attention.q.bias" : "attention.q.weight", tensor, {.behind = 2 * kv}},
+        {bias ? "attention.k.bias" : "attention.k.weight", tensor, {.skipped = q, .behind = kv}},
+        {bias ? "attention.v.bias" : "attention.v.weight", tensor, {.skipped = q + kv}}};
+    for (const TensorName& row : rows) first ? replace_name(row) : name(row);
+  }
 }
 
 void Decoder::attention_bias(const char* key, bool fallback) {

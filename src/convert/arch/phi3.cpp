@@ -31,7 +31,7 @@ Imported import_phi3(const JsonNode& config, const Checkpoint& checkpoint) {
   const JsonNode node(with_length, "config.json");
   Decoder d(node, checkpoint, 10000);
   d.names(kMlp);
-  d.qkv_in_one("self_attn.qkv_proj.weight");
+  d.qkv_in_one({"self_attn.qkv_proj.weight"});
   d.window(d.sliding_window(0));
   d.keys.require("full_attn_mod", 1);
   d.keys.require("interpolate_factor", 1);

@@ -84,9 +84,11 @@ constexpr Name kOtherNames[] = {{"ffn_gate_inp", "block_sparse_moe.gate"},
                                 {"attn_qkv", "attention.query_key_value"},
                                 {"attn_output", "attention.dense"},
                                 {"attn_q_norm", "attention.query_layernorm"},
-                                {"attn_k_norm", "attention.key_layernorm"},
-                                {"exp_probs_b", "mlp.gate.expert_bias"},
-                                {"exp_probs_b", "mlp.gate.e_score_correction_bias"}};
+                                {"attn_k_norm", "attention.key_layernorm"}};
+
+// Biases, of which a GGUF file's name has a suffix more.
+constexpr Name kOtherBiases[] = {{"exp_probs_b.bias", "mlp.gate.expert_bias"},
+                                 {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"}};
 
 // "mlp.experts.3.up_proj.weight" is "mlp.experts.up_proj.weight": a GGUF file stacks experts.
 std::string without_expert(std::string part) {
@@ -221,6 +223,9 @@ std::string stored_tensor_name(const std::string& name, bool sandwich) {
   if (!name.starts_with(kLayers) || dot == std::string::npos) return name;
   const std::string block = "blk." + name.substr(kLayers.size(), dot - kLayers.size()) + ".";
   const std::string rest = without_expert(name.substr(dot + 1));
+  for (const Name& n : kOtherBiases) {
+    if (rest == n.transformers) return block + n.gguf;
+  }
   const size_t end = rest.rfind('.');
   const std::string part = rest.substr(0, end), tail = rest.substr(std::min(end, rest.size()));
   if (sandwich && part == "pre_feedforward_layernorm") return block + "ffn_norm" + tail;
