@@ -1540,6 +1540,12 @@ typedef struct moe_service_params {
   /* 1: evaluates every prompt whole. 0: a prompt that begins as a text that is, or was last, in a
    * slot takes its keys and values over, to the same bits; never with an expert capacity */
   int32_t no_reuse;
+  /* a folder, made if it does not exist, that keeps evaluated texts of 64 tokens or more in files,
+   * from which prompts are taken over as from slots, also by a later service of the same model;
+   * they are written while there are no requests. It must be trusted: its files hold texts of
+   * users, and forged ones give nonsense. NULL: none. MOE_ERR_IO */
+  const char* cache_folder;
+  uint64_t cache_bytes; /* of this model's files, the most; the least used go. 0: 10 GB */
 } moe_service_params;
 
 /* The purpose of a request. */
@@ -1601,6 +1607,8 @@ typedef struct moe_service_stats {
   uint64_t expert_hits;       /* found in memory */
   uint64_t expert_read_bytes; /* read for the others */
   uint64_t reused_tokens;     /* of prompts, taken over from other texts, so not evaluated */
+  uint64_t cache_bytes;       /* of the files in cache_folder */
+  uint64_t cache_errors;      /* texts that could not be written to it */
 } moe_service_stats;
 
 /* Creates the sessions and starts the thread. The service keeps the model. MOE_ERR_UNSUPPORTED for
@@ -1621,8 +1629,8 @@ MOE_API void moe_service_cancel(moe_service* service, uint64_t id);
 /* Reads the counts. MOE_ERR_ARGUMENT. */
 MOE_API moe_status moe_service_get_stats(moe_service* service, moe_service_stats* out,
                                          moe_error* error);
-/* From now on refuses requests, and waits until those taken have ended, at most `seconds` (0: does
- * not wait; below 0: any time). *empty: all have ended. */
+/* From now on refuses requests, and waits until those taken have ended and cache_folder has
+ * their texts, at most `seconds` (0: does not wait; below 0: any time). *empty: it is so. */
 MOE_API moe_status moe_service_drain(moe_service* service, double seconds, bool* empty,
                                      moe_error* error);
 /* Ends all requests, with the status 503 for their last events, and frees the service. NULL is

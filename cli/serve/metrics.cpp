@@ -42,6 +42,8 @@ std::string metrics_text(const moe_service_stats& s) {
   counter("moe_prompt_tokens_total", "Tokens of prompts evaluated.", of(s.prompt_tokens));
   counter("moe_prompt_tokens_reused_total", "Tokens of prompts taken over from other texts.",
           of(s.reused_tokens));
+  gauge("moe_cache_bytes", "Of the files in the folder of --cache.", of(s.cache_bytes));
+  counter("moe_cache_errors_total", "Texts that could not be written to it.", of(s.cache_errors));
   counter("moe_generated_tokens_total", "Tokens generated.", of(s.generated_tokens));
   counter("moe_steps_total", "Passes of the model for all texts together.", of(s.n_steps));
   counter("moe_step_seconds_total", "Time of these passes.", s.step_seconds);

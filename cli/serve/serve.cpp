@@ -60,6 +60,8 @@ Service create_service(const ServeOptions& o, moe_model* model, const std::strin
   p.max_prompt = o.max_prompt;
   p.slice = o.slice;
   p.no_reuse = o.no_reuse ? 1 : 0;
+  p.cache_folder = o.cache_folder.empty() ? nullptr : o.cache_folder.c_str();
+  p.cache_bytes = parse_bytes("--cache-size", o.cache_size);
   p.max_seconds = o.max_seconds;
   moe_service* raw = nullptr;
   moe_error error;
@@ -118,6 +120,8 @@ void finish(HttpServer& server, const StopSignals& signals, moe_service* service
   while (!empty) {
     if (signals.again() && !std::exchange(cancelled, true)) server.cancel_all();
     check(moe_service_drain(service, 0.05, &empty, &error), error);
+    const moe_service_stats left = stats_of(service);
+    if (cancelled && left.n_running + left.n_waiting == 0) break;  // without writing to --cache
   }
   wait_for_answers(server, signals);
 }
@@ -189,6 +193,14 @@ void add_queue_options(CLI::App& c, ServeOptions& o) {
       ->capture_default_str();
   c.add_flag("--no-reuse", o.no_reuse,
              "Evaluate every prompt whole, also one that begins as another text in the slots");
+  c.add_option("--cache", o.cache_folder,
+               "Keep evaluated texts in this folder, also for the next start; other users of the "
+               "machine must not be able to write to it")
+      ->check(not_empty())
+      ->excludes("--no-reuse")
+      ->option_text("DIR");
+  c.add_option("--cache-size", o.cache_size, "Most bytes of the model's files in it")
+      ->option_text("SIZE [10G]");
   c.add_option("--max-waiting", o.max_waiting, "Texts that wait for a slot; more get status 429")
       ->transform(integer_in(1, 65536))
       ->capture_default_str();

@@ -19,6 +19,8 @@ struct ServeOptions {
   int n_slots = 0;  // 0: 8, or what a cap leaves room for
   int slice = 16;
   bool no_reuse = false;
+  std::string cache_folder;  // empty: none
+  std::string cache_size = "10G";
   int max_waiting = 64;
   int max_prompt = 0;  // 0: the context
   int max_seconds = 600;

@@ -9,6 +9,7 @@ namespace {
 
 // Fewer tokens than this are sooner evaluated than copied or waited for.
 constexpr size_t kWorthwhile = 16;
+constexpr size_t kWorthReading = 64;  // from a file
 
 // The tokens of a prompt but the last that another text begins with.
 size_t common(const std::vector<int32_t>& prompt, const std::vector<int32_t>& text) {
@@ -24,9 +25,20 @@ struct Choice {
   size_t n_lost() const { return slot->held.size() - n_common; }
 };
 
+// The file with the longest beginning of the prompt.
+Reuse best_file(const StateFolder* folder, const std::vector<int32_t>& prompt) {
+  Reuse best;
+  for (size_t i = 0; folder != nullptr && i < folder->files().size(); ++i) {
+    const size_t n = common(prompt, folder->files()[i].tokens);
+    if (n > best.n_tokens) best = {nullptr, nullptr, n, i};
+  }
+  return best;
+}
+
 }  // namespace
 
-std::optional<Reuse> find_reuse(std::vector<Slot>& slots, const std::vector<int32_t>& prompt) {
+std::optional<Reuse> find_reuse(std::vector<Slot>& slots, const std::vector<int32_t>& prompt,
+                                const StateFolder* folder) {
   Choice best;      // has the longest beginning, and is free if possible
   Choice oldest;    // free, and its text was used the longest time ago
   size_t soon = 0;  // tokens of the beginning that a slot will have read
@@ -46,14 +58,19 @@ std::optional<Reuse> find_reuse(std::vector<Slot>& slots, const std::vector<int3
     ++n_free;
     if (oldest.slot == nullptr || slot.last_use < oldest.slot->last_use) oldest = choice;
   }
-  if (soon >= best.n_common + kWorthwhile) return std::nullopt;
+  Reuse file = best_file(folder, prompt);
+  if (soon >= std::max(best.n_common, file.n_tokens) + kWorthwhile) return std::nullopt;
+  if (file.n_tokens >= best.n_common + kWorthReading) {
+    file.target = oldest.slot;
+    return file;
+  }
   // A slot that would lose more than it gives is copied instead, if there is another for the copy.
   const bool in_place = best.slot->free() && (n_free == 1 || best.n_lost() <= best.n_common);
-  if (in_place) return Reuse{best.slot, best.slot, best.n_common};
+  if (in_place) return Reuse{best.slot, best.slot, best.n_common, 0};
   if (best.n_common >= oldest.n_common + kWorthwhile) {
-    return Reuse{oldest.slot, best.slot, best.n_common};
+    return Reuse{oldest.slot, best.slot, best.n_common, 0};
   }
-  return Reuse{oldest.slot, oldest.slot, oldest.n_common};
+  return Reuse{oldest.slot, oldest.slot, oldest.n_common, 0};
 }
 
 }  // namespace moe_serve

@@ -33,12 +33,14 @@ Refusal failure(const CallError& e) {
 
 }  // namespace
 
-Scheduler::Scheduler(std::vector<Session> sessions, const SchedulerLimits& limits)
-    : limits_(limits) {
+Scheduler::Scheduler(std::vector<Session> sessions, const SchedulerLimits& limits,
+                     std::unique_ptr<StateFolder> folder)
+    : limits_(limits), folder_(std::move(folder)) {
   slots_.resize(sessions.size());
   for (size_t i = 0; i < sessions.size(); ++i) slots_[i].session = std::move(sessions[i]);
   stats_.n_slots = static_cast<int32_t>(slots_.size());
   stats_.context = moe_session_context(slots_[0].session.get());
+  if (folder_ != nullptr) stats_.cache_bytes = folder_->n_bytes();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -46,6 +48,7 @@ Scheduler::~Scheduler() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
+    if (saving_ != nullptr) moe_session_cancel(saving_);
   }
   changed_.notify_all();
   thread_.join();
@@ -71,6 +74,8 @@ void Scheduler::add(const std::shared_ptr<ServiceRequest>& request) {
       throw;
     }
     ++stats_.n_requests;
+    settled_ = folder_ == nullptr;
+    if (saving_ != nullptr) moe_session_cancel(saving_);  // it is tried again later
   }
   changed_.notify_all();
 }
@@ -84,7 +89,7 @@ void Scheduler::cancel(uint64_t number) {
 bool Scheduler::drain(double seconds) {
   std::unique_lock lock(mutex_);
   draining_ = true;
-  const auto empty = [this] { return requests_.empty(); };
+  const auto empty = [this] { return requests_.empty() && settled_; };
   if (seconds < 0) {
     changed_.wait(lock, empty);
     return true;
@@ -122,11 +127,52 @@ void Scheduler::run() {
   end_all(end);
 }
 
-// False when the service ends.
+// False when the service ends. What is to be written to the folder is written while there is
+// nothing else to do.
 bool Scheduler::wait_for_work() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return stopping_ || !requests_.empty(); });
+  while (!stopping_ && requests_.empty()) {
+    Slot* const slot = unsaved();
+    if (slot == nullptr) {
+      settled_ = true;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return stopping_ || !requests_.empty(); });
+      continue;
+    }
+    saving_ = slot->session.get();
+    lock.unlock();
+    save(*slot);
+    lock.lock();
+    saving_ = nullptr;
+  }
   return !stopping_;
+}
+
+Slot* Scheduler::unsaved() {
+  if (folder_ == nullptr) return nullptr;
+  constexpr size_t kLeast = 64;  // fewer tokens are sooner evaluated than read
+  for (Slot& slot : slots_) {
+    if (!slot.free() || slot.saved || slot.held.size() < kLeast) continue;
+    if (!folder_->holds(slot.held)) return &slot;
+    slot.saved = true;
+  }
+  return nullptr;
+}
+
+void Scheduler::save(Slot& slot) {
+  bool failed = false;
+  try {
+    folder_->save(slot.session.get(), slot.held);
+    slot.saved = true;
+  } catch (const CallError& e) {
+    failed = e.code != MOE_ERR_CANCELLED;
+  } catch (const std::exception&) {  // of memory
+    failed = true;
+  }
+  slot.saved |= failed;  // not tried again
+  const std::lock_guard lock(mutex_);
+  stats_.cache_errors += failed ? 1 : 0;
+  stats_.cache_bytes = folder_->n_bytes();
 }
 
 // Ends the requests that were cancelled or take too long.
@@ -169,9 +215,9 @@ void Scheduler::admit() {
 }
 
 std::optional<Reuse> Scheduler::place_for(const Text& text) {
-  if (limits_.reuse) return find_reuse(slots_, text.prompt());
+  if (limits_.reuse) return find_reuse(slots_, text.prompt(), folder_.get());
   const auto free = std::find_if(slots_.begin(), slots_.end(), [](Slot& s) { return s.free(); });
-  return Reuse{&*free, &*free, 0};
+  return Reuse{&*free, &*free, 0, 0};
 }
 
 // The first waiting text that has a place now.
@@ -190,17 +236,26 @@ std::optional<std::pair<Place, Reuse>> Scheduler::next_place() {
   return {};
 }
 
+// Gives the target the beginning of its prompt.
+bool Scheduler::take_over(const Reuse& reuse) {
+  moe_session* const session = reuse.target->session.get();
+  const auto n = static_cast<int32_t>(reuse.n_tokens);
+  moe_error error;
+  if (reuse.source == nullptr) {
+    const bool loaded = folder_->load(reuse.file, session);
+    return loaded && moe_session_rewind(session, n, &error) == MOE_OK;
+  }
+  if (reuse.source != reuse.target) {
+    return moe_session_copy(reuse.source->session.get(), n, session, &error) == MOE_OK;
+  }
+  return moe_session_rewind(session, n, &error) == MOE_OK;
+}
+
 void Scheduler::enter(Place place, const Reuse& reuse) {
   Slot& slot = *reuse.target;
   slot.take(std::move(place));
-  const auto n = static_cast<int32_t>(reuse.n_tokens);
-  moe_error error;
-  const moe_status status =
-      reuse.source == &slot
-          ? moe_session_rewind(slot.session.get(), n, &error)
-          : moe_session_copy(reuse.source->session.get(), n, slot.session.get(), &error);
-  if (status != MOE_OK) slot.forget();  // the prompt is evaluated whole
-  const size_t n_held = status == MOE_OK ? reuse.n_tokens : 0;
+  const size_t n_held = take_over(reuse) ? reuse.n_tokens : 0;
+  if (n_held == 0) slot.forget();  // the prompt is evaluated whole
   const std::vector<int32_t>& prompt = slot.place.text->prompt();
   slot.held.assign(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(n_held));
   slot.n_read = n_held;

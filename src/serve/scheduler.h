@@ -28,7 +28,9 @@ struct SchedulerLimits {
 
 class Scheduler {
  public:
-  Scheduler(std::vector<Session> sessions, const SchedulerLimits& limits);
+  /// folder: where texts are kept, or null.
+  Scheduler(std::vector<Session> sessions, const SchedulerLimits& limits,
+            std::unique_ptr<StateFolder> folder);
   /// Ends all requests.
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -38,7 +40,8 @@ class Scheduler {
   /// Throws Refusal if there is no room for its texts.
   void add(const std::shared_ptr<ServiceRequest>& request);
   void cancel(uint64_t number);
-  /// Waits at most `seconds`, below 0 any time, until all requests have ended.
+  /// Waits at most `seconds`, below 0 any time, until all requests have ended and the folder has
+  /// their texts.
   bool drain(double seconds);
   void count_refusal();
   moe_service_stats stats();
@@ -48,10 +51,13 @@ class Scheduler {
 
   void run();
   bool wait_for_work();
+  Slot* unsaved();
+  void save(Slot& slot);
   void admit();
   std::optional<std::pair<Place, Reuse>> next_place();
   std::optional<Reuse> place_for(const Text& text);
   void enter(Place place, const Reuse& reuse);
+  bool take_over(const Reuse& reuse);
   void end_stopped();
   void end_all(const Refusal& why);
   void step();
@@ -68,8 +74,9 @@ class Scheduler {
   void count_step(double seconds);
 
   const SchedulerLimits limits_;
-  std::vector<Slot> slots_;  // used by the thread alone, like n_steps_
+  std::vector<Slot> slots_;  // used by the thread alone, like the next two
   uint64_t n_steps_ = 0;
+  const std::unique_ptr<StateFolder> folder_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -78,6 +85,8 @@ class Scheduler {
   size_t n_running_ = 0;
   bool draining_ = false;
   bool stopping_ = false;
+  bool settled_ = true;            // the folder has the texts
+  moe_session* saving_ = nullptr;  // being written to it
   moe_service_stats stats_{};
 
   std::thread thread_;  // the last member: it uses all others

@@ -171,6 +171,19 @@ void check_template(const Host& host) {
   moe_chat_free(raw);
 }
 
+std::unique_ptr<StateFolder> folder_of(const moe_service_params& p, const SchedulerLimits& limits,
+                                       moe_session* session) {
+  if (p.cache_folder == nullptr) return nullptr;
+  if (!limits.reuse) {
+    throw CallError(MOE_ERR_ARGUMENT,
+                    "params.cache_folder: texts cannot be reused, with no_reuse or an expert "
+                    "capacity");
+  }
+  constexpr uint64_t kMost = 10'000'000'000;
+  return std::make_unique<StateFolder>(p.cache_folder, p.cache_bytes == 0 ? kMost : p.cache_bytes,
+                                       session);
+}
+
 void create(moe_model* model, const moe_service_params* given, moe_service** out) {
   check_pointer(model, "model");
   check_pointer(out, "out");
@@ -188,7 +201,8 @@ void create(moe_model* model, const moe_service_params* given, moe_service** out
   auto service = std::make_unique<moe_service>();
   service->host = host_of(model, p, info, sessions[0].get());
   check_template(service->host);
-  service->scheduler = std::make_unique<Scheduler>(std::move(sessions), limits);
+  std::unique_ptr<StateFolder> folder = folder_of(p, limits, sessions[0].get());
+  service->scheduler = std::make_unique<Scheduler>(std::move(sessions), limits, std::move(folder));
   *out = service.release();
 }
 

@@ -20,6 +20,7 @@ struct Slot {
   Session session;
   std::vector<int32_t> held;  // the tokens in the session; a free slot keeps them
   uint64_t last_use = 0;      // number of the step in which it became free; 0: empty
+  bool saved = false;         // no need to write `held` to the folder
   Place place;                // without a text: free
   size_t n_read = 0;          // tokens of the prompt in the session
   size_t n_step = 0;          // tokens to evaluate in this step
@@ -42,6 +43,7 @@ struct Slot {
     if (place.text != nullptr) place.text->release();
     place = {};
     last_use = step;
+    saved = false;
   }
   void forget() {
     held.clear();

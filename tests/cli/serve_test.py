@@ -203,6 +203,23 @@ class Answers(Cli):
             self.assertEqual([a["usage"]["prompt_tokens_details"]["cached_tokens"] for a in answers], [0, reused])
             self.assertEqual(server.metric("moe_prompt_tokens_reused_total"), reused)
 
+    def test_a_folder_keeps_texts(self):
+        folder = self.path("texts")
+        request = {"prompt": "Once upon a time there was a dog. " * 12, "max_tokens": 4, "temperature": 0}
+        answers = []
+        for _ in range(2):
+            server = Server(self, "--slots", "1", "--cache", folder)
+            answers.append(server.post("/v1/completions", request))
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(60), 0)
+            self.assertEqual(len(os.listdir(folder)), 1)
+        self.assertEqual(answers[0]["choices"], answers[1]["choices"])
+        usage = [a["usage"] for a in answers]
+        self.assertEqual([u["prompt_tokens_details"]["cached_tokens"] for u in usage], [0, usage[0]["prompt_tokens"] - 1])
+        self.fails(1, "serve", MODEL, "--port", "0", "--cache", MODEL, contains=["expected a folder"])
+        self.fails(2, "serve", MODEL, "--port", "0", "--cache", folder, "--no-reuse", contains=["--no-reuse"])
+        self.fails(2, "serve", MODEL, "--port", "0", "--cache", folder, "--cache-size", "x", contains=["--cache-size"])
+
     def test_a_model_that_thinks(self):
         self.ok("convert", CHAT, self.path("chat.moe"), "--weights", "f32")
         server = Server(self, "--name", "script", model=self.path("chat.moe"))

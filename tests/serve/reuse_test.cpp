@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What prompts have in common with other texts is not evaluated again, and changes no answer.
 
+#include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "tests/serve/fixture.h"
@@ -138,6 +140,128 @@ TEST_F(ReuseTest, CanBeSwitchedOff) {
   moe_service_free(std::exchange(service_, nullptr));
   params.no_reuse = 2;
   EXPECT_EQ(moe_service_create(model_, &params, &service_, &error_), MOE_ERR_RANGE);
+}
+
+class FolderTest : public ReuseTest {
+ protected:
+  void SetUp() override {
+    ReuseTest::SetUp();
+    folder_ = std::filesystem::temp_directory_path() /
+              ("moe-texts-" + std::to_string(reinterpret_cast<uintptr_t>(this)));
+    name_ = (folder_ / "below").string();
+  }
+  void TearDown() override {
+    ReuseTest::TearDown();
+    std::filesystem::remove_all(folder_);
+  }
+  moe_service_params kept(int32_t n_slots, uint64_t most_bytes = 0) {
+    auto params = slots(n_slots);
+    params.cache_folder = name_.c_str();
+    params.cache_bytes = most_bytes;
+    return params;
+  }
+  void end() {
+    wait_for_all();
+    moe_service_free(std::exchange(service_, nullptr));
+  }
+  std::vector<std::filesystem::path> files() {
+    std::vector<std::filesystem::path> files;
+    for (const auto& entry : std::filesystem::directory_iterator(name_)) {
+      files.push_back(entry.path());
+    }
+    return files;
+  }
+
+  std::filesystem::path folder_;
+  std::string name_;
+};
+
+TEST_F(FolderTest, ANewServiceGoesOn) {
+  const std::string text = long_text(80), other = "Anna saw " + long_text(70) + "Ben said no.";
+  serve(kept(2));
+  ask(text);
+  ask(other);
+  end();
+  ASSERT_EQ(files().size(), 2u);
+  const auto mode = std::filesystem::status(files()[0]).permissions();
+  EXPECT_EQ(mode, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  serve(kept(2));
+  EXPECT_EQ(stats().cache_bytes,
+            std::filesystem::file_size(files()[0]) + std::filesystem::file_size(files()[1]));
+  const std::string longer = other + " Then";
+  EXPECT_EQ(cached(ask(longer)), common(other, longer));
+  ask(other, 20);  // more of the same text, in place of it
+  ask("The");      // too short to be kept
+  end();
+  EXPECT_EQ(files().size(), 3u);
+  serve(kept(1));
+  const std::string longest = longer + " they sat down.";
+  EXPECT_EQ(cached(ask(longest)), common(longer, longest));
+  EXPECT_EQ(stats().cache_errors, 0u);
+}
+
+TEST_F(FolderTest, HasAtMostSoManyBytes) {
+  serve(kept(1));
+  ask("Anna " + long_text(80));
+  end();
+  const uint64_t size = std::filesystem::file_size(files()[0]);
+  serve(kept(3, 5 * size / 2));
+  for (const char* begin : {"Ben ", "Clara ", "Dora "}) ask(begin + long_text(80));
+  end();
+  EXPECT_EQ(files().size(), 2u);
+  serve(kept(3, 1000));  // less than one text
+  EXPECT_TRUE(files().empty());
+  ask(long_text(80));
+  end();
+  EXPECT_TRUE(files().empty());
+}
+
+// A file that is damaged, foreign or gone is a text that was not kept.
+TEST_F(FolderTest, FilesThatAreOfNoUse) {
+  const std::string text = long_text(80);
+  const auto keep = [&] {
+    std::filesystem::remove_all(name_);
+    serve(kept(1));
+    ask(text);
+    end();
+    ASSERT_EQ(files().size(), 1u);
+  };
+  const auto change = [&](std::streamoff at) {
+    std::fstream file(files()[0], std::ios::binary | std::ios::in | std::ios::out);
+    file.seekg(at);
+    const auto byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(at);
+    file.put(byte);
+  };
+  const auto expect_of_no_use = [&] {
+    serve(kept(1));
+    EXPECT_EQ(cached(ask(text)), 0);
+    EXPECT_EQ(stats().cache_errors, 0u);
+    end();
+  };
+  // The format, the model, the number of tokens, a token, keys and values.
+  for (const std::streamoff at : {0, 20, 35, 64, 600, 3000}) {
+    keep();
+    change(at);
+    expect_of_no_use();
+  }
+  keep();
+  std::filesystem::resize_file(files()[0], 500);
+  expect_of_no_use();
+  keep();
+  serve(kept(1));
+  std::filesystem::remove(files()[0]);
+  EXPECT_EQ(cached(ask(text)), 0);
+}
+
+TEST_F(FolderTest, FoldersThatAreRefused) {
+  auto params = kept(1);
+  params.no_reuse = 1;
+  EXPECT_EQ(moe_service_create(model_, &params, &service_, &error_), MOE_ERR_ARGUMENT);
+  params = kept(1);
+  params.cache_folder = kStories;
+  EXPECT_EQ(moe_service_create(model_, &params, &service_, &error_), MOE_ERR_IO);
+  EXPECT_NE(std::string(error_.text).find(kStories), std::string::npos);
 }
 
 // Many texts with common beginnings, in slots that are too few: each as alone.

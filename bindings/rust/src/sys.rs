@@ -1204,6 +1204,13 @@ pub struct moe_service_params {
     /// 1: evaluates every prompt whole. 0: a prompt that begins as a text that is, or was last, in a
     /// slot takes its keys and values over, to the same bits; never with an expert capacity
     pub no_reuse: i32,
+    /// a folder, made if it does not exist, that keeps evaluated texts of 64 tokens or more in files,
+    /// from which prompts are taken over as from slots, also by a later service of the same model; they
+    /// are written while there are no requests. It must be trusted: its files hold texts of users, and
+    /// forged ones give nonsense. NULL: none. MOE_ERR_IO
+    pub cache_folder: *const c_char,
+    /// of this model's files, the most; the least used go. 0: 10 GB
+    pub cache_bytes: u64,
 }
 
 /// A part of an answer, or the whole. Valid during the callback.
@@ -1289,6 +1296,10 @@ pub struct moe_service_stats {
     pub expert_read_bytes: u64,
     /// of prompts, taken over from other texts, so not evaluated
     pub reused_tokens: u64,
+    /// of the files in cache_folder
+    pub cache_bytes: u64,
+    /// texts that could not be written to it
+    pub cache_errors: u64,
 }
 
 extern "C" {
@@ -2419,7 +2430,7 @@ fn structs_are_those_of_c() {
         outline: 40,
         reserved: 44,
     });
-    layout!(moe_service_params, 64, {
+    layout!(moe_service_params, 80, {
         struct_size: 0,
         n_slots: 4,
         session: 8,
@@ -2431,6 +2442,8 @@ fn structs_are_those_of_c() {
         slice: 48,
         max_seconds: 52,
         no_reuse: 56,
+        cache_folder: 64,
+        cache_bytes: 72,
     });
     layout!(moe_service_event, 32, {
         struct_size: 0,
@@ -2445,7 +2458,7 @@ fn structs_are_those_of_c() {
         stream: 4,
         id: 8,
     });
-    layout!(moe_service_stats, 176, {
+    layout!(moe_service_stats, 192, {
         struct_size: 0,
         n_slots: 4,
         context: 8,
@@ -2471,5 +2484,7 @@ fn structs_are_those_of_c() {
         expert_hits: 152,
         expert_read_bytes: 160,
         reused_tokens: 168,
+        cache_bytes: 176,
+        cache_errors: 184,
     });
 }

@@ -677,6 +677,8 @@ class ServiceParams(Sized):
         ("slice", c.c_int32),
         ("max_seconds", c.c_int32),
         ("no_reuse", c.c_int32),
+        ("cache_folder", c.c_char_p),
+        ("cache_bytes", c.c_uint64),
     ]
 
 
@@ -732,6 +734,8 @@ class ServiceStats(Sized):
         ("expert_hits", c.c_uint64),
         ("expert_read_bytes", c.c_uint64),
         ("reused_tokens", c.c_uint64),
+        ("cache_bytes", c.c_uint64),
+        ("cache_errors", c.c_uint64),
     ]
 
 
