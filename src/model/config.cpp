@@ -2,6 +2,8 @@
 // Checks every field of a configuration, whether it comes from a model file or from an importer.
 #include "src/model/config.h"
 
+#include <algorithm>
+
 #include "kernels/rope.h"
 #include "kernels/router/table.h"
 #include "src/base/inline.h"
@@ -10,6 +12,7 @@ namespace moe {
 namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;  // d_model, d_ff, heads * head_dim
+constexpr int32_t kMaxMixerWidth = 1 << 24;
 constexpr int32_t kMaxVocab = 1 << 24;
 constexpr int32_t kMaxContext = 1 << 24;
 constexpr int32_t kMaxExperts = 1 << 16;
@@ -121,6 +124,23 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
   return validate_rope(a.rope).with_context("attention");
 }
 
+Status validate_mixer_block(const LayerConfig& layer, bool encodes, const ModelConfig& model) {
+  if (!layer.has_mixer) return {};
+  const char* const name = mixer_info(layer.mixer.mixer).name;
+  if (layer.has_attention) {
+    return Status::error(MOE_ERR_ARGUMENT, "there are both attention and a mixer, %s", name);
+  }
+  if (encodes || model.is_encoder_decoder()) {
+    return Status::error(MOE_ERR_ARGUMENT, "%s: only for decoders without an encoder", name);
+  }
+  MOE_TRY(validate_mixer(layer.mixer.mixer));
+  const MixerWidths widths = mixer_widths(layer.mixer.mixer, model.d_model);
+  const int64_t widest = std::max(widths.in, widths.out);
+  if (widest <= kMaxMixerWidth) return {};
+  return Status::error(MOE_ERR_RANGE, "%s: expected a width of at most %d, found %lld", name,
+                       kMaxMixerWidth, static_cast<long long>(widest));
+}
+
 Status validate_activation(const FfnConfig& ffn) {
   const ActivationConfig& act = ffn.act;
   MOE_TRY(check_finite("ffn.alpha", act.alpha));
@@ -161,9 +181,10 @@ Status validate_layer(const ModelConfig& model, int32_t index, bool encoder) {
   const FfnConfig& ffn = layer.ffn;
   const AttentionConfig& a = layer.attention;
   const bool encodes = encoder || index < model.n_encoder_layers;
-  if (!layer.has_attention && !layer.has_ffn && !layer.has_cross) {
+  if (!layer.has_attention && !layer.has_ffn && !layer.has_cross && !layer.has_mixer) {
     return Status::error(MOE_ERR_ARGUMENT, "there is neither attention nor ffn");
   }
+  if constexpr (kHasMixers) MOE_TRY(validate_mixer_block(layer, encodes, model));
   MOE_TRY(validate_cross(layer, model.is_encoder_decoder() && !encodes));
   if (layer.has_attention) {
     MOE_TRY(validate_attention(a, model, !encodes));

@@ -92,6 +92,7 @@ struct Model::Impl {
   }
 
   Status open();
+  Status check_mixers() const;
   Status open_cache();
   void count_file();
   Status open_layer(int32_t index);
@@ -155,6 +156,7 @@ Status Model::Impl::open() {
                          "(--device cpu): the device is %s",
                          device.name());
   }
+  MOE_TRY(check_mixers());
   MOE_TRY(check_tensors(*file, config));
   account = account_model(*file, config);
   MOE_TRY(layers.resize(config.layers.size()));
@@ -168,6 +170,18 @@ Status Model::Impl::open() {
   MOE_TRY(reserve_lengths());
   logger.log(LogLevel::kDebug, "opened %s: %d layers, %zu segments", config.name.c_str(),
              config.n_layers(), file->segments().size());
+  return {};
+}
+
+Status Model::Impl::check_mixers() const {
+  for (int32_t l = 0; l < config.n_layers(); ++l) {
+    const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
+    if (!kHasMixers || !layer.has_mixer || device.can_mix(layer.mixer.mixer.kind)) continue;
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "layer %d is a %s, which runs only on the CPU (--device cpu): the device "
+                         "is %s",
+                         l, mixer_info(layer.mixer.mixer).name, device.name());
+  }
   return {};
 }
 

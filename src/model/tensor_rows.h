@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Every tensor that a model can have, one row each: part and role, kind, shape, name in the
-// research layout, and the field that it fills. A new tensor is a row here (and, if new, a word in
-// MOE_ROLES).
+// Every tensor that a model can have beside the weights of mixers, one row each: part and role,
+// kind, shape, name in the research layout, and the field that it fills. A new tensor is a row here
+// (and, if new, a word in MOE_ROLES).
 
 #include <cstddef>
 
@@ -87,6 +87,7 @@ inline constexpr uint16_t kEncoderNorm = bit(Part::kEncoderNorm);
 inline constexpr uint16_t kFinalNorm = bit(Part::kFinalNorm);
 inline constexpr uint16_t kHead = bit(Part::kHead);
 inline constexpr uint16_t kAttention = bit(Part::kAttention);
+inline constexpr uint16_t kMixer = bit(Part::kMixer);
 inline constexpr uint16_t kCross = bit(Part::kCrossAttention);
 inline constexpr uint16_t kFfn = bit(Part::kFfn);
 inline constexpr uint16_t kRouter = bit(Part::kRouter);
@@ -143,6 +144,13 @@ inline constexpr TensorRow kAll[] = {
     {kAttention, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "attention_out_norm.bias", LAYER(attention.norms.out.bias)},
     {kAttention, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "attention_post_norm.weight", LAYER(attention.norms.post)},
     {kAttention, R::kPostNormBias, K::kBias, &S::post_norm_bias, &S::one, "attention_post_norm.bias", LAYER(attention.norms.post.bias)},
+
+    {kMixer, R::kNorm, K::kNorm, &S::norm, &S::one, "mixer_norm.weight", LAYER(mixer.norms.pre)},
+    {kMixer, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "mixer_norm.bias", LAYER(mixer.norms.pre.bias)},
+    {kMixer, R::kOutNorm, K::kNorm, &S::out_norm, &S::one, "mixer_out_norm.weight", LAYER(mixer.norms.out)},
+    {kMixer, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "mixer_out_norm.bias", LAYER(mixer.norms.out.bias)},
+    {kMixer, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "mixer_post_norm.weight", LAYER(mixer.norms.post)},
+    {kMixer, R::kPostNormBias, K::kBias, &S::post_norm_bias, &S::one, "mixer_post_norm.bias", LAYER(mixer.norms.post.bias)},
 
     {kCross, R::kNorm, K::kNorm, &S::norm, &S::one, "cross_attention_norm.weight", LAYER(cross.norms.pre)},
     {kCross, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "cross_attention_norm.bias", LAYER(cross.norms.pre.bias)},
@@ -204,10 +212,42 @@ constexpr bool each_once() {
 }
 static_assert(each_once(), "two rows with one part and role");
 
+constexpr TensorKind kind_of(MixerUse use) {
+  if (is_matrix(use)) return K::kMatrix;
+  return use == MixerUse::kVector ? K::kVector : K::kBias;
+}
+
+struct MixerTensorRows {
+  TensorRow rows[kAllMixerWeights + 1];  // the last one is no tensor
+};
+constexpr MixerTensorRows mixer_rows() {
+  MixerTensorRows all = {};
+  for (size_t m = 0; m < kMixers; ++m) {
+    for (int w = 0; w < kMixerRows[m].n_weights(); ++w) {
+      const MixerWeight& weight = kMixerRows[m].weights[w];
+      const auto i = static_cast<size_t>(w);
+      const size_t field = is_matrix(weight.use)
+                               ? offsetof(LayerWeights, mixer.matrices) + i * sizeof(Matrix)
+                               : offsetof(LayerWeights, mixer.vectors) + i * sizeof(float*);
+      all.rows[first_weight(m) + w] = {
+          kMixer,      mixer_role(kMixerRows[m].kind, w), kind_of(weight.use), nullptr, nullptr,
+          weight.name, static_cast<uint16_t>(field)};
+    }
+  }
+  return all;
+}
+
+/// The weights of all mixers: by role, from Role::kFirstMixer on. Their shapes are in MixerInfo.
+inline constexpr MixerTensorRows kOfMixers = mixer_rows();
+
 }  // namespace tensor_rows
 
 /// Null if there is no such tensor.
 constexpr const TensorRow* find_row(Part part, Role role) {
+  if (role >= Role::kFirstMixer) {
+    if (part != Part::kMixer) return nullptr;
+    return &tensor_rows::kOfMixers.rows[static_cast<size_t>(role) - kNamedRoles];
+  }
   for (const TensorRow& row : tensor_rows::kAll) {
     if (row.role == role && row.in(part)) return &row;
   }

@@ -107,6 +107,17 @@ inline void set_latent(ModelConfig& config, TinyOptions& options) {
   config.layers[1].attention.q_latent = 18;
 }
 
+/// Puts a mixer in the place of a layer's attention.
+inline void set_mixer(LayerConfig& layer, const char* name, std::initializer_list<float> params) {
+  layer.has_attention = false;
+  layer.attention = {};
+  layer.has_mixer = true;
+  const MixerInfo* const info = find_mixer(name);
+  ASSERT_NE(info, nullptr) << name;
+  layer.mixer.mixer = default_mixer(*info);
+  std::copy(params.begin(), params.end(), layer.mixer.mixer.params);
+}
+
 inline std::vector<TinyKind> tiny_layers() {
   using C = ModelConfig;
   using O = TinyOptions;
@@ -207,6 +218,19 @@ inline std::vector<TinyKind> tiny_layers() {
          c.layers[1].has_attention = false;
          c.layers[1].attention = {};
          c.layers[1].ffn.norms.pre = false;
+       }},
+      {"short_conv",
+       [](C& c, O& o) {
+         o.biases = true;
+         set_mixer(c.layers[0], "short_conv", {3});
+       }},
+      {"short_conv_alone",
+       [](C& c, O&) {
+         c.positions = PositionKind::kNone;
+         c.residual_multiplier = 0.7f;
+         set_mixer(c.layers[0], "short_conv", {1});
+         set_mixer(c.layers[1], "short_conv", {64});
+         c.layers[1].mixer.norms = {true, true, false};
        }},
       {"latent_attention",
        [](C& c, O& o) {

@@ -433,6 +433,10 @@ pub struct moe_model_layer_info {
     pub n_cross_heads: i32,
     /// Floats per position with MOE_KV_LATENT (kv_lora_rank + rotated dimensions). 0: not possible.
     pub kv_latent: i32,
+    /// The token mixer that the layer has in place of attention: "short_conv"; "" for none.
+    pub mixer: *const c_char,
+    /// what a session keeps of the layer with a mixer, at one position
+    pub state_bytes: u64,
 }
 
 /// How a layer selects experts for a (sub-)token, and how it weighs them: as a model file says
@@ -2094,7 +2098,7 @@ fn structs_are_those_of_c() {
         n_prompts: 144,
         default_prompt: 148,
     });
-    layout!(moe_model_layer_info, 72, {
+    layout!(moe_model_layer_info, 88, {
         struct_size: 0,
         n_heads: 4,
         n_kv_heads: 8,
@@ -2111,6 +2115,8 @@ fn structs_are_those_of_c() {
         has_merge: 56,
         n_cross_heads: 60,
         kv_latent: 64,
+        mixer: 72,
+        state_bytes: 80,
     });
     layout!(moe_router, 80, {
         struct_size: 0,
