@@ -26,6 +26,11 @@ std::string row_key(const SlotGroup& group, const Slot& slot) {
 Source place_source(const Place& place, int32_t n_experts, int32_t expert, const Slot& slot) {
   Source source;
   source.required = true;
+  if (place.taps > 0) {
+    source.shape = {slot.rows / place.taps, 1, place.taps};
+    source.row_stride = 1;
+    return source;
+  }
   const bool whole = place.parts == 1 && place.skipped == 0 && place.behind == 0;
   const bool plain = !place.stacked && !place.transposed && whole;
   if (plain && place.packing == Packing::kNone) return source;
