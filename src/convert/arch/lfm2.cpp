@@ -40,14 +40,22 @@ constexpr TensorName kExperts[] = {
     {"moe.experts.down.weight", "feed_forward.experts.{e}.w2.weight"},
     {"moe.experts.gate.weight", "feed_forward.experts.gate_up_proj", kGateHalf},
     {"moe.experts.up.weight", "feed_forward.experts.gate_up_proj", kUpHalf},
-    {"moe.experts.down.weight", "feed_forward.experts.down_proj", kStacked},
-    {"moe.experts.gate.weight", "feed_forward.experts.gate_exps.weight", kStacked},  // GGUF's
-    {"moe.experts.up.weight", "feed_forward.experts.up_exps.weight", kStacked},
-    {"moe.experts.down.weight", "feed_forward.experts.down_exps.weight", kStacked}};
+    {"moe.experts.down.weight", "feed_forward.experts.down_proj", kStacked}};
 
-constexpr TensorName kExpertBias[] = {
-    {"moe.router.selection_bias", "feed_forward.expert_bias"},
-    {"moe.router.selection_bias", "feed_forward.expert_bias.bias"}};  // GGUF's
+constexpr TensorName kExpertBias[] = {{"moe.router.selection_bias", "feed_forward.expert_bias"},
+                                      {"moe.router.selection_bias", "mlp.gate.exp_probs_b.bias"}};
+
+// As the tensors of a GGUF file are called; some have the final norm under the usual name.
+constexpr TensorName kGguf[] = {{"final_norm.weight", "model.norm.weight"},
+                                {"attention_norm.weight", "input_layernorm.weight"},
+                                {"mixer_norm.weight", "input_layernorm.weight"},
+                                {"ffn_norm.weight", "post_attention_layernorm.weight"},
+                                {"attention.o.weight", "self_attn.o_proj.weight"},
+                                {"attention.q_norm.weight", "self_attn.q_norm.weight"},
+                                {"attention.k_norm.weight", "self_attn.k_norm.weight"},
+                                {"ffn.gate.weight", "mlp.gate_proj.weight"},
+                                {"ffn.up.weight", "mlp.up_proj.weight"},
+                                {"ffn.down.weight", "mlp.down_proj.weight"}};
 
 // Keys by the names that the other decoders have; published files have older ones besides.
 Json with_common_keys(const JsonNode& config) {
@@ -131,6 +139,7 @@ Decoder begin(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint, 1000000, 1e-5f);
   for (const TensorName& row : kNames) d.replace_name(row);
   d.names(kMore);
+  d.names(kGguf);
   for (LayerConfig& layer : d.layers()) layer.attention.qk_norm = QkNorm::kHead;
   check_repeated(&d.keys, d.config());
   d.quantization(Quantization::kNone);
@@ -156,6 +165,7 @@ Imported import_lfm2_moe(const JsonNode& config, const Checkpoint& checkpoint) {
   const bool renormalised = d.keys.boolean("norm_topk_prob", true);
   const float scale = d.keys.number("routed_scaling_factor", 1);
   d.names(kExperts);
+  d.name({"moe.router.weight", "mlp.gate.weight"});  // GGUF's
   if (d.keys.boolean("use_expert_bias", true)) d.names(kExpertBias);
   d.experts("num_experts", "num_local_experts",
             d.keys.integer("moe_intermediate_size", 1, kMaxWidth),

@@ -84,6 +84,11 @@ Source TensorTable::locate(const Checkpoint& checkpoint, int32_t n_experts, cons
   }
   Source source = place_source(row->place, n_experts, group.expert, slot);
   source.tensor = tensor_name(*row, group);
+  if (row->place.taps > 0) {  // GGUF files have no axis of one channel
+    const SourceTensor* const tensor = checkpoint.find(source.tensor);
+    if (tensor != nullptr && tensor->shape.size() == 2)
+      source.shape.erase(source.shape.begin() + 1);
+  }
   source.packing = row->place.packing;
   if (source.packing == Packing::kMxfp4) {
     source.shape.back() /= 32;
