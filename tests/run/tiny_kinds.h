@@ -219,11 +219,6 @@ inline std::vector<TinyKind> tiny_layers() {
          c.layers[1].attention = {};
          c.layers[1].ffn.norms.pre = false;
        }},
-      {"short_conv",
-       [](C& c, O& o) {
-         o.biases = true;
-         set_mixer(c.layers[0], "short_conv", {3});
-       }},
       {"short_conv_alone",
        [](C& c, O&) {
          c.positions = PositionKind::kNone;
@@ -275,6 +270,25 @@ inline std::vector<TinyKind> tiny_layers() {
   };
 }
 
+/// Each mixer in the place of the first layer's attention, with small parameters.
+inline std::vector<TinyKind> tiny_mixers() {
+  std::vector<TinyKind> all;
+  for (size_t m = 0; m < kMixers; ++m) {
+    all.push_back({std::string("mixer_") + kMixerRows[m].name, [m](ModelConfig& c, TinyOptions& o) {
+                     o.biases = true;
+                     set_mixer(c.layers[0], kMixerRows[m].name, {});
+                     MixerConfig& mixer = c.layers[0].mixer.mixer;
+                     for (int i = 0; i < kMixerRows[m].n_params(); ++i) {
+                       const MixerParam& p = kMixerRows[m].params[i];
+                       if (!p.required) continue;
+                       const float middle = (p.low + p.high) / 2;
+                       mixer.params[i] = p.whole ? std::clamp(3.0f, p.low, p.high) : middle;
+                     }
+                   }});
+  }
+  return all;
+}
+
 inline std::vector<TinyKind> tiny_formats() {
   using C = ModelConfig;
   using O = TinyOptions;
@@ -306,7 +320,7 @@ inline std::vector<TinyKind> tiny_formats() {
 
 inline std::vector<TinyKind> all_tiny_kinds() {
   std::vector<TinyKind> all = tiny_routers();
-  for (const auto& more : {tiny_layers(), tiny_formats()}) {
+  for (const auto& more : {tiny_layers(), tiny_mixers(), tiny_formats()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;
