@@ -2,8 +2,6 @@
 // Checks every field of a configuration, whether it comes from a model file or from an importer.
 #include "src/model/config.h"
 
-#include <algorithm>
-
 #include "kernels/rope.h"
 #include "kernels/router/table.h"
 #include "src/base/inline.h"
@@ -11,8 +9,8 @@
 namespace moe {
 namespace {
 
-constexpr int32_t kMaxWidth = 1 << 20;  // d_model, d_ff, heads * head_dim
-constexpr int32_t kMaxMixerWidth = 1 << 24;
+constexpr int32_t kMaxWidth = 1 << 20;      // d_model, d_ff, heads * head_dim
+constexpr int32_t kMaxMixerRows = 1 << 24;  // of a file's matrices
 constexpr int32_t kMaxVocab = 1 << 24;
 constexpr int32_t kMaxContext = 1 << 24;
 constexpr int32_t kMaxExperts = 1 << 16;
@@ -133,12 +131,16 @@ Status validate_mixer_block(const LayerConfig& layer, bool encodes, const ModelC
   if (encodes || model.is_encoder_decoder()) {
     return Status::error(MOE_ERR_ARGUMENT, "%s: only for decoders without an encoder", name);
   }
-  MOE_TRY(validate_mixer(layer.mixer.mixer));
-  const MixerWidths widths = mixer_widths(layer.mixer.mixer, model.d_model);
-  const int64_t widest = std::max(widths.in, widths.out);
-  if (widest <= kMaxMixerWidth) return {};
-  return Status::error(MOE_ERR_RANGE, "%s: expected a width of at most %d, found %lld", name,
-                       kMaxMixerWidth, static_cast<long long>(widest));
+  const MixerConfig& mixer = layer.mixer.mixer;
+  MOE_TRY(validate_mixer(mixer));
+  const MixerInfo& info = mixer_info(mixer);
+  for (int i = 0; i < info.n_weights(); ++i) {
+    const int64_t n = info.weights[i].n(mixer, model.d_model);
+    if (n <= kMaxMixerRows) continue;
+    return Status::error(MOE_ERR_RANGE, "%s: expected at most %d rows, found %lld",
+                         info.weights[i].name, kMaxMixerRows, static_cast<long long>(n));
+  }
+  return {};
 }
 
 Status validate_activation(const FfnConfig& ffn) {

@@ -60,7 +60,7 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
 
 Status read_router(const fbs::Router& r, RouterConfig* out) {
   const RouterInfo* info = find_router(text_of(r.kind()));
-  if (info == nullptr) return unknown_name("router", text_of(r.kind()));
+  if (!kHasMixers || info == nullptr) return unknown_name("router", text_of(r.kind()));
   out->kind = info->kind;
   MOE_TRY(parse_name(kRouterWeights, "router weights", text_of(r.weights(), "raw"), &out->weights));
   MOE_TRY(parse_name(kCosineGates, "router gate", text_of(r.gate(), "softmax"), &out->gate));

@@ -46,8 +46,9 @@ struct AttentionWeights {
 /// By index of MixerInfo::weights: a matrix or a vector.
 struct MixerWeights {
   BlockNormWeights norms;
-  Matrix matrices[kMaxMixerWeights];
-  const float* vectors[kMaxMixerWeights] = {};
+  static constexpr int kSlots = kHasMixers ? kMaxMixerWeights : 1;
+  Matrix matrices[kSlots];
+  const float* vectors[kSlots] = {};
 };
 
 struct LayerWeights {

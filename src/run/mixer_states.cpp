@@ -14,7 +14,7 @@ int64_t layer_size(const ModelConfig& config, const LayerConfig& layer) {
 
 // As many states as the budget holds.
 int32_t n_states(const ModelConfig& config) {
-  const auto bytes = static_cast<uint64_t>(MixerStates::size(config)) * sizeof(float);
+  const auto bytes = static_cast<uint64_t>(KeptMixerStates::size(config)) * sizeof(float);
   if (bytes == 0) return config.has_mixers() ? kLeastStates : 0;
   const uint64_t n = std::clamp<uint64_t>(kStateBudget / bytes, kLeastStates, kMostStates);
   return static_cast<int32_t>(n);
@@ -22,7 +22,7 @@ int32_t n_states(const ModelConfig& config) {
 
 }  // namespace
 
-int64_t MixerStates::size(const ModelConfig& config) {
+int64_t KeptMixerStates::size(const ModelConfig& config) {
   int64_t n = 0;
   for (const LayerConfig& layer : config.layers) {
     if (kHasMixers) n += layer_size(config, layer);
@@ -30,24 +30,24 @@ int64_t MixerStates::size(const ModelConfig& config) {
   return n;
 }
 
-void MixerStates::place(Carver& c, const ModelConfig& config) {
+void KeptMixerStates::place(Carver& c, const ModelConfig& config) {
   c.take(&memory_of_slots_, n_states(config), size(config));
 }
 
-bool MixerStates::bytes(const ModelConfig& config, uint64_t* out) {
+bool KeptMixerStates::bytes(const ModelConfig& config, uint64_t* out) {
   *out = 0;
   if (!config.has_mixers()) return true;
-  MixerStates measured;
+  KeptMixerStates measured;
   return measure([&](Carver& c) { measured.place(c, config); }, out);
 }
 
-void MixerStates::lay_out(Carver& c, const ModelConfig& config) {
+void KeptMixerStates::lay_out(Carver& c, const ModelConfig& config) {
   if (!config.has_mixers()) return;
   c.take(&slots_, n_states(config));
   c.take(&offsets_, config.n_layers());
 }
 
-Status MixerStates::init(Device& device, const ModelConfig& config) {
+Status KeptMixerStates::init(Device& device, const ModelConfig& config) {
   if (!any()) return {};
   size_ = 0;
   for (int32_t l = 0; l < config.n_layers(); ++l) {
@@ -58,14 +58,14 @@ Status MixerStates::init(Device& device, const ModelConfig& config) {
   return memory_.init(device, "states of mixers", [&](Carver& c) { place(c, config); });
 }
 
-int32_t MixerStates::find(int32_t position) const {
+int32_t KeptMixerStates::find(int32_t position) const {
   for (size_t s = 0; s < slots_.size(); ++s) {
     if (slots_[s].position == position) return static_cast<int32_t>(s);
   }
   return kNone;
 }
 
-int32_t MixerStates::nearest(int32_t position) const {
+int32_t KeptMixerStates::nearest(int32_t position) const {
   int32_t found = 0;
   for (const Slot& slot : slots_) {
     if (slot.position <= position) found = std::max(found, slot.position);
@@ -74,7 +74,7 @@ int32_t MixerStates::nearest(int32_t position) const {
 }
 
 // The greatest position before `position` whose state is kept; that of an empty text is.
-int32_t MixerStates::kept_before(int32_t position) const {
+int32_t KeptMixerStates::kept_before(int32_t position) const {
   int32_t found = 0;
   for (const Slot& slot : slots_) {
     if (slot.kept && slot.position < position) found = std::max(found, slot.position);
@@ -84,7 +84,7 @@ int32_t MixerStates::kept_before(int32_t position) const {
 
 // The slot whose state is worth least: a free one, one that is not kept, or the one whose loss adds
 // the fewest tokens to a rewind. Rewinds to positions close to the end count more.
-int32_t MixerStates::choose(int32_t position, int32_t text) const {
+int32_t KeptMixerStates::choose(int32_t position, int32_t text) const {
   int32_t best = kNone;
   int64_t best_loss = 0, best_distance = 1;
   for (size_t s = 0; s < slots_.size(); ++s) {
@@ -102,7 +102,7 @@ int32_t MixerStates::choose(int32_t position, int32_t text) const {
   return best;
 }
 
-void MixerStates::begin_pass(int32_t position, int32_t text) {
+void KeptMixerStates::begin_pass(int32_t position, int32_t text) {
   for (Slot& slot : slots_) {
     if (slot.position > position) slot = {};
   }
@@ -111,26 +111,26 @@ void MixerStates::begin_pass(int32_t position, int32_t text) {
   slots_[static_cast<size_t>(to_)] = {};
 }
 
-MixerState MixerStates::view(int32_t layer) const {
+MixerState KeptMixerStates::view(int32_t layer) const {
   const int64_t offset = offsets_[static_cast<size_t>(layer)];
   return {from_ == kNone ? nullptr : at(from_) + offset, at(to_) + offset};
 }
 
-void MixerStates::end_pass(int32_t position) {
+void KeptMixerStates::end_pass(int32_t position) {
   Slot& slot = slots_[static_cast<size_t>(to_)];
   slot = {position, position - kept_before(position) >= kKeepEvery};
 }
 
-void MixerStates::keep(int32_t position) {
+void KeptMixerStates::keep(int32_t position) {
   const int32_t slot = find(position);
   if (slot != kNone) slots_[static_cast<size_t>(slot)].kept = true;
 }
 
-void MixerStates::clear() {
+void KeptMixerStates::clear() {
   for (Slot& slot : slots_) slot = {};
 }
 
-void MixerStates::copy_from(const MixerStates& other, int32_t position) {
+void KeptMixerStates::copy_from(const KeptMixerStates& other, int32_t position) {
   for (size_t s = 0; s < slots_.size(); ++s) {
     if (other.slots_[s].position < 0 || other.slots_[s].position > position) continue;
     slots_[s] = other.slots_[s];
@@ -140,7 +140,7 @@ void MixerStates::copy_from(const MixerStates& other, int32_t position) {
   }
 }
 
-std::span<float> MixerStates::values(int32_t position) {
+std::span<float> KeptMixerStates::values(int32_t position) {
   int32_t slot = find(position);
   if (slot == kNone) {
     slot = 0;

@@ -6,6 +6,8 @@
 // other memory, so that a pass that fails or is not wanted has changed nothing. Some older states
 // are kept: a rewind evaluates again only the tokens after the nearest one.
 
+#include <type_traits>
+
 #include "src/model/model.h"
 #include "src/run/device_buffer.h"
 
@@ -18,7 +20,7 @@ inline constexpr int32_t kMostStates = 32;
 /// A state is kept at least every so many tokens, as long as there is room.
 inline constexpr int32_t kKeepEvery = 256;
 
-class MixerStates {
+class KeptMixerStates {
  public:
   /// Host memory that describes them; before init().
   void lay_out(Carver& c, const ModelConfig& config);
@@ -28,7 +30,7 @@ class MixerStates {
   /// Numbers of one state, all layers; 0: the model has no mixer.
   static int64_t size(const ModelConfig& config);
 
-  bool any() const { return kHasMixers && !slots_.empty(); }
+  bool any() const { return !slots_.empty(); }
   /// The greatest position that has a state, at most `position`. Position 0 always has one.
   int32_t nearest(int32_t position) const;
 
@@ -44,7 +46,7 @@ class MixerStates {
 
   void clear();
   /// Of a session of the same model with `position` tokens. Host memory only.
-  void copy_from(const MixerStates& other, int32_t position);
+  void copy_from(const KeptMixerStates& other, int32_t position);
   /// The state after `position` tokens, which has one: to be read, or to be filled in after
   /// clear().
   std::span<float> values(int32_t position);
@@ -70,5 +72,27 @@ class MixerStates {
   int32_t to_ = kNone;
   DeviceBuffer memory_;
 };
+
+/// The same in a build without mixers, which has no code for them.
+struct NoMixerStates {
+  void lay_out(Carver&, const ModelConfig&) {}
+  Status init(Device&, const ModelConfig&) { return {}; }
+  static bool bytes(const ModelConfig&, uint64_t* out) {
+    *out = 0;
+    return true;
+  }
+  static int64_t size(const ModelConfig&) { return 0; }
+  static bool any() { return false; }
+  static int32_t nearest(int32_t position) { return position; }
+  void begin_pass(int32_t, int32_t) {}
+  static MixerState view(int32_t) { return {}; }
+  void end_pass(int32_t) {}
+  void keep(int32_t) {}
+  void clear() {}
+  void copy_from(const NoMixerStates&, int32_t) {}
+  static std::span<float> values(int32_t) { return {}; }
+};
+
+using MixerStates = std::conditional_t<kHasMixers, KeptMixerStates, NoMixerStates>;
 
 }  // namespace moe

@@ -264,6 +264,11 @@ TEST(Config, Mixers) {
                "layer 1: short_conv: length: expected a whole number in 1..64, found 0");
   c.layers[1] = short_conv(65);
   EXPECT_EQ(validate(c).code(), MOE_ERR_RANGE);
+  c.layers[1] = short_conv(64);
+  c.d_model = 1 << 19;
+  EXPECT_STREQ(validate(c).text(),
+               "layer 1: short_conv.conv.weight: expected at most 16777216 rows, found 33554432");
+  c.d_model = tiny_config().d_model;
   c.layers[1] = short_conv(3);
   c.layers[1].has_attention = true;
   c.layers[1].attention = c.layers[0].attention;

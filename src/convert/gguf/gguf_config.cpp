@@ -64,6 +64,7 @@ constexpr Key kKeys[] = {{"context_length", "max_position_embeddings"},
                          {"attention.key_length", "head_dim"},
                          {"attention.sliding_window", "sliding_window"},
                          {"attention.scale", "attention_multiplier"},
+                         {"shortconv.l_cache", "conv_L_cache"},
                          {"rope.freq_base", "rope_theta"},
                          {"expert_used_count", "num_experts_per_tok"},
                          {"expert_feed_forward_length", "moe_intermediate_size"},
@@ -146,11 +147,10 @@ class ConfigBuilder {
   // A layer without KV heads is a convolution. Widths are as the model uses them.
   void read_lfm2() {
     Json& c = config_;
-    if (take("shortconv.l_cache") == nullptr) {
+    if (!c.contains("conv_L_cache")) {
       fail(MOE_ERR_FORMAT, "%s: key %s.shortconv.l_cache is missing", checkpoint_.path().c_str(),
            arch_.name);
     }
-    c["conv_L_cache"] = at("shortconv.l_cache");
     c["conv_bias"] = false;
     Json types = Json::array();
     c["num_key_value_heads"] = c["num_attention_heads"];  // unless a layer has some
