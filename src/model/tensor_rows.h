@@ -60,8 +60,8 @@ struct TensorRow {
   int32_t PartSizes::*cols;
   const char* name;  // in the research layout: the full name, or the part after "layers.L." or the
                      // network's prefix
-  /// Offset of a Matrix, a Norm or a pointer (see `kind`) in ModelWeights, LayerWeights or a
-  /// network's Ffn.
+  /// Offset of a Matrix, a Norm or a pointer (see `kind`) in ModelWeights, LayerWeights,
+  /// MixerWeights or a network's Ffn.
   uint16_t field;
 
   constexpr bool in(Part part) const { return (parts >> static_cast<unsigned>(part) & 1) != 0; }
@@ -97,6 +97,7 @@ inline constexpr uint16_t kNetwork = kFfn | kExperts;
 // clang-format off
 #define MODEL(field) offsetof(ModelWeights, field)
 #define LAYER(field) offsetof(LayerWeights, field)
+#define MIXER(field) offsetof(MixerWeights, field)
 #define FFN(field) offsetof(Ffn, field)
 
 /// In the order in which the tensors of a part are stored.
@@ -145,12 +146,12 @@ inline constexpr TensorRow kAll[] = {
     {kAttention, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "attention_post_norm.weight", LAYER(attention.norms.post)},
     {kAttention, R::kPostNormBias, K::kBias, &S::post_norm_bias, &S::one, "attention_post_norm.bias", LAYER(attention.norms.post.bias)},
 
-    {kMixer, R::kNorm, K::kNorm, &S::norm, &S::one, "mixer_norm.weight", LAYER(mixer.norms.pre)},
-    {kMixer, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "mixer_norm.bias", LAYER(mixer.norms.pre.bias)},
-    {kMixer, R::kOutNorm, K::kNorm, &S::out_norm, &S::one, "mixer_out_norm.weight", LAYER(mixer.norms.out)},
-    {kMixer, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "mixer_out_norm.bias", LAYER(mixer.norms.out.bias)},
-    {kMixer, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "mixer_post_norm.weight", LAYER(mixer.norms.post)},
-    {kMixer, R::kPostNormBias, K::kBias, &S::post_norm_bias, &S::one, "mixer_post_norm.bias", LAYER(mixer.norms.post.bias)},
+    {kMixer, R::kNorm, K::kNorm, &S::norm, &S::one, "mixer_norm.weight", MIXER(norms.pre)},
+    {kMixer, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "mixer_norm.bias", MIXER(norms.pre.bias)},
+    {kMixer, R::kOutNorm, K::kNorm, &S::out_norm, &S::one, "mixer_out_norm.weight", MIXER(norms.out)},
+    {kMixer, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "mixer_out_norm.bias", MIXER(norms.out.bias)},
+    {kMixer, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "mixer_post_norm.weight", MIXER(norms.post)},
+    {kMixer, R::kPostNormBias, K::kBias, &S::post_norm_bias, &S::one, "mixer_post_norm.bias", MIXER(norms.post.bias)},
 
     {kCross, R::kNorm, K::kNorm, &S::norm, &S::one, "cross_attention_norm.weight", LAYER(cross.norms.pre)},
     {kCross, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "cross_attention_norm.bias", LAYER(cross.norms.pre.bias)},
@@ -199,6 +200,7 @@ inline constexpr TensorRow kAll[] = {
 };
 #undef MODEL
 #undef LAYER
+#undef MIXER
 #undef FFN
 // clang-format on
 
@@ -227,8 +229,8 @@ constexpr MixerTensorRows mixer_rows() {
       const MixerWeight& weight = kMixerRows[m].weights[w];
       const auto i = static_cast<size_t>(w);
       const size_t field = is_matrix(weight.use)
-                               ? offsetof(LayerWeights, mixer.matrices) + i * sizeof(Matrix)
-                               : offsetof(LayerWeights, mixer.vectors) + i * sizeof(float*);
+                               ? offsetof(MixerWeights, matrices) + i * sizeof(Matrix)
+                               : offsetof(MixerWeights, vectors) + i * sizeof(float*);
       all.rows[first_weight(m) + w] = {
           kMixer,      mixer_role(kMixerRows[m].kind, w), kind_of(weight.use), nullptr, nullptr,
           weight.name, static_cast<uint16_t>(field)};

@@ -277,7 +277,7 @@ void project_mixer_out(SessionState& lead, const Batch& batch, const MixerBlock&
 void mix(SessionState& lead, const Batch& batch, int32_t layer) {
   const ModelConfig& config = lead.model.config();
   const MixerBlock& block = config.layers[static_cast<size_t>(layer)].mixer;
-  const MixerWeights& weights = lead.model.layer(layer).mixer;
+  const MixerWeights& weights = *lead.model.layer(layer).mixer;
   const MixerWidths widths = mixer_widths(block.mixer, config.d_model);
   const WorkMemory& w = lead.work();
   project_mixer_in(lead, batch, block, weights);

@@ -131,6 +131,7 @@ void KeptMixerStates::clear() {
 }
 
 void KeptMixerStates::copy_from(const KeptMixerStates& other, int32_t position) {
+  clear();
   for (size_t s = 0; s < slots_.size(); ++s) {
     if (other.slots_[s].position < 0 || other.slots_[s].position > position) continue;
     slots_[s] = other.slots_[s];

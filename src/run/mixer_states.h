@@ -45,7 +45,8 @@ class KeptMixerStates {
   void keep(int32_t position);
 
   void clear();
-  /// Of a session of the same model with `position` tokens. Host memory only.
+  /// Replaces all by those of a session of the same model, up to its first `position` tokens. Host
+  /// memory only.
   void copy_from(const KeptMixerStates& other, int32_t position);
   /// The state after `position` tokens, which has one: to be read, or to be filled in after
   /// clear().
