@@ -152,6 +152,22 @@ TEST_F(MixerTest, SavesLoadsAndForksAnywhere) {
   }
 }
 
+// The target has states of a text of its own, and then only those of the source.
+TEST_F(MixerTest, TakesABeginningOver) {
+  const Box<Session> target = session();
+  std::mt19937 rng(9);
+  for (int i = 0; i < 20; ++i) {
+    (void)eval_all(*target, random_tokens(rng() % 300, machine_.vocab_size(), rng()));
+    const size_t n = rng() % (kLength + 1);
+    const Status status = copy_session(*session_, static_cast<int32_t>(n), *target);
+    ASSERT_TRUE(status.ok()) << status.text();
+    expect_holds(*target, n);
+    ASSERT_TRUE(target->rewind(static_cast<int32_t>(n / 2)).ok());
+    expect_holds(*target, n / 2);
+    if (target->position() > 600) (void)target->reset();
+  }
+}
+
 TEST_F(MixerTest, ASavedStateIsChecked) {
   std::vector<uint8_t> bytes;
   ASSERT_TRUE(session_->rewind(9).ok());
