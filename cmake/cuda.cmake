@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # libmoe and libmoe_cuda share C++ types. What names the build is the text of these headers.
-set(shared_headers kernels/device.h kernels/sample.h kernels/kinds.h kernels/router/router.h kernels/router/list.h
+set(shared_headers kernels/device.h kernels/sample.h kernels/kinds.h kernels/mixers/info.h kernels/mixers/list.h kernels/router/router.h kernels/router/list.h
     kernels/cuda/module.h quant/format.h quant/list.h src/base/status.h src/base/allocator.h src/base/log.h
     include/moe_c.h)
 set(all_text)

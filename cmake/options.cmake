@@ -32,6 +32,7 @@ set(systems posix windows none)
 set_property(CACHE MOE_OS PROPERTY STRINGS ${systems})
 set(MOE_ISAS "" CACHE STRING "CPU kernels to build, e.g. avx2 or scalar;avx2; those of other architectures are skipped; empty: all of this one")
 set(MOE_FAST_FORMATS "" CACHE STRING "Weight formats with fast CPU kernels, e.g. ternary2;int8; empty: all")
+set(MOE_MIXERS "" CACHE STRING "Token mixers with a state to build, e.g. short_conv; \"none\": none; empty: all")
 set(MOE_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
 
 if(MOE_TESTS AND MOE_CONVERT

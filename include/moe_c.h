@@ -392,6 +392,9 @@ typedef struct moe_model_layer_info {
   int32_t n_cross_heads;  /* of cross attention to the encoder's output; 0: none */
   /* Floats per position with MOE_KV_LATENT (kv_lora_rank + rotated dimensions). 0: not possible. */
   int32_t kv_latent;
+  /* The token mixer that the layer has in place of attention: "short_conv"; "" for none. */
+  const char* mixer;
+  uint64_t state_bytes; /* what a session keeps of the layer with a mixer, at one position */
 } moe_model_layer_info;
 
 /* Describes layer `layer`, from 0. Any thread. MOE_ERR_RANGE if there is none, MOE_ERR_ARGUMENT. */
@@ -648,7 +651,8 @@ typedef enum moe_rows {
  * MOE_ERR_CANCELLED or an error found while computing, the session is at the end of the last
  * completed chunk; some of n_tokens rows of logits may have been written.
  *
- * MOE_ERR_NON_FINITE is such an error: a requested logit or a router score is NaN or infinite,
+ * MOE_ERR_NON_FINITE is such an error: a requested logit, a router score or the state of a mixer
+ * (moe_model_layer_info) is NaN or infinite,
  * which finite but huge weights can cause. Rows whose logits are not requested are not checked.
  * Reading the logits of a later token that attends to such a row then fails, also in
  * moe_session_sample and moe_session_generate; moe_session_rewind to an earlier position recovers.
@@ -811,8 +815,10 @@ MOE_API int32_t moe_session_position(const moe_session* session);
 /* The most tokens that the session holds; 0 for NULL. */
 MOE_API int32_t moe_session_context(const moe_session* session);
 
-/* Drops all positions from `position` on, for example to reuse a common prefix. Position 0 also
- * clears a device fault. MOE_ERR_RANGE for a position beyond the text, MOE_ERR_STATE. */
+/* Drops all positions from `position` on, for example to reuse a common prefix. If layers have a
+ * mixer with a state, the next call evaluates the tokens after the nearest kept state again;
+ * results are the same bits as without the rewind. Position 0 also clears a device fault.
+ * MOE_ERR_RANGE for a position beyond the text, MOE_ERR_STATE. */
 MOE_API moe_status moe_session_rewind(moe_session* session, int32_t position, moe_error* error);
 
 /* Destination of a saved session: `write` receives its bytes in order, and returns false when it

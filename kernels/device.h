@@ -15,6 +15,7 @@
 
 #include "kernels/expert_source.h"
 #include "kernels/kinds.h"
+#include "kernels/mixers/info.h"
 #include "kernels/router/router.h"
 #include "kernels/sample.h"
 #include "quant/format.h"
@@ -135,6 +136,28 @@ struct AttentionOp {
   const float* sinks = nullptr;  // (n_heads) or null
   // Host memory, or null; if set, `k`, `v`, `clip` and `qk_norm` are unused. CPU only.
   const LatentHeads* latent = nullptr;
+};
+
+/// The state of one layer's mixer in one session, before and after the rows of an operation.
+struct MixerState {
+  const float* from = nullptr;  // null: zeros, as a text begins
+  float* to = nullptr;          // not the same memory
+};
+
+/// A token mixer with a state, between its input and its output matrices. Latches
+/// MOE_ERR_NON_FINITE if a state is NaN or infinite after one of the rows.
+struct MixerOp {
+  int32_t n_rows = 0;
+  const BatchRow* rows = nullptr;  // host memory; rows of a session are consecutive, ascending
+  int32_t layer = -1;              // for messages
+  int32_t d_model = 0;
+  MixerConfig config;
+  const float* in = nullptr;  // (n_rows, ld_in)
+  int64_t ld_in = 0;
+  float* out = nullptr;  // (n_rows, ld_out)
+  int64_t ld_out = 0;
+  const float* const* vectors = nullptr;  // host memory; MixerArgs::vectors
+  const MixerState* states = nullptr;     // host memory, indexed by BatchRow::session
 };
 
 /// A router's weights. Unused ones are empty.
@@ -307,6 +330,9 @@ class Device {
   virtual void linear(Stream& s, const LinearOp& op) = 0;
   virtual void attention(Stream& s, const AttentionOp& op) = 0;
   virtual void ffn(Stream& s, const FfnOp& op) = 0;
+  /// False: a model with this mixer cannot be opened on the device, and mix() is not called.
+  virtual bool can_mix(MixerKind) const { return false; }
+  virtual void mix(Stream&, const MixerOp& op) { (void)op; }
 
   // True if rows of logits may remain on a device with its own memory for sampling.
   virtual bool can_sample() const { return false; }

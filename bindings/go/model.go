@@ -65,6 +65,8 @@ type LayerInfo struct {
 	HasHead, HasMerge                            bool
 	NCrossHeads                                  int // of attention to an encoder's output
 	KVLatent                                     int // numbers of a position under KVLatent; 0: there is no latent
+	Mixer                                        string // in place of attention, "short_conv"; "": none
+	StateBytes                                   uint64 // of a layer with a mixer, at one position of a session
 }
 
 // TensorInfo is one stored matrix or vector.
@@ -289,6 +291,7 @@ func layerInfoOf(i *C.moe_model_layer_info, r *C.moe_router) LayerInfo {
 		Threshold: float32(r.threshold), Tau: float32(r.tau), Gamma: float32(r.gamma),
 		HasHead: i.has_head != 0, HasMerge: i.has_merge != 0,
 		NCrossHeads: int(i.n_cross_heads), KVLatent: int(i.kv_latent),
+		Mixer: C.GoString(i.mixer), StateBytes: uint64(i.state_bytes),
 	}
 }
 

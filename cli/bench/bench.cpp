@@ -28,7 +28,8 @@ moe_env_info env_info(moe_env* env) {
   return info;
 }
 
-// Bytes of keys and values read per token, halfway through decoding.
+// Bytes of keys and values read per token, halfway through decoding, and of states read and
+// written.
 uint64_t kv_bytes_per_token(const BenchOptions& o, const moe_model* model, int n_layers) {
   const uint64_t element = kv_element_bytes(o.model);
   const int seen = o.depth + o.n_generate / 2;
@@ -41,7 +42,7 @@ uint64_t kv_bytes_per_token(const BenchOptions& o, const moe_model* model, int n
                              ? static_cast<uint64_t>(layer.kv_latent) * element
                              : static_cast<uint64_t>(layer.n_kv_heads) * 2 *
                                    (static_cast<uint64_t>(layer.head_dim) * element + scale);
-    bytes += static_cast<uint64_t>(window) * row;
+    bytes += static_cast<uint64_t>(window) * row + 2 * layer.state_bytes;
   }
   return bytes;
 }

@@ -96,6 +96,10 @@ Json layer_json(const moe_model* model, int32_t index) {
             {"window", l.window},   {"activation", l.activation}, {"d_ff", l.d_ff}};
   if (l.n_cross_heads > 0) j["n_cross_heads"] = l.n_cross_heads;
   if (l.kv_latent > 0) j["kv_latent"] = l.kv_latent;
+  if (*l.mixer != '\0') {
+    j["mixer"] = l.mixer;
+    j["state_bytes"] = l.state_bytes;
+  }
   if (l.n_experts > 0) {
     j["n_experts"] = l.n_experts;
     add_router(model, index, j);
@@ -143,6 +147,10 @@ std::string subheads_text(const Json& l) {
 
 std::string layer_line(const Json& l) {
   std::string s = "no attention";
+  if (l.contains("mixer")) {
+    s = l["mixer"].get<std::string>() + " with a state of " +
+        format_bytes(l["state_bytes"].get<uint64_t>());
+  }
   if (l["n_heads"] != 0) {
     s = counted(l["n_heads"].get<uint64_t>(), "head") + " / " +
         std::to_string(l["n_kv_heads"].get<int>()) + " KV of " +

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "kernels/mixers/table.h"
 #include "quant/format.h"
 
 namespace moe {
@@ -56,6 +57,7 @@ enum class Part : uint8_t {
   kFinalNorm,
   kHead,
   kAttention,
+  kMixer,
   kCrossAttention,
   kFfn,     // norm before the feed-forward part, and the dense FFN or the shared expert
   kRouter,  // including MH-MoE's head and merge
@@ -72,6 +74,7 @@ inline constexpr Named<Part> kParts[] = {
     {Part::kFinalNorm, "final_norm"},
     {Part::kHead, "head"},
     {Part::kAttention, "attention"},
+    {Part::kMixer, "mixer"},
     {Part::kCrossAttention, "cross_attention"},
     {Part::kFfn, "ffn"},
     {Part::kRouter, "router"},
@@ -137,13 +140,38 @@ enum class Role : uint8_t {
 #define MOE_ROLE(role, name) role,
   MOE_ROLES(MOE_ROLE)
 #undef MOE_ROLE
+      kFirstMixer  // from here on: the weights of all mixers, in the order of kernels/mixers/list.h
 };
 
-inline constexpr Named<Role> kRoles[] = {
-#define MOE_ROLE(role, name) {Role::role, name},
-    MOE_ROLES(MOE_ROLE)
-#undef MOE_ROLE
+inline constexpr size_t kNamedRoles = static_cast<size_t>(Role::kFirstMixer);
+static_assert(kNamedRoles + kAllMixerWeights < 256);
+
+/// The role of a mixer's weight, by its index in MixerInfo::weights.
+constexpr Role mixer_role(MixerKind kind, int weight) {
+  const int index = first_weight(static_cast<size_t>(kind)) + weight;
+  return static_cast<Role>(kNamedRoles + static_cast<size_t>(index));
+}
+
+struct RoleNames {
+  Named<Role> rows[kNamedRoles + kAllMixerWeights];
 };
+constexpr RoleNames role_names() {
+  RoleNames all = {{
+#define MOE_ROLE(role, name) {Role::role, name},
+      MOE_ROLES(MOE_ROLE)
+#undef MOE_ROLE
+  }};
+  for (size_t m = 0; m < kMixers; ++m) {
+    for (int w = 0; w < kMixerRows[m].n_weights(); ++w) {
+      const Role role = mixer_role(kMixerRows[m].kind, w);
+      all.rows[static_cast<size_t>(role)] = {role, kMixerRows[m].weights[w].name};
+    }
+  }
+  return all;
+}
+inline constexpr RoleNames kRoleNames = role_names();
+inline constexpr auto& kRoles = kRoleNames.rows;
+static_assert(in_order(kRoles));
 
 inline constexpr Named<ScaleKind> kScaleKinds[] = {
     {ScaleKind::kNone, "none"},

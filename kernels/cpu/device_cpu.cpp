@@ -97,6 +97,11 @@ class CpuDevice final : public Device {
     if (ready(stream, op.n_rows)) cpu_ffn(runtime_, own(stream), op);
   }
 
+  bool can_mix(MixerKind) const override { return true; }
+  void mix(Stream& stream, const MixerOp& op) override {
+    if (ready(stream, op.n_rows)) cpu_mix(runtime_, own(stream), op);
+  }
+
  private:
   static CpuStream& own(Stream& stream) { return static_cast<CpuStream&>(stream); }
   static bool ready(Stream& stream, int32_t n_rows) { return n_rows > 0 && own(stream).live(); }

@@ -96,6 +96,7 @@ void cpu_attention(const CpuRuntime& rt, const AttentionOp& op);
 void cpu_latent_attention(const CpuRuntime& rt, const AttentionOp& op);
 /// Attention with queries and keys as wide as the latent.
 void cpu_attend_latent(const CpuRuntime& rt, const AttentionOp& op);
+void cpu_mix(const CpuRuntime& rt, CpuStream& s, const MixerOp& op);
 void cpu_ffn(const CpuRuntime& rt, CpuStream& s, const FfnOp& op);
 
 }  // namespace moe

@@ -8,6 +8,8 @@
 
 #include "kernels/activation.h"
 #include "kernels/cpu/fast_formats.h"
+#include "kernels/mixers/all.h"
+#include "kernels/mixers/info.h"
 #include "quant/activation.h"
 #include "quant/format.h"
 #include "quant/four_bit_layout.h"
@@ -134,6 +136,9 @@ struct CpuKernels {
   /// Softmax attention with keys in blocks of 64 aligned to the absolute position, ascending. A
   /// query's result does not depend on the others.
   void (*attention)(const AttentionTile& tile);
+
+  /// The mixer's run() (kernels/mixers/info.h).
+  int32_t (*mix)(const MixerArgs& args);
 
   /// Reads `bytes` (a multiple of 64) with linear()'s access pattern; for measuring bandwidth.
   uint32_t (*read_bytes)(const uint8_t* data, size_t bytes);

@@ -225,6 +225,13 @@ Status get_layer_info(const moe_model* model, int32_t index, moe_model_layer_inf
   if (can_keep_latent(layer.attention)) {
     info.kv_latent = layer.attention.latent + layer.attention.rope.dims;
   }
+  info.mixer = "";
+  if (kHasMixers && layer.has_mixer) {
+    const MixerConfig& mixer = layer.mixer.mixer;
+    const int32_t d_model = model->model->config().d_model;
+    info.mixer = mixer_info(mixer).name;
+    info.state_bytes = static_cast<uint64_t>(mixer_state(mixer, d_model)) * sizeof(float);
+  }
   info.d_ff = layer.ffn.d_ff;
   info.n_subheads = 1;
   info.activation = layer.has_ffn ? name_in(kActivations, layer.ffn.act.kind) : "";

@@ -162,6 +162,24 @@ Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
   return out.Finish();
 }
 
+Offset<fbs::Mixer> write_mixer(FlatBufferBuilder& b, const MixerBlock& m) {
+  const MixerInfo& info = mixer_info(m.mixer);
+  std::vector<Offset<fbs::MixerParam>> params;
+  for (int i = 0; i < info.n_params(); ++i) {
+    const auto name = b.CreateSharedString(info.params[i].name);
+    params.push_back(fbs::CreateMixerParam(b, name, m.mixer.params[i]));
+  }
+  const auto kind = b.CreateSharedString(info.name);
+  const auto list = b.CreateVector(params);
+  fbs::MixerBuilder out(b);
+  out.add_params(list);
+  out.add_kind(kind);
+  out.add_post_norm(m.norms.post);
+  out.add_out_norm(m.norms.out);
+  out.add_norm(m.norms.pre);
+  return out.Finish();
+}
+
 Offset<fbs::Sampling> write_sampling(FlatBufferBuilder& b, const SamplingAdvice& s) {
   fbs::SamplingBuilder out(b);
   out.add_repetition_window(s.repetition_window);
@@ -181,7 +199,9 @@ std::vector<Offset<fbs::Layer>> write_layers(FlatBufferBuilder& b, const ModelCo
     if (layer.has_attention) attention = write_attention(b, layer.attention);
     if (layer.has_ffn) ffn = write_ffn(b, layer.ffn);
     if (layer.has_cross) cross = write_attention(b, layer.cross);
-    layers.push_back(fbs::CreateLayer(b, attention, ffn, cross));
+    Offset<fbs::Mixer> mixer;
+    if (layer.has_mixer) mixer = write_mixer(b, layer.mixer);
+    layers.push_back(fbs::CreateLayer(b, attention, ffn, cross, mixer));
   }
   return layers;
 }

@@ -143,6 +143,33 @@ ModelConfig ling_mini() {
   return c;
 }
 
+void set_short_conv(LayerConfig* l, float length) {
+  const MixerInfo* const info = find_mixer("short_conv");
+  if (info == nullptr) fail(MOE_ERR_UNSUPPORTED, "the mixer short_conv is not in this build");
+  l->has_attention = false;
+  l->attention = {};
+  l->has_mixer = true;
+  l->mixer.mixer = default_mixer(*info);
+  l->mixer.mixer.params[find_param(*info, "length")] = length;
+}
+
+// LiquidAI/LFM2-8B-A1B, config.json.
+ModelConfig lfm2_moe() {
+  ModelConfig c = model("lfm2-8b-a1b", 65536, 2048, 128000, 1e-5f);
+  c.tie_embeddings = true;
+  for (int32_t i = 0; i < 24; ++i) {
+    LayerConfig l = layer(32, 8, 64, 1e6f);
+    l.attention.qk_norm = QkNorm::kHead;
+    const bool attends = i == 21 || (i % 4 == 2 && i < 20);
+    if (!attends) set_short_conv(&l, 3);
+    set_ffn(&l, 7168, Activation::kSilu, true);
+    if (i >= 2) set_experts(&l, 32, 4, 1792, RouterWeights::kRenormalised);
+    if (i >= 2) l.ffn.moe.router.kind = RouterKind::kSigmoid;
+    check(c.layers.push(l));
+  }
+  return c;
+}
+
 // deepgrove/maple-preview, config.json and modelling code.
 ModelConfig maple() {
   ModelConfig c = model("maple-20b-a1b", 151936, 2048, 131072, 1e-6f);
@@ -234,6 +261,7 @@ constexpr Shape kShapes[] = {
     {"glm-4.7-flash", glm_flash, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false,
      true},
     {"ling-mini-2.0", ling_mini, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
+    {"lfm2-8b-a1b", lfm2_moe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"maple-20b-a1b", maple, ScaleKind::kRow, ActPrecision::kA8Block, FormatId::kBf16, false},
     {"bitnet-2b-4t", bitnet, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"mh-moe-768x12-h3", mh_moe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kF32, false},
@@ -252,7 +280,7 @@ const Shape* find_shape(const char* name) {
 
 const char* shape_names() {
   return "tiny, olmoe-1b-7b, qwen3-30b-a3b, deepseek-v2-lite, glm-4.7-flash, ling-mini-2.0, "
-         "maple-20b-a1b, bitnet-2b-4t, mh-moe-768x12-h3, xmoe-323m, edge-moe-768x12";
+         "lfm2-8b-a1b, maple-20b-a1b, bitnet-2b-4t, mh-moe-768x12-h3, xmoe-323m, edge-moe-768x12";
 }
 
 const char* shape_name(size_t index) {

@@ -92,6 +92,7 @@ ModelAccount account_model(const MoeFile& file, const ModelConfig& config) {
   account.n_lines = ModelAccount::kMaxLines;
   account.lines[kEmbeddings].what = "embedding, final norm and head weights";
   account.lines[kAttentions].what = "attention weights";
+  account.lines[kMixerLine].what = "mixer weights";
   account.lines[kNetworks].what = "dense and shared FFN weights";
   account.lines[kRouterLine].what = "router, head and merge weights";
   account.lines[kExpertLine].what = "expert weights";
@@ -99,6 +100,7 @@ ModelAccount account_model(const MoeFile& file, const ModelConfig& config) {
   for (const FileSegment& s : file.segments()) {
     const bool attention = s.part == Part::kAttention || s.part == Part::kCrossAttention;
     const ModelAccount::Line line = attention                  ? kAttentions
+                                    : s.part == Part::kMixer   ? kMixerLine
                                     : s.part == Part::kFfn     ? kNetworks
                                     : s.part == Part::kRouter  ? kRouterLine
                                     : s.part == Part::kExperts ? kExpertLine

@@ -11,6 +11,7 @@ struct ModelAccount {
   enum Line : size_t {
     kEmbeddings,
     kAttentions,
+    kMixerLine,
     kNetworks,
     kRouterLine,
     kExpertLine,

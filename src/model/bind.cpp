@@ -38,6 +38,7 @@ void bind_part(const BlobLayout& layout, Part part, const uint8_t* base, const N
     if (row == nullptr) continue;  // check.cpp rejects these
     void* owner = model;
     if (layer != nullptr) owner = row->of_network() ? static_cast<void*>(&layer->ffn) : layer;
+    if (kHasMixers && part == Part::kMixer) owner = layer->mixer;
     bind(*row, m, base, like, owner);
   }
 }

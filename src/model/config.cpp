@@ -9,7 +9,8 @@
 namespace moe {
 namespace {
 
-constexpr int32_t kMaxWidth = 1 << 20;  // d_model, d_ff, heads * head_dim
+constexpr int32_t kMaxWidth = 1 << 20;      // d_model, d_ff, heads * head_dim
+constexpr int32_t kMaxMixerRows = 1 << 24;  // of a file's matrices
 constexpr int32_t kMaxVocab = 1 << 24;
 constexpr int32_t kMaxContext = 1 << 24;
 constexpr int32_t kMaxExperts = 1 << 16;
@@ -121,6 +122,27 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
   return validate_rope(a.rope).with_context("attention");
 }
 
+Status validate_mixer_block(const LayerConfig& layer, bool encodes, const ModelConfig& model) {
+  if (!layer.has_mixer) return {};
+  const char* const name = mixer_info(layer.mixer.mixer).name;
+  if (layer.has_attention) {
+    return Status::error(MOE_ERR_ARGUMENT, "there are both attention and a mixer, %s", name);
+  }
+  if (encodes || model.is_encoder_decoder()) {
+    return Status::error(MOE_ERR_ARGUMENT, "%s: only for decoders without an encoder", name);
+  }
+  const MixerConfig& mixer = layer.mixer.mixer;
+  MOE_TRY(validate_mixer(mixer));
+  const MixerInfo& info = mixer_info(mixer);
+  for (int i = 0; i < info.n_weights(); ++i) {
+    const int64_t n = info.weights[i].n(mixer, model.d_model);
+    if (n <= kMaxMixerRows) continue;
+    return Status::error(MOE_ERR_RANGE, "%s: expected at most %d rows, found %lld",
+                         info.weights[i].name, kMaxMixerRows, static_cast<long long>(n));
+  }
+  return {};
+}
+
 Status validate_activation(const FfnConfig& ffn) {
   const ActivationConfig& act = ffn.act;
   MOE_TRY(check_finite("ffn.alpha", act.alpha));
@@ -161,9 +183,10 @@ Status validate_layer(const ModelConfig& model, int32_t index, bool encoder) {
   const FfnConfig& ffn = layer.ffn;
   const AttentionConfig& a = layer.attention;
   const bool encodes = encoder || index < model.n_encoder_layers;
-  if (!layer.has_attention && !layer.has_ffn && !layer.has_cross) {
+  if (!layer.has_attention && !layer.has_ffn && !layer.has_cross && !layer.has_mixer) {
     return Status::error(MOE_ERR_ARGUMENT, "there is neither attention nor ffn");
   }
+  if constexpr (kHasMixers) MOE_TRY(validate_mixer_block(layer, encodes, model));
   MOE_TRY(validate_cross(layer, model.is_encoder_decoder() && !encodes));
   if (layer.has_attention) {
     MOE_TRY(validate_attention(a, model, !encodes));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/mixers/table.h"
 #include "kernels/rope.h"
 #include "kernels/router/router.h"
 #include "src/base/array.h"
@@ -79,14 +80,23 @@ struct FfnConfig {
   MoeConfig moe;  // kMoe only
 };
 
-/// Attention, in decoders with an encoder cross attention, and a feed-forward block; each optional.
+/// A token mixer with a state (kernels/mixers), in place of attention.
+struct MixerBlock {
+  BlockNorms norms;
+  MixerConfig mixer;
+};
+
+/// Attention or a mixer, in decoders with an encoder cross attention, and a feed-forward block;
+/// each optional.
 struct LayerConfig {
   bool has_attention = true;  // false: `attention` is default-constructed
   bool has_ffn = true;        // the same
   bool has_cross = false;     // the same for `cross`
+  bool has_mixer = false;     // the same for `mixer`
   AttentionConfig attention;
   AttentionConfig cross;  // not causal: a token sees the whole source
   FfnConfig ffn;
+  MixerBlock mixer;
 };
 
 /// outputs = W h + b, or W norm(act(dense(h))) + b; W has one row per output.
@@ -175,6 +185,13 @@ struct ModelConfig {
     if (is_encoder_decoder()) return false;
     for (const LayerConfig& layer : layers) {
       if (layer.has_attention && !layer.attention.causal) return true;
+    }
+    return false;
+  }
+  /// A session has a state beside its keys and values.
+  bool has_mixers() const {
+    for (const LayerConfig& layer : layers) {
+      if (kHasMixers && layer.has_mixer) return true;
     }
     return false;
   }

@@ -60,7 +60,7 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
 
 Status read_router(const fbs::Router& r, RouterConfig* out) {
   const RouterInfo* info = find_router(text_of(r.kind()));
-  if (info == nullptr) return unknown_name("router", text_of(r.kind()));
+  if (!kHasMixers || info == nullptr) return unknown_name("router", text_of(r.kind()));
   out->kind = info->kind;
   MOE_TRY(parse_name(kRouterWeights, "router weights", text_of(r.weights(), "raw"), &out->weights));
   MOE_TRY(parse_name(kCosineGates, "router gate", text_of(r.gate(), "softmax"), &out->gate));
@@ -106,10 +106,33 @@ Status read_ffn(const fbs::FeedForward& f, FfnConfig* out) {
   return read_router(*m->router(), &out->moe.router);
 }
 
+Status read_mixer(const fbs::Mixer& m, MixerBlock* out) {
+  const MixerInfo* info = find_mixer(text_of(m.kind()));
+  if (info == nullptr) return unknown_name("mixer in this build", text_of(m.kind()));
+  out->norms = {m.norm(), m.out_norm(), m.post_norm()};
+  out->mixer = default_mixer(*info);
+  uint32_t missing = 0;
+  for (int i = 0; i < info->n_params(); ++i) missing |= (info->params[i].required ? 1U : 0U) << i;
+  for (uint32_t i = 0; m.params() != nullptr && i < m.params()->size(); ++i) {
+    const fbs::MixerParam& param = *m.params()->Get(i);
+    const int index = find_param(*info, text_of(param.name()));
+    if (index < 0) {
+      return unknown_name("parameter", text_of(param.name())).with_context("%s", info->name);
+    }
+    out->mixer.params[index] = param.value();
+    missing &= ~(1U << index);
+  }
+  if (missing == 0) return {};
+  return Status::error(MOE_ERR_FORMAT, "%s: the file does not say %s", info->name,
+                       info->params[__builtin_ctz(missing)].name);
+}
+
 Status read_layer(const fbs::Layer& layer, LayerConfig* out) {
   out->has_attention = layer.attention() != nullptr;
   out->has_ffn = layer.ffn() != nullptr;
   out->has_cross = layer.cross_attention() != nullptr;
+  out->has_mixer = layer.mixer() != nullptr;
+  if (out->has_mixer) MOE_TRY(read_mixer(*layer.mixer(), &out->mixer));
   if (out->has_attention) MOE_TRY(read_attention(*layer.attention(), &out->attention));
   if (out->has_cross) {
     MOE_TRY(read_attention(*layer.cross_attention(), &out->cross).with_context("cross"));

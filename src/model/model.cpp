@@ -79,6 +79,7 @@ struct Model::Impl {
         config(a),
         latent_memory(budget),
         layers(a),
+        mixers(a),
         tenant(shape, arena, cache),
         stores(a),
         blobs(a),
@@ -92,6 +93,8 @@ struct Model::Impl {
   }
 
   Status open();
+  Status check_mixers() const;
+  Status place_mixers();
   Status open_cache();
   void count_file();
   Status open_layer(int32_t index);
@@ -123,6 +126,7 @@ struct Model::Impl {
 
   ModelWeights common;
   Array<LayerWeights> layers;
+  Array<MixerWeights> mixers;  // of the layers that have one
   ExpertCacheShape shape;
   Box<ExpertArena> arena;  // for an expert cache in host memory
   Box<ExpertCache> cache;  // for offloaded experts
@@ -155,9 +159,11 @@ Status Model::Impl::open() {
                          "(--device cpu): the device is %s",
                          device.name());
   }
+  MOE_TRY(check_mixers());
   MOE_TRY(check_tensors(*file, config));
   account = account_model(*file, config);
   MOE_TRY(layers.resize(config.layers.size()));
+  if constexpr (kHasMixers) MOE_TRY(place_mixers());
   MOE_TRY(stores.resize(config.layers.size()));
   MOE_TRY(blobs.resize(file->segments().size()));
   MOE_TRY(open_cache());
@@ -168,6 +174,29 @@ Status Model::Impl::open() {
   MOE_TRY(reserve_lengths());
   logger.log(LogLevel::kDebug, "opened %s: %d layers, %zu segments", config.name.c_str(),
              config.n_layers(), file->segments().size());
+  return {};
+}
+
+Status Model::Impl::check_mixers() const {
+  for (int32_t l = 0; l < config.n_layers(); ++l) {
+    const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
+    if (!kHasMixers || !layer.has_mixer || device.can_mix(layer.mixer.mixer.kind)) continue;
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "layer %d is a %s, which runs only on the CPU (--device cpu): the device "
+                         "is %s",
+                         l, mixer_info(layer.mixer.mixer).name, device.name());
+  }
+  return {};
+}
+
+Status Model::Impl::place_mixers() {
+  size_t n = 0;
+  for (const LayerConfig& layer : config.layers) n += layer.has_mixer ? 1 : 0;
+  MOE_TRY(mixers.resize(n));
+  n = 0;
+  for (size_t l = 0; l < layers.size(); ++l) {
+    if (config.layers[l].has_mixer) layers[l].mixer = &mixers[n++];
+  }
   return {};
 }
 

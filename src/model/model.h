@@ -43,9 +43,17 @@ struct AttentionWeights {
   Norm q_latent_norm;
 };
 
+/// By index of MixerInfo::weights: a matrix or a vector.
+struct MixerWeights {
+  BlockNormWeights norms;
+  Matrix matrices[kMaxMixerWeights];
+  const float* vectors[kMaxMixerWeights] = {};
+};
+
 struct LayerWeights {
   AttentionWeights attention;
-  AttentionWeights cross;  // norms, q, k, v, o and their biases
+  AttentionWeights cross;         // norms, q, k, v, o and their biases
+  MixerWeights* mixer = nullptr;  // layers with one; set on open
   BlockNormWeights ffn_norms;
   Ffn ffn;  // the dense FFN, or an MoE layer's shared expert (empty `up`: none)
   Matrix shared_gate;

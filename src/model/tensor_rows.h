@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Every tensor that a model can have, one row each: part and role, kind, shape, name in the
-// research layout, and the field that it fills. A new tensor is a row here (and, if new, a word in
-// MOE_ROLES).
+// Every tensor that a model can have beside the weights of mixers, one row each: part and role,
+// kind, shape, name in the research layout, and the field that it fills. A new tensor is a row here
+// (and, if new, a word in MOE_ROLES).
 
 #include <cstddef>
 
@@ -60,8 +60,8 @@ struct TensorRow {
   int32_t PartSizes::*cols;
   const char* name;  // in the research layout: the full name, or the part after "layers.L." or the
                      // network's prefix
-  /// Offset of a Matrix, a Norm or a pointer (see `kind`) in ModelWeights, LayerWeights or a
-  /// network's Ffn.
+  /// Offset of a Matrix, a Norm or a pointer (see `kind`) in ModelWeights, LayerWeights,
+  /// MixerWeights or a network's Ffn.
   uint16_t field;
 
   constexpr bool in(Part part) const { return (parts >> static_cast<unsigned>(part) & 1) != 0; }
@@ -87,6 +87,7 @@ inline constexpr uint16_t kEncoderNorm = bit(Part::kEncoderNorm);
 inline constexpr uint16_t kFinalNorm = bit(Part::kFinalNorm);
 inline constexpr uint16_t kHead = bit(Part::kHead);
 inline constexpr uint16_t kAttention = bit(Part::kAttention);
+inline constexpr uint16_t kMixer = bit(Part::kMixer);
 inline constexpr uint16_t kCross = bit(Part::kCrossAttention);
 inline constexpr uint16_t kFfn = bit(Part::kFfn);
 inline constexpr uint16_t kRouter = bit(Part::kRouter);
@@ -96,6 +97,7 @@ inline constexpr uint16_t kNetwork = kFfn | kExperts;
 // clang-format off
 #define MODEL(field) offsetof(ModelWeights, field)
 #define LAYER(field) offsetof(LayerWeights, field)
+#define MIXER(field) offsetof(MixerWeights, field)
 #define FFN(field) offsetof(Ffn, field)
 
 /// In the order in which the tensors of a part are stored.
@@ -144,6 +146,13 @@ inline constexpr TensorRow kAll[] = {
     {kAttention, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "attention_post_norm.weight", LAYER(attention.norms.post)},
     {kAttention, R::kPostNormBias, K::kBias, &S::post_norm_bias, &S::one, "attention_post_norm.bias", LAYER(attention.norms.post.bias)},
 
+    {kMixer, R::kNorm, K::kNorm, &S::norm, &S::one, "mixer_norm.weight", MIXER(norms.pre)},
+    {kMixer, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "mixer_norm.bias", MIXER(norms.pre.bias)},
+    {kMixer, R::kOutNorm, K::kNorm, &S::out_norm, &S::one, "mixer_out_norm.weight", MIXER(norms.out)},
+    {kMixer, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "mixer_out_norm.bias", MIXER(norms.out.bias)},
+    {kMixer, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "mixer_post_norm.weight", MIXER(norms.post)},
+    {kMixer, R::kPostNormBias, K::kBias, &S::post_norm_bias, &S::one, "mixer_post_norm.bias", MIXER(norms.post.bias)},
+
     {kCross, R::kNorm, K::kNorm, &S::norm, &S::one, "cross_attention_norm.weight", LAYER(cross.norms.pre)},
     {kCross, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "cross_attention_norm.bias", LAYER(cross.norms.pre.bias)},
     {kCross, R::kQ, K::kMatrix, &S::q, &S::d_model, "cross_attention.q.weight", LAYER(cross.q)},
@@ -191,6 +200,7 @@ inline constexpr TensorRow kAll[] = {
 };
 #undef MODEL
 #undef LAYER
+#undef MIXER
 #undef FFN
 // clang-format on
 
@@ -204,10 +214,42 @@ constexpr bool each_once() {
 }
 static_assert(each_once(), "two rows with one part and role");
 
+constexpr TensorKind kind_of(MixerUse use) {
+  if (is_matrix(use)) return K::kMatrix;
+  return use == MixerUse::kVector ? K::kVector : K::kBias;
+}
+
+struct MixerTensorRows {
+  TensorRow rows[kAllMixerWeights + 1];  // the last one is no tensor
+};
+constexpr MixerTensorRows mixer_rows() {
+  MixerTensorRows all = {};
+  for (size_t m = 0; m < kMixers; ++m) {
+    for (int w = 0; w < kMixerRows[m].n_weights(); ++w) {
+      const MixerWeight& weight = kMixerRows[m].weights[w];
+      const auto i = static_cast<size_t>(w);
+      const size_t field = is_matrix(weight.use)
+                               ? offsetof(MixerWeights, matrices) + i * sizeof(Matrix)
+                               : offsetof(MixerWeights, vectors) + i * sizeof(float*);
+      all.rows[first_weight(m) + w] = {
+          kMixer,      mixer_role(kMixerRows[m].kind, w), kind_of(weight.use), nullptr, nullptr,
+          weight.name, static_cast<uint16_t>(field)};
+    }
+  }
+  return all;
+}
+
+/// The weights of all mixers: by role, from Role::kFirstMixer on. Their shapes are in MixerInfo.
+inline constexpr MixerTensorRows kOfMixers = mixer_rows();
+
 }  // namespace tensor_rows
 
 /// Null if there is no such tensor.
 constexpr const TensorRow* find_row(Part part, Role role) {
+  if (role >= Role::kFirstMixer) {
+    if (part != Part::kMixer) return nullptr;
+    return &tensor_rows::kOfMixers.rows[static_cast<size_t>(role) - kNamedRoles];
+  }
   for (const TensorRow& row : tensor_rows::kAll) {
     if (row.role == role && row.in(part)) return &row;
   }

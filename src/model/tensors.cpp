@@ -89,6 +89,7 @@ PartSizes sizes_of(const ModelConfig& config, Part part, const LayerConfig* laye
   s.d_model = s.norm = config.d_model;
   if (part == Part::kHead) set_head(config, &s);
   if (part == Part::kAttention) set_attention(layer->attention, &s);
+  if (part == Part::kMixer) set_block_norms(layer->mixer.norms, &s);
   if (part == Part::kCrossAttention) set_attention(layer->cross, &s);
   if (part == Part::kFfn) set_ffn(layer->ffn, &s);
   if (part == Part::kRouter) set_router(layer->ffn.moe, &s);
@@ -108,6 +109,27 @@ Status add_rows(Part part, const PartSizes& sizes, int32_t sublayer, Array<Tenso
     if (!row.in(part) || rows == 0 || cols == 0) continue;
     MOE_TRY(out->push({row.role, row.kind, row.of_network(), sublayer, std::max(rows, 0),
                        std::max(cols, 0), row.name}));
+  }
+  return {};
+}
+
+// Rows and columns of a mixer's weight. Sizes of a valid configuration fit.
+TensorSpec mixer_tensor(const MixerConfig& mixer, int weight, int32_t d_model) {
+  const MixerWeight& w = mixer_info(mixer).weights[weight];
+  const auto n = static_cast<int32_t>(w.n(mixer, d_model));
+  TensorSpec spec;
+  spec.role = mixer_role(mixer.kind, weight);
+  spec.kind = tensor_rows::kind_of(w.use);
+  spec.rows = w.use == MixerUse::kOut ? d_model : n;
+  if (w.use == MixerUse::kIn) spec.cols = d_model;
+  if (w.use == MixerUse::kOut) spec.cols = n;
+  spec.name = w.name;
+  return spec;
+}
+
+Status add_mixer(const MixerConfig& mixer, int32_t d_model, Array<TensorSpec>* out) {
+  for (int w = 0; w < mixer_info(mixer).n_weights(); ++w) {
+    MOE_TRY(out->push(mixer_tensor(mixer, w, d_model)));
   }
   return {};
 }
@@ -146,6 +168,7 @@ bool has_part(const ModelConfig& config, Part part, int32_t layer) {
   if (layer < 0 || layer >= config.n_layers()) return false;
   const LayerConfig& l = config.layers[static_cast<size_t>(layer)];
   if (part == Part::kAttention) return l.has_attention;
+  if (part == Part::kMixer) return kHasMixers && l.has_mixer;
   if (part == Part::kCrossAttention) return l.has_cross;
   if (!l.has_ffn) return false;
   if (part != Part::kFfn) return l.ffn.kind == FfnKind::kMoe;
@@ -159,6 +182,10 @@ Status part_tensors(const ModelConfig& config, Part part, int32_t layer, Array<T
   const LayerConfig* l = layer < 0 ? nullptr : &config.layers[static_cast<size_t>(layer)];
   const PartSizes sizes = sizes_of(config, part, l);
   const int32_t n_sublayers = part == Part::kExperts ? l->ffn.moe.n_sublayers : 0;
+  if (kHasMixers && part == Part::kMixer) {
+    MOE_TRY(add_rows(part, sizes, -1, out));
+    return add_mixer(l->mixer.mixer, config.d_model, out);
+  }
   if (n_sublayers == 0) return add_rows(part, sizes, -1, out);
   for (int32_t s = 0; s < n_sublayers; ++s) MOE_TRY(add_rows(part, sizes, s, out));
   return {};

@@ -157,6 +157,7 @@ Status eval_pieces(const Pieces& pieces, float* logits) {
   }
   return pieces.each([](size_t, SessionState& state, std::span<const int32_t> piece) -> Status {
     advance(state, piece);
+    if (piece.size() > 1) keep_state(state);
     return {};
   });
 }
@@ -171,15 +172,60 @@ Status check_one_pass(const SessionState& state, size_t n_tokens) {
                        n_tokens);
 }
 
+namespace {
+
+// Parts whose sessions have the states of their mixers.
+Status run_reached(SessionState& lead, std::span<BatchPart> parts) {
+  for (const BatchPart& part : parts) {
+    if (part.session->mixers.any()) {
+      part.session->mixers.begin_pass(part.position, part.session->position());
+    }
+  }
+  MOE_TRY(forward(lead, parts));
+  for (const BatchPart& part : parts) {
+    const int32_t end = part.position + static_cast<int32_t>(part.tokens.size());
+    if (part.session->mixers.any()) part.session->mixers.end_pass(end);
+  }
+  return {};
+}
+
+}  // namespace
+
 // A lost device invalidates the caches; any other error leaves them intact.
 Status run_batch(SessionState& lead, std::span<BatchPart> parts) {
   const PassLease lease(lead);
   MOE_TRY(lease.status());
-  const Status status = forward(lead, parts);
+  for (const BatchPart& part : parts) {
+    MOE_TRY(reach_state(lead, *part.session, part.position));
+  }
+  const Status status = run_reached(lead, parts);
   if (status.code() == MOE_ERR_DEVICE) {
     for (const BatchPart& part : parts) part.session->call.poisoned = true;
   }
   return status;
+}
+
+// The tokens between were part of the session when the state after them was computed, or are.
+Status reach_state(SessionState& lead, SessionState& state, int32_t position) {
+  if (!state.mixers.any()) return {};
+  int32_t at = state.mixers.nearest(position);
+  if (at == position) return {};
+  const PassLease lease(lead);
+  MOE_TRY(lease.status());
+  while (at < position) {
+    BatchPart part;
+    part.session = &state;
+    part.position = at;
+    const int32_t n = std::min(position - at, lead.pass_rows());
+    part.tokens = state.tokens.span().subspan(static_cast<size_t>(at), static_cast<size_t>(n));
+    MOE_TRY(run_reached(lead, {&part, 1}));
+    at += n;
+  }
+  return {};
+}
+
+void keep_state(SessionState& state) {
+  if (state.mixers.any()) state.mixers.keep(state.position());
 }
 
 Status recall_logits(SessionState& state) {

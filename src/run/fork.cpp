@@ -63,6 +63,7 @@ Status copy_text(const SessionState& from, size_t n, SessionState& to) {
     };
     MOE_TRY(each_head(config, from.kv, move));
   }
+  to.mixers.copy_from(from.mixers, static_cast<int32_t>(n));
   to.tokens.append(from.tokens.span().first(n));
   return n == from.tokens.size() ? copy_logits(from, to) : Status();
 }

@@ -215,10 +215,15 @@ Status Generation::check_draft(size_t n_drafted, StreamDecoder* decoder, bool* c
   if (!*checked) return {};
   size_t n_right = 0;
   status = take_draft(pass.checked, n_drafted, decoder, &n_right);
-  drafter_.learn(n_right, seconds);
   result_.n_drafted += static_cast<int32_t>(n_drafted);
   result_.n_accepted += static_cast<int32_t>(n_right);
+  const double again = state_.model.clock().seconds();
   rewind_to(state_, pass.position + 1 + n_right);
+  // Tokens that were right are evaluated again from the state before the pass. That is part of what
+  // the draft has cost.
+  const bool more = status.ok() && !ended_;
+  if (more) status = reach_state(state_, state_, state_.position());
+  drafter_.learn(n_right, seconds + state_.model.clock().seconds() - again);
   return status;
 }
 
@@ -341,8 +346,10 @@ Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const
   const Clock& clock = state.model.clock();
   const double start = clock.seconds();
   MOE_TRY(eval_tokens(state, prompt, {}));
+  if (prompt.size() > 1) keep_state(state);
   const double prompt_end = clock.seconds();
   MOE_TRY(generation.run());
+  keep_state(state);
   result.prompt_seconds = prompt_end - start;
   result.generate_seconds = clock.seconds() - prompt_end;
   *out = result;

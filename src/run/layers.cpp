@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Norms, attention and FFN of each layer, with parts of a batch together where one operation can
-// process them.
+// Norms, attention or mixer, and FFN of each layer, with parts of a batch together where one
+// operation can process them.
 #include "src/run/layers.h"
 
 #include "src/model/latent_matrices.h"
@@ -238,6 +238,69 @@ void self_attention(SessionState& lead, const Batch& batch, int32_t layer) {
               lead.model.layer(layer).attention);
 }
 
+// The outputs of all input matrices of a mixer side by side, of pre(x).
+void project_mixer_in(SessionState& lead, const Batch& batch, const MixerBlock& block,
+                      const MixerWeights& weights) {
+  const MixerInfo& info = mixer_info(block.mixer);
+  const int32_t d = lead.model.config().d_model;
+  const int64_t width = mixer_widths(block.mixer, d).in;
+  LinearOut outs[kMaxMixerWeights];
+  int32_t n = 0;
+  float* y = lead.work().mixer_in;
+  for (int i = 0; i < info.n_weights(); ++i) {
+    const MixerWeight& weight = info.weights[i];
+    if (weight.use == MixerUse::kIn) {
+      outs[n++] = {&weights.matrices[i], nullptr, y, width, false, 1};
+      y += weight.n(block.mixer, d);
+    }
+    if (weight.use == MixerUse::kInBias) outs[n - 1].bias = weights.vectors[i];
+  }
+  lead.device.linear(lead.stream(),
+                     {lead.work().x, d, batch.n_rows, d, weights.norms.pre, outs, n});
+}
+
+void project_mixer_out(SessionState& lead, const Batch& batch, const MixerBlock& block,
+                       const MixerWeights& weights) {
+  const MixerInfo& info = mixer_info(block.mixer);
+  const int32_t d = lead.model.config().d_model;
+  const auto width = static_cast<int32_t>(mixer_widths(block.mixer, d).out);
+  const BlockOut out = block_out(lead, weights.norms);
+  LinearOut o = {nullptr, nullptr, out.y, d, out.accumulate, out.scale};
+  for (int i = 0; i < info.n_weights(); ++i) {
+    if (info.weights[i].use == MixerUse::kOut) o.weight = &weights.matrices[i];
+    if (info.weights[i].use == MixerUse::kOutBias) o.bias = weights.vectors[i];
+  }
+  lead.device.linear(lead.stream(), {lead.work().mixed, width, batch.n_rows, width, Norm(), &o, 1});
+  finish_block(lead, weights.norms, batch.n_rows);
+}
+
+void mix(SessionState& lead, const Batch& batch, int32_t layer) {
+  const ModelConfig& config = lead.model.config();
+  const MixerBlock& block = config.layers[static_cast<size_t>(layer)].mixer;
+  const MixerWeights& weights = *lead.model.layer(layer).mixer;
+  const MixerWidths widths = mixer_widths(block.mixer, config.d_model);
+  const WorkMemory& w = lead.work();
+  project_mixer_in(lead, batch, block, weights);
+  for (const BatchPart& part : batch.parts) {
+    w.states[static_cast<size_t>(batch.rows[part.first_row].session)] =
+        part.session->mixers.view(layer);
+  }
+  MixerOp op;
+  op.n_rows = batch.n_rows;
+  op.rows = batch.rows;
+  op.layer = layer;
+  op.d_model = config.d_model;
+  op.config = block.mixer;
+  op.in = w.mixer_in;
+  op.ld_in = widths.in;
+  op.out = w.mixed;
+  op.ld_out = widths.out;
+  op.vectors = weights.vectors;
+  op.states = w.states.data();
+  lead.device.mix(lead.stream(), op);
+  project_mixer_out(lead, batch, block, weights);
+}
+
 void cross_attention(SessionState& lead, const Batch& batch, int32_t layer) {
   const ModelConfig& config = lead.model.config();
   const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].cross;
@@ -263,6 +326,7 @@ void run_layers(SessionState& lead, const Batch& batch, int32_t first, int32_t e
   for (int32_t l = first; l < end && !cancel_asked(batch); ++l) {
     const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
     if (layer.has_attention) self_attention(lead, batch, l);
+    if (kHasMixers && layer.has_mixer) mix(lead, batch, l);
     if (layer.has_cross) cross_attention(lead, batch, l);
     if (layer.has_ffn) feed_forward(lead, batch, l);
   }

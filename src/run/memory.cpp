@@ -10,6 +10,7 @@
 #include "src/base/format.h"
 #include "src/run/beam.h"
 #include "src/run/last_logits.h"
+#include "src/run/mixer_states.h"
 #include "src/run/rope_tables.h"
 #include "src/run/session_call.h"
 #include "src/run/session_routers.h"
@@ -87,18 +88,20 @@ double megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 /// One session, without the workspaces of its passes.
 struct SessionBytes {
   uint64_t kv = 0;
+  uint64_t mixers = 0;
   uint64_t rope = 0;
   uint64_t logits = 0;
   uint64_t search = 0;
   uint64_t state = 0;
   uint64_t calls = 0;
-  uint64_t total() const { return kv + rope + logits + search + state + calls; }
+  uint64_t total() const { return kv + mixers + rope + logits + search + state + calls; }
 };
 
 Status session_bytes(const Model& model, const SessionOptions& o, SessionBytes* out) {
   const ModelConfig& config = model.config();
   SessionBytes bytes;
   if (!KvCache::bytes(config, kv_shape(o), &bytes.kv) ||
+      !MixerStates::bytes(config, &bytes.mixers) ||
       !RopeTables::bytes(config, o.context, &bytes.rope)) {
     return Status::error(MOE_ERR_TOO_LONG, "session: a context of %d overflows", o.context);
   }
@@ -128,6 +131,7 @@ class Accountant {
     const auto n = static_cast<uint64_t>(sharers_.n_sessions);
     const uint64_t before = account_.total;
     add(model_.config().is_encoder() ? "keys and values" : "KV cache", n * each.kv);
+    add("states of mixers", n * each.mixers);
     add("position tables", n * each.rope);
     add("logits", n * each.logits);
     add("beam search", n * each.search);
@@ -149,7 +153,7 @@ class Accountant {
     account_.scratch_bytes = account_.total - before - account_.kv_bytes;
     const ExpertMemory* device = model_.device().expert_memory();
     account_.device_bytes = pass.scratch;
-    for (const uint64_t block : {each.kv, each.rope, pass.activations}) {
+    for (const uint64_t block : {each.kv, each.mixers, each.rope, pass.activations}) {
       account_.device_bytes += device == nullptr ? block : device->taken_by(block);
     }
   }
@@ -342,6 +346,10 @@ StreamShape stream_shape(const Model& model, const PassShape& shape) {
     const AttentionConfig& cross = layer.cross;
     s.max_heads = std::max({s.max_heads, a.n_heads, cross.n_heads});
     s.max_head_dim = std::max({s.max_head_dim, a.head_dim, cross.head_dim});
+    if (kHasMixers && layer.has_mixer) {
+      const MixerWidths widths = mixer_widths(layer.mixer.mixer, config.d_model);
+      s.max_d_in = std::max(s.max_d_in, static_cast<int32_t>(widths.out));
+    }
     s.max_d_in = std::max(s.max_d_in, cross.n_heads * cross.head_dim);
     s.max_d_ff = std::max(s.max_d_ff, layer.ffn.d_ff);
     s.max_d_in =
@@ -372,7 +380,8 @@ Status workspace_bytes(const Model& model, const PassShape& shape, WorkspaceByte
     return Status::error(MOE_ERR_TOO_LONG, "session: the scratch of %d rows overflows", shape.rows);
   }
   bytes.host_scratch = device.host_stream_bytes(stream);
-  bytes.lists = WorkMemory::host_bytes(shape) + sizeof(Workspace) + sizeof(WorkspacePool);
+  bytes.lists =
+      WorkMemory::host_bytes(model.config(), shape) + sizeof(Workspace) + sizeof(WorkspacePool);
   bytes.sampling = Sampler::bytes(model.config().vocab_size);
   *out = bytes;
   return {};

@@ -7,6 +7,7 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "src/base/inline.h"
 #include "src/run/kv_heads.h"
 #include "src/run/session_state.h"
 
@@ -64,6 +65,7 @@ struct Saved {
   uint64_t n_tokens = 0;
   uint64_t body = 0;
   uint32_t context = 0;
+  uint32_t mixers = 0;
 };
 
 // By KvType.
@@ -97,6 +99,28 @@ uint32_t context_of_positions(const SessionState& state) {
 
 namespace {
 
+// Names and shapes of all states, as a number; 0: the model has no mixers.
+uint32_t mixers_number(const SessionState& state) {
+  const ModelConfig& config = state.model.config();
+  if (!config.has_mixers()) return 0;
+  uint64_t hash = 0;
+  for (const LayerConfig& layer : config.layers) {
+    if (!layer.has_mixer) continue;
+    const char* const name = mixer_info(layer.mixer.mixer).name;
+    const auto size = static_cast<uint64_t>(mixer_state(layer.mixer.mixer, config.d_model));
+    uint8_t bytes[sizeof size];
+    store_le(size, bytes);
+    hash = hash_of(name, std::strlen(name), hash);
+    hash = hash_of(bytes, sizeof bytes, hash);
+  }
+  return static_cast<uint32_t>(hash) | 1;
+}
+
+uint64_t state_bytes(const SessionState& state, uint64_t n) {
+  const auto size = static_cast<uint64_t>(MixerStates::size(state.model.config()));
+  return n == 0 ? 0 : size * sizeof(float);  // before the first token it is zero
+}
+
 uint64_t body_bytes(const SessionState& state, uint64_t n) {
   const KvType kv = state.options.kv;
   uint64_t row = sizeof(int32_t);
@@ -107,12 +131,17 @@ uint64_t body_bytes(const SessionState& state, uint64_t n) {
     row += static_cast<uint64_t>(w.n_heads) *
            (static_cast<uint64_t>(w.key + w.value) * element_bytes(kv) + scales);
   }
-  return row * n + sizeof(uint64_t);
+  return row * n + state_bytes(state, n) + sizeof(uint64_t);
 }
 
 Saved describe(const SessionState& state, const ModelFileName& name, uint64_t n) {
-  return {kv_number(state.options.kv), name.metadata_hash,         name.file_bytes, n,
-          body_bytes(state, n),        context_of_positions(state)};
+  return {.kv = kv_number(state.options.kv),
+          .model_hash = name.metadata_hash,
+          .model_bytes = name.file_bytes,
+          .n_tokens = n,
+          .body = body_bytes(state, n),
+          .context = context_of_positions(state),
+          .mixers = mixers_number(state)};
 }
 
 void encode(const Saved& s, uint8_t (&h)[kHeader]) {
@@ -125,6 +154,7 @@ void encode(const Saved& s, uint8_t (&h)[kHeader]) {
   store_le(s.n_tokens, h + 32);
   store_le(s.body, h + 40);
   store_le(s.context, h + 48);
+  store_le(s.mixers, h + 52);
   store_le<uint64_t>(hash_of(h, kChecked, 0), h + kChecked);
 }
 
@@ -143,12 +173,9 @@ Status decode(const uint8_t (&h)[kHeader], Saved* out) {
   if (load_le<uint64_t>(h + kChecked) != hash_of(h, kChecked, 0)) {
     return Status::error(MOE_ERR_CORRUPT, "saved session: the checksum of its header is wrong");
   }
-  if (load_le<uint32_t>(h + 52) != 0) {
-    return Status::error(MOE_ERR_FORMAT,
-                         "saved session: reserved bytes of its header are not zero");
-  }
   *out = {load_le<uint32_t>(h + 12), load_le<uint64_t>(h + 16), load_le<uint64_t>(h + 24),
-          load_le<uint64_t>(h + 32), load_le<uint64_t>(h + 40), load_le<uint32_t>(h + 48)};
+          load_le<uint64_t>(h + 32), load_le<uint64_t>(h + 40), load_le<uint32_t>(h + 48),
+          load_le<uint32_t>(h + 52)};
   return {};
 }
 
@@ -167,6 +194,12 @@ Status check_fit(const SessionState& state, const ModelFileName& name, const Sav
     return Status::error(MOE_ERR_ARGUMENT,
                          "saved session: keys and values are %s, those of this session %s",
                          kv_name(found.kv), kv_name(own.kv));
+  }
+  if (found.mixers != own.mixers) {
+    return Status::error(
+        MOE_ERR_ARGUMENT, "saved session: %s, and this model %s",
+        found.mixers == 0 ? "it has no states of mixers" : "its states are of other mixers",
+        own.mixers == 0 ? "has no mixers" : "needs those of its own");
   }
   if (found.n_tokens > context) {
     return Status::error(MOE_ERR_TOO_LONG,
@@ -240,6 +273,30 @@ class Loader {
   Checksum checksum_;
 };
 
+// Devices with mixers use host memory.
+Status load_state(SessionState& state, Loader& loader, size_t n) {
+  if (!state.mixers.any() || n == 0) return {};
+  const std::span<float> values = state.mixers.values(static_cast<int32_t>(n));
+  loader.begin();
+  MOE_TRY(loader.next(values.data(), values.size_bytes()));
+  loader.end();
+  for (const float v : values) {
+    if (!is_finite(v)) {
+      return Status::error(MOE_ERR_CORRUPT, "saved session: a state is not a finite number");
+    }
+  }
+  return {};
+}
+
+Status save_state(SessionState& state, Writer& writer, size_t n) {
+  if (!state.mixers.any() || n == 0) return {};
+  const std::span<float> values = state.mixers.values(static_cast<int32_t>(n));
+  writer.begin();
+  MOE_TRY(writer.add(values.data(), values.size_bytes()));
+  writer.end();
+  return {};
+}
+
 Status load_body(SessionState& state, Loader& loader, size_t n) {
   state.tokens.resize(n);
   loader.begin();
@@ -269,6 +326,7 @@ Status load_body(SessionState& state, Loader& loader, size_t n) {
     return {};
   };
   MOE_TRY(each_head(state.model.config(), state.kv, move));
+  MOE_TRY(load_state(state, loader, n));
   return loader.finish();
 }
 
@@ -277,8 +335,9 @@ Status load_body(SessionState& state, Loader& loader, size_t n) {
 Status save_session(Session& session, const ModelFileName& name, const SaveSink& sink) {
   SessionCall call(session);
   MOE_TRY(call.status());
-  const SessionState& state = call.state();
+  SessionState& state = call.state();
   MOE_TRY(check_keeps(state.model.config()));
+  MOE_TRY(reach_state(state, state, state.position()));
   const size_t n = state.tokens.size();
   KvMover mover(state.device, state.options.kv, state.model.allocator());
   MOE_TRY(mover.init(state.model.config(), n));
@@ -309,6 +368,7 @@ Status save_session(Session& session, const ModelFileName& name, const SaveSink&
     return {};
   };
   MOE_TRY(each_head(state.model.config(), state.kv, move));
+  MOE_TRY(save_state(state, writer, n));
   return writer.finish();
 }
 
@@ -328,8 +388,10 @@ Status load_session(Session& session, const ModelFileName& name, const SaveSourc
   MOE_TRY(decode(header, &found));
   MOE_TRY(check_fit(state, name, found, source.size));
   rewind_to(state, 0);
+  state.mixers.clear();
   const Status status = load_body(state, loader, static_cast<size_t>(found.n_tokens));
   if (!status.ok()) rewind_to(state, 0);
+  if (!status.ok()) state.mixers.clear();
   return status;
 }
 

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Saving and forking sessions: text, keys and values as bytes.
+// Saving and forking sessions: text, keys and values, and states of mixers as bytes.
 //
 // A saved session, little-endian:
 //    0  magic (8), version (u16 major, u16 minor), KV type (u32, a moe_kv_type)
 //   16  xxh64 of the model file's metadata, which holds the checksums of all its weights, and the
 //       file's size (u64 each)
 //   32  tokens n (u64), bytes after this header (u64)
-//   48  the session's context if positions depend on it (longrope), otherwise 0 (u32), zeros
+//   48  the session's context if positions depend on it (longrope), otherwise 0 (u32); a number
+//   that
+//       names the mixers of all layers and the sizes of their states, 0 without mixers (u32)
 //   56  xxh64 of the first 56 bytes
 //   64  n token ids (i32); for each layer with attention its keys, then its values: for each KV
-//       head n rows of head_dim elements, for int8 then n scales (f32); xxh64 of all this, where
+//       head n rows of head_dim elements, for int8 then n scales (f32); unless n is 0, the state of
+//       each layer with a mixer (f32); xxh64 of all this, where
 //       each array is hashed with the hash of those before it as seed
 // Independent of the device, the instruction set and the size of the cache.
 

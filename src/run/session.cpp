@@ -27,6 +27,7 @@ void SessionParts::lay_out(Carver& c, const Model& model, const SessionOptions& 
   const ModelConfig& config = model.config();
   tokens.lay_out(c, options.context);
   kv.lay_out(c, config, kv_shape(options));
+  mixers.lay_out(c, config);
   rope.lay_out(c, config);
   routers.lay_out(c, config);
   logits.lay_out(c, model.device(), config);
@@ -43,6 +44,7 @@ Status SessionState::init(const Allocator& allocator) {
   MOE_TRY(memory.init("session", [&](Carver& c) { lay_out(c, model, options); }));
   MOE_TRY(rope.init(device, config, options.context, allocator));
   MOE_TRY(kv.init(device, config, kv_shape(options)));
+  MOE_TRY(mixers.init(device, config));
   routers.init(config, model.next_number());
   logits.stay = device.can_sample();
   if (lends_workspaces(model)) return {};
@@ -117,8 +119,10 @@ Status Session::eval(std::span<const int32_t> tokens, LogitRows rows, float* log
     }
   } copy{logits, state_->logits.row().size()};
   const LogitSink all{Copy::take, &copy};
-  return eval_tokens(*state_, tokens, rows == LogitRows::kAll ? all : LogitSink{},
-                     rows == LogitRows::kLast ? logits : nullptr);
+  MOE_TRY(eval_tokens(*state_, tokens, rows == LogitRows::kAll ? all : LogitSink{},
+                      rows == LogitRows::kLast ? logits : nullptr));
+  if (tokens.size() > 1) keep_state(*state_);
+  return {};
 }
 
 Status Session::sample(const SamplingConfig& config, TokenLogprob* out, TokenLogprob* top,
@@ -132,6 +136,7 @@ Status Session::sample(const SamplingConfig& config, TokenLogprob* out, TokenLog
   return sample_next(*state_, config, out, top, n_top);
 }
 
+// The states of mixers after `position` stay until a pass begins before them: none may come then.
 void rewind_to(SessionState& state, size_t position) {
   if (position == state.tokens.size()) return;
   state.logits.forget();

@@ -68,6 +68,11 @@ Status eval_tokens(SessionState& state, std::span<const int32_t> tokens, const L
 /// the first target. Leaves the last token's logits unless they predict a target.
 Status eval_scored(SessionState& state, std::span<const int32_t> tokens, size_t first,
                    std::span<const int32_t> targets, const ScoreSink& sink);
+/// Makes sure that the mixers have the state after the first `position` tokens of the session, by
+/// evaluating those after the nearest one again, in the work memory of `lead`.
+Status reach_state(SessionState& lead, SessionState& state, int32_t position);
+/// Keeps the mixers' state after the last token for longer: a turn ends here.
+void keep_state(SessionState& state);
 /// Recomputes the last token's logits if a rewind or a failed call has dropped them.
 Status recall_logits(SessionState& state);
 /// Makes later steps report what this sampling needs.

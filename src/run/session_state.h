@@ -8,6 +8,7 @@
 #include "src/run/kv_cache.h"
 #include "src/run/last_logits.h"
 #include "src/run/memory.h"
+#include "src/run/mixer_states.h"
 #include "src/run/rope_tables.h"
 #include "src/run/session_call.h"
 #include "src/run/session_routers.h"
@@ -22,6 +23,7 @@ struct SessionParts {
 
   BoundedList<int32_t> tokens;  // room for the whole context
   KvCache kv;
+  MixerStates mixers;
   RopeTables rope;
   SessionRouters routers;
   LastLogits logits;

@@ -17,6 +17,8 @@ struct Widths {
   int64_t mla_q = 0;
   int64_t mla_out = 0;
   int64_t branch = 0;
+  int64_t mixer_in = 0;
+  int64_t mixed = 0;
 };
 
 Widths widest_of(const ModelConfig& config) {
@@ -25,6 +27,12 @@ Widths widest_of(const ModelConfig& config) {
   for (const LayerConfig& layer : config.layers) {
     const AttentionConfig& a = layer.attention;
     const AttentionConfig& cross = layer.cross;
+    if (kHasMixers && layer.has_mixer) {
+      const MixerWidths widths = mixer_widths(layer.mixer.mixer, config.d_model);
+      w.mixer_in = std::max(w.mixer_in, widths.in);
+      w.mixed = std::max(w.mixed, widths.out);
+      if (layer.mixer.norms.out) w.branch = config.d_model;
+    }
     w.q = std::max({w.q, int64_t{a.n_heads} * a.head_dim, int64_t{cross.n_heads} * cross.head_dim});
     w.kv = std::max(
         {w.kv, int64_t{a.n_kv_heads} * a.head_dim, int64_t{cross.n_kv_heads} * cross.head_dim});
@@ -34,6 +42,7 @@ Widths widest_of(const ModelConfig& config) {
     w.q_latent = std::max(w.q_latent, int64_t{a.q_latent});
     if (a.norms.out || cross.norms.out || layer.ffn.norms.out) w.branch = config.d_model;
   }
+  w.mixed = std::max(w.mixed, w.q);
   return w;
 }
 
@@ -48,6 +57,7 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
   c.take(&q, chunk, widest.q);
   c.take(&k, chunk, widest.kv);
   c.take(&v, chunk, widest.kv);
+  if (widest.mixer_in > 0) c.take(&mixer_in, chunk, widest.mixer_in);
   if (widest.latent > 0) c.take(&latent, chunk, widest.latent);
   if (widest.q_latent > 0) c.take(&q_latent, chunk, widest.q_latent);
   if (shape.latent) {
@@ -56,7 +66,7 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
     c.take(&mla_q, mla_rows, widest.mla_q);
     c.take(&mla_out, mla_rows, widest.mla_out);
   }
-  c.take(&mixed, chunk, widest.q);
+  c.take(&mixed, chunk, widest.mixed);
   if (widest.branch > 0) c.take(&branch, chunk, widest.branch);
   c.take(&logits, logit_rows, config.n_outputs());
   place_scratch_logits(device, config.n_outputs());
@@ -81,21 +91,22 @@ bool WorkMemory::device_bytes(const Device& device, const ModelConfig& config,
   return measure([&](Carver& c) { unused.lay_out(c, device, config, shape); }, out);
 }
 
-void WorkMemory::lay_out_lists(Carver& c, const PassShape& shape) {
+void WorkMemory::lay_out_lists(Carver& c, const ModelConfig& config, const PassShape& shape) {
   c.take(&rows, shape.rows);
   c.take(&caches, shape.rows);
   c.take(&parts, shape.rows);
+  if (config.has_mixers()) c.take(&states, shape.rows);
 }
 
-uint64_t WorkMemory::host_bytes(const PassShape& shape) {
+uint64_t WorkMemory::host_bytes(const ModelConfig& config, const PassShape& shape) {
   WorkMemory work(system_allocator());
-  return measured([&](Carver& c) { work.lay_out_lists(c, shape); });
+  return measured([&](Carver& c) { work.lay_out_lists(c, config, shape); });
 }
 
 Status WorkMemory::init(Device& device, const ModelConfig& config, const PassShape& shape) {
   MOE_TRY(
       memory.init(device, "activations", [&](Carver& c) { lay_out(c, device, config, shape); }));
-  return lists.init("a pass", [&](Carver& c) { lay_out_lists(c, shape); });
+  return lists.init("a pass", [&](Carver& c) { lay_out_lists(c, config, shape); });
 }
 
 }  // namespace moe

@@ -16,15 +16,16 @@ struct WorkMemory {
   static bool device_bytes(const Device& device, const ModelConfig& config, const PassShape& shape,
                            uint64_t* out);
   /// Host memory that init() allocates.
-  static uint64_t host_bytes(const PassShape& shape);
+  static uint64_t host_bytes(const ModelConfig& config, const PassShape& shape);
   void lay_out(Carver& c, const Device& device, const ModelConfig& config, const PassShape& shape);
-  void lay_out_lists(Carver& c, const PassShape& shape);
+  void lay_out_lists(Carver& c, const ModelConfig& config, const PassShape& shape);
   void place_scratch_logits(const Device& device, int32_t n_outputs);
 
   float* x = nullptr;         // (rows, d_model) the residual stream
   float* q = nullptr;         // (rows, widest n_heads * head_dim)
   float* k = nullptr;         // (rows, widest n_kv_heads * head_dim)
   float* v = nullptr;         // (rows, widest n_kv_heads * head_dim)
+  float* mixer_in = nullptr;  // (rows, widest MixerWidths::in); null when no layer has a mixer
   float* latent = nullptr;    // (rows, widest latent + rope.dims); null when no layer has one
   float* q_latent = nullptr;  // (rows, widest q_latent); the same
   // For latent caches: scratch of LatentHeads.
@@ -32,7 +33,7 @@ struct WorkMemory {
   float* mla_q = nullptr;    // (mla_rows, widest n_heads * (latent + rope.dims))
   float* mla_out = nullptr;  // (mla_rows, widest n_heads * latent)
   int32_t mla_rows = 0;
-  float* mixed = nullptr;   // (rows, widest n_heads * head_dim) out of attention
+  float* mixed = nullptr;   // (rows, widest n_heads * head_dim or MixerWidths::out)
   float* branch = nullptr;  // (rows, d_model) normed, or to be normed; null if unused
   float* logits = nullptr;  // (logit_rows, n_outputs)
   int32_t logit_rows = 0;
@@ -44,6 +45,7 @@ struct WorkMemory {
       nullptr;               // (vocab_size) the session's own row; null unless Device::can_sample
   std::span<BatchRow> rows;  // (rows)
   std::span<KvCacheView> caches;  // (rows) one per part
+  std::span<MixerState> states;   // the same, of the layer at hand
   std::span<BatchPart> parts;     // (rows)
   DeviceBuffer memory;
   HostBuffer lists;

@@ -156,6 +156,24 @@ TEST_F(DamagedFamily, UnsupportedSettings) {
   tensors_.erase("model.layers.1.attention.query_key_value.weight");
   EXPECT_EQ(error(MOE_ERR_NOT_FOUND),
             "tensor model.layers.1.attention.query_key_value.weight is missing");
+  load("lfm2");
+  const std::string lfm2 = config_;
+  for (const char* length : {"0", "65"}) {
+    config_ =
+        test::patched((R"({"conv_L_cache": )" + std::string(length) + "}").c_str(), lfm2.c_str());
+    EXPECT_NE(error(MOE_ERR_FORMAT).find("conv_L_cache: expected an integer in 1..64"),
+              std::string::npos);
+  }
+  config_ = test::patched(R"({"conv_dim": 64})", lfm2.c_str());
+  EXPECT_NE(error(MOE_ERR_UNSUPPORTED).find("conv_dim: 64"), std::string::npos);
+  config_ = test::patched(R"({"layer_types": ["conv"]})", lfm2.c_str());
+  EXPECT_NE(error(MOE_ERR_SHAPE).find("layer_types: expected 4 entries"), std::string::npos);
+  config_ = lfm2;
+  tensors_["model.layers.2.conv.conv.weight"].shape = {32, 3, 1};
+  EXPECT_EQ(error(MOE_ERR_SHAPE),
+            "tensor model.layers.2.conv.conv.weight: expected (32, 1, 3), file has (32, 3, 1)");
+  tensors_.erase("model.layers.2.conv.conv.weight");
+  EXPECT_NE(error(MOE_ERR_NOT_FOUND).find("layers.2.conv.conv.weight"), std::string::npos);
   load("phi3");
   tensors_["model.layers.0.self_attn.qkv_proj.weight"].shape = {32, 64};
   EXPECT_EQ(

@@ -136,6 +136,16 @@ TEST_F(GgufErrors, TheIntactFileConverts) {
   EXPECT_TRUE(status.ok()) << status.text();
 }
 
+TEST_F(GgufErrors, AConvolutionNeedsItsLength) {
+  std::vector<Pair> keys = pairs();
+  for (Pair& p : keys) {
+    if (p.key.starts_with("llama.")) p.key.replace(0, 5, "lfm2");
+  }
+  keys[0].bytes = GgufBuilder::text("lfm2");
+  const std::string text = said(convert_with(keys, tensors()));
+  EXPECT_TRUE(text.starts_with("m.gguf: key lfm2.shortconv.l_cache is missing")) << text;
+}
+
 // Each key in turn has another type or value, or is missing.
 TEST_F(GgufErrors, NameKeysOfTheFile) {
   const Pair values[] = {{"a word", 8, GgufBuilder::text("word")},

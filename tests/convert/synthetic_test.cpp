@@ -97,6 +97,7 @@ TEST(Synthetic, SizesAreThePublishedOnes) {
   // routers take 16 bits.
   EXPECT_NEAR(millions("glm-4.7-flash"), 29943 + 47 * (0.66 + 0.16) - 3, 5);
   EXPECT_NEAR(millions("ling-mini-2.0"), 16256, 5);
+  EXPECT_NEAR(millions("lfm2-8b-a1b"), 8340, 2);
   EXPECT_NEAR(millions("maple-20b-a1b"), 20200, 100);
   EXPECT_NEAR(millions("bitnet-2b-4t"), 2413, 10);
   EXPECT_NEAR(millions("xmoe-323m"), 323, 2);

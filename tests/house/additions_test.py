@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Adds what CONTRIBUTING.md shows to a copy of the tree, as it says, and tries it: a router, a weight format, an instruction
+"""Adds what CONTRIBUTING.md shows to a copy of the tree, as it says, and tries it: a router, a token mixer, a weight format, an instruction
 set, a subcommand, a block type of GGUF, a sampling filter and a C function. Usage: additions_test.py ROOT [BUILD] [--emulator]
 
 BUILD: a finished build, which the subcommand is linked with; build/release in ROOT. --emulator: the CUDA kernels too.
@@ -23,11 +23,11 @@ BUILD = os.path.abspath(ARGUMENTS[1]) if len(ARGUMENTS) > 1 else os.path.join(RO
 # target: the tests of it that are run
 TESTS = {
     "quant_test": "WeightFormats.*",
-    "kernels_test": "Router.*",
+    "kernels_test": "Router.* Mixers.*",
     "linear_test": "Linear.EveryKind*:Linear.TilesAndPanels",
     "isa_test": "*",
     "model_test": "ModelOpen.EveryRouter",
-    "run_bits": "Kinds/BitsTest.*/even Kinds/BitsTest.*/nibble",
+    "run_bits": "Kinds/BitsTest.*/even Kinds/BitsTest.*/nibble Kinds/BitsTest.*/mixer_average",
 }
 EMULATED = {"cuda_ops_test": "CudaRoute.EveryRouter*", "cuda_matmul_test": "CudaMatmul.EveryKind*"}
 ALSO_BUILT = ["amx", "avx512vnni", "scalar"]  # those of this architecture
@@ -175,7 +175,7 @@ class Additions(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.tree = tree = Tree(folder.name)
         cls.files = {}
-        for name in ("router", "weight format", "instruction set", "subcommand", "block type", "filter", "function"):
+        for name in ("router", "mixer", "weight format", "instruction set", "subcommand", "block type", "filter", "function"):
             getattr(cls, "add_" + name.replace(" ", "_"))(tree)
             cls.files[name] = tree.touched()
         cls.tests = dict(TESTS, **(EMULATED if "--emulator" in sys.argv else {}))
@@ -197,6 +197,10 @@ class Additions(unittest.TestCase):
     @staticmethod
     def add_router(tree):
         Additions.add(tree, "kernels/router/list.h", "kernels/router/even.h", shown_line("MOE_ROUTER("))
+
+    @staticmethod
+    def add_mixer(tree):
+        Additions.add(tree, "kernels/mixers/list.h", "kernels/mixers/average.h", shown_line("MOE_MIXER("))
 
     @staticmethod
     def add_weight_format(tree):
@@ -234,6 +238,7 @@ class Additions(unittest.TestCase):
     def test_files(self):
         self.assertEqual(self.files, {
             "router": ["kernels/router/even.h", "kernels/router/list.h"],
+            "mixer": ["kernels/mixers/average.h", "kernels/mixers/list.h"],
             "weight format": ["quant/list.h", "quant/nibble.h"],
             "instruction set": ["kernels/cpu/isa/list.h", "kernels/cpu/isa/plain.cpp"],
             "subcommand": ["cli/list.h", "cli/text/count.cpp"],

@@ -106,6 +106,28 @@ TEST_F(BadTensors, MissingTensors) {
   });
 }
 
+TEST_F(BadTensors, OfAMixer) {
+  LayerConfig& layer = config_.layers[0];
+  layer.has_attention = false;
+  layer.attention = {};
+  layer.has_mixer = true;
+  layer.mixer.mixer.params[0] = 3;
+  rebuild();
+  EXPECT_TRUE(use(put_together(raw_)).ok());
+  MemoryDevice other(system_allocator());
+  other.mixes = false;
+  EXPECT_STREQ(open_model_bytes(put_together(raw_), other).status().text(),
+               "layer 0 is a short_conv, which runs only on the CPU (--device cpu): the device is "
+               "memory");
+  layer.mixer.mixer.params[0] = 4;
+  expect(MOE_ERR_SHAPE, "tensor layers.0.mixer.short_conv.conv.weight: expected (128, 1)");
+  layer.mixer.mixer.params[0] = 3;
+  raw_.matrix("short_conv.out.weight", "mixer", 0).role = "q";
+  expect(MOE_ERR_FORMAT, "tensor layers.0.mixer.q: the model has no such tensor");
+  raw_.matrix("q", "mixer", 0).role = "short_conv.gate.weight";
+  expect(MOE_ERR_UNSUPPORTED, "unknown tensor role 'short_conv.gate.weight'");
+}
+
 TEST_F(BadTensors, ExtraTensors) {
   expect_config(MOE_ERR_FORMAT, "tensor layers.0.ffn.gate: the model has no such tensor",
                 [](ModelConfig* c) { c->layers[0].ffn.gated = false; });

@@ -133,6 +133,12 @@ void expect_same(const BlockNorms& a, const BlockNorms& b) {
 void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.has_attention, b.has_attention);
   EXPECT_EQ(a.has_ffn, b.has_ffn);
+  EXPECT_EQ(a.has_mixer, b.has_mixer);
+  expect_same(a.mixer.norms, b.mixer.norms);
+  EXPECT_EQ(a.mixer.mixer.kind, b.mixer.mixer.kind);
+  for (int i = 0; i < kMaxMixerParams; ++i) {
+    EXPECT_EQ(a.mixer.mixer.params[i], b.mixer.mixer.params[i]);
+  }
   expect_same(a.attention.norms, b.attention.norms);
   expect_same(a.ffn.norms, b.ffn.norms);
   EXPECT_EQ(a.attention.n_heads, b.attention.n_heads);
@@ -236,6 +242,68 @@ TEST(Config, BlocksThatAreNotThere) {
   c.layers[1] = {};
   c.layers[1].has_attention = c.layers[1].has_ffn = false;
   EXPECT_STREQ(validate(c).text(), "layer 1: there is neither attention nor ffn");
+}
+
+LayerConfig short_conv(float length) {
+  LayerConfig layer = tiny_config().layers[0];
+  layer.has_attention = false;
+  layer.attention = {};
+  layer.has_mixer = true;
+  layer.mixer.mixer.params[0] = length;
+  return layer;
+}
+
+TEST(Config, Mixers) {
+  ModelConfig c = tiny_config();
+  c.layers[1] = short_conv(5);
+  c.layers[1].mixer.norms = {false, true, true};
+  EXPECT_TRUE(validate(c).ok());
+  expect_round_trip(c);
+  c.layers[1] = short_conv(0);
+  EXPECT_STREQ(validate(c).text(),
+               "layer 1: short_conv: length: expected a whole number in 1..64, found 0");
+  c.layers[1] = short_conv(65);
+  EXPECT_EQ(validate(c).code(), MOE_ERR_RANGE);
+  c.layers[1] = short_conv(64);
+  c.d_model = 1 << 19;
+  EXPECT_STREQ(validate(c).text(),
+               "layer 1: short_conv.conv.weight: expected at most 16777216 rows, found 33554432");
+  c.d_model = tiny_config().d_model;
+  c.layers[1] = short_conv(3);
+  c.layers[1].has_attention = true;
+  c.layers[1].attention = c.layers[0].attention;
+  EXPECT_STREQ(validate(c).text(), "layer 1: there are both attention and a mixer, short_conv");
+  c.layers[1] = short_conv(3);
+  c.layers[0].attention.causal = false;
+  c.layers[0].attention.rope = {};
+  EXPECT_STREQ(validate(c).text(), "layer 1: short_conv: only for decoders without an encoder");
+}
+
+// What a file says of its mixer: a name and parameters.
+TEST(Config, MixersOfFiles) {
+  const auto error = [](const char* kind, const char* param) {
+    flatbuffers::FlatBufferBuilder b;
+    std::vector<flatbuffers::Offset<fbs::MixerParam>> params;
+    if (param != nullptr) params.push_back(fbs::CreateMixerParam(b, b.CreateString(param), 3));
+    const auto list = b.CreateVector(params);
+    const auto mixer = fbs::CreateMixer(b, b.CreateString(kind), list);
+    const auto layer = fbs::CreateLayer(b, 0, 0, 0, mixer);
+    const auto norm = b.CreateString("rms");
+    const auto positions = b.CreateString("none");
+    const auto layers = b.CreateVector(&layer, 1);
+    fbs::ModelConfigBuilder model(b);
+    model.add_norm(norm);
+    model.add_positions(positions);
+    model.add_layers(layers);
+    b.Finish(model.Finish());
+    ModelConfig read;
+    return std::string(
+        read_config(*flatbuffers::GetRoot<fbs::ModelConfig>(b.GetBufferPointer()), &read).text());
+  };
+  EXPECT_EQ(error("short_conv", "length"), "");
+  EXPECT_EQ(error("short_conv", "width"), "layer 0: short_conv: unknown parameter 'width'");
+  EXPECT_EQ(error("short_conv", nullptr), "layer 0: short_conv: the file does not say length");
+  EXPECT_EQ(error("long_conv", "length"), "layer 0: unknown mixer in this build 'long_conv'");
 }
 
 // Older files lack newer fields.

@@ -85,7 +85,7 @@ def randomise(model, seed):
                 x = x * 1.3 / p.shape[-1] ** 0.5
             p.copy_(x.bfloat16().float())
         for name, b in model.named_buffers():
-            if name.endswith("correction_bias"):
+            if name.endswith(("correction_bias", "expert_bias")):
                 b.copy_((0.2 * torch.randn(b.shape, generator=g)).bfloat16().float())
     return model.eval().float()
 
@@ -159,6 +159,23 @@ def make_without_rotated_part(case, folder):
     path = os.path.join(folder, "config.json")
     config = json.load(open(path))
     del config["rope_parameters"]["partial_rotary_factor"]
+    json.dump(config, open(path, "w"), indent=2)
+    return reference
+
+
+def make_published_lfm2(case, folder):
+    """With the keys of published files: other names, and what others say already."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    d = config["hidden_size"]
+    config["block_ff_dim"] = config.pop("intermediate_size")
+    config["tie_embedding"] = config.pop("tie_word_embeddings")
+    config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
+    config["full_attn_idxs"] = [i for i, kind in enumerate(config.pop("layer_types")) if kind == "full_attention"]
+    config.update(block_dim=d, conv_dim=d, conv_dim_out=d, num_heads=config["num_attention_heads"], block_norm_eps=1e-5,
+                  block_use_swiglu=True, use_pos_enc=True, block_mlp_init_scale=1.0, block_out_init_scale=1.0,
+                  block_use_xavier_init=True, conv_use_xavier_init=True)
     json.dump(config, open(path, "w"), indent=2)
     return reference
 
@@ -411,6 +428,11 @@ PHI3_LONG = dict(max_position_embeddings=128, original_max_position_embeddings=3
     short_factor=[1.0, 1.1], long_factor=[1.5, 4.5]))
 PHI3_LONG_SHORT = dict(PHI3_LONG, max_position_embeddings=384, original_max_position_embeddings=96, rope_parameters=dict(
     PHI3_LONG["rope_parameters"], original_max_position_embeddings=96))
+LFM2 = dict(num_hidden_layers=4, layer_types=["conv", "full_attention", "conv", "conv"], intermediate_size=66,
+            block_multiple_of=8, block_ffn_dim_multiplier=1.1)
+LFM2_MOE = dict(num_hidden_layers=4, layer_types=["conv", "conv", "full_attention", "conv"], intermediate_size=40,
+                moe_intermediate_size=24, num_experts=6, num_experts_per_tok=2, num_dense_layers=1,
+                routed_scaling_factor=1.5)
 GLM4 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12,
             first_k_dense_replace=1, routed_scaling_factor=1.5, head_dim=16)
 DOTS1 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12, n_group=1,
@@ -495,6 +517,17 @@ CASES = [
     Case("phi3_longrope", "Phi3", PHI3_LONG, make=make_longrope),
     Case("phi3_longrope_short", "Phi3", PHI3_LONG_SHORT, context=80, golden=True),
     Case("phi3_longrope_old_keys", "Phi3", PHI3_LONG, make=make_longrope, old_keys=True),
+    Case("lfm2", "Lfm2", LFM2, golden=True),
+    Case("lfm2_odd", "Lfm2", dict(LFM2, **ODD, num_hidden_layers=3, layer_types=["full_attention", "conv", "conv"],
+                                  conv_L_cache=5, conv_bias=True, block_auto_adjust_ff_dim=False,
+                                  tie_word_embeddings=False, norm_eps=1e-3)),
+    Case("lfm2_published", "Lfm2", LFM2, make=make_published_lfm2),
+    Case("lfm2_long", "Lfm2", dict(LFM2, layer_types=["conv", "conv", "conv", "full_attention"], conv_L_cache=64)),
+    Case("lfm2_moe", "Lfm2Moe", LFM2_MOE, golden=True),
+    Case("lfm2_moe_fused", "Lfm2Moe", LFM2_MOE, layout="fused"),
+    Case("lfm2_moe_odd", "Lfm2Moe", dict(LFM2_MOE, **ODD, moe_intermediate_size=28, conv_L_cache=4, conv_bias=True,
+                                         num_dense_layers=0, norm_topk_prob=False, use_expert_bias=False,
+                                         tie_word_embeddings=False)),
     Case("glm4_moe", "Glm4Moe", dict(GLM4, attention_bias=True), golden=True),
     Case("glm4_moe_default_rotation", "Glm4Moe", GLM4, make=make_without_rotated_part),
     Case("glm4_moe_qk_norm", "Glm4Moe", dict(GLM4, use_qk_norm=True, norm_topk_prob=False, first_k_dense_replace=0),
@@ -781,6 +814,11 @@ CASES += [
     gguf_case("gpt_oss_mxfp4", "GptOss", "bf16", inner=quantised.make_mxfp4),
     gguf_case("phi3", "Phi3", "bf16", dict(original_max_position_embeddings=128)),
     gguf_case("phi3_longrope", "Phi3", "bf16", PHI3_LONG, inner=make_longrope, golden=True),
+    gguf_case("lfm2", "Lfm2", "bf16", LFM2, golden=True),
+    gguf_case("lfm2_untied", "Lfm2", "bf16", dict(LFM2, tie_word_embeddings=False, conv_L_cache=4)),
+    gguf_case("lfm2_moe", "Lfm2Moe", "bf16", dict(LFM2_MOE, routed_scaling_factor=1.0)),
+    gguf_case("lfm2_moe_q8_0", "Lfm2Moe", "q8_0", dict(LFM2_MOE, routed_scaling_factor=1.0, hidden_size=64, head_dim=16,
+                                                       intermediate_size=96, moe_intermediate_size=32)),
     gguf_case("glm4_moe", "Glm4Moe", "bf16", dict(GLM4, attention_bias=True)),
     gguf_case("glm4_moe_qk_norm", "Glm4Moe", "bf16", dict(GLM4, use_qk_norm=True, norm_topk_prob=False), golden=True),
     gguf_case("glm4_moe_lite", "Glm4MoeLite", "bf16", dict(GLM4_LITE), inner=make_published_glm4_lite),

@@ -75,6 +75,12 @@ class HookDevice final : public Device {
     inner_.ffn(s, op);
   }
 
+  bool can_mix(MixerKind kind) const override { return inner_.can_mix(kind); }
+  void mix(Stream& s, const MixerOp& op) override {
+    before(s);
+    inner_.mix(s, op);
+  }
+
  private:
   void before(Stream& s) {
     const int op = n_ops_++;

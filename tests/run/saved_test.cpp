@@ -64,6 +64,8 @@ std::vector<TinyKind> kinds() {
              each_attention(c, [](AttentionConfig& a) { a.head_dim = 20; });
            }},
           {"latent", [](ModelConfig& c, TinyOptions& o) { set_latent(c, o); }},
+          {"short_conv",
+           [](ModelConfig& c, TinyOptions&) { set_mixer(c.layers[0], "short_conv", {4}); }},
           {"window", [](ModelConfig& c, TinyOptions&) {
              each_attention(c, [](AttentionConfig& a) { a.window = 30; });
            }}};

@@ -107,6 +107,17 @@ inline void set_latent(ModelConfig& config, TinyOptions& options) {
   config.layers[1].attention.q_latent = 18;
 }
 
+/// Puts a mixer in the place of a layer's attention.
+inline void set_mixer(LayerConfig& layer, const char* name, std::initializer_list<float> params) {
+  layer.has_attention = false;
+  layer.attention = {};
+  layer.has_mixer = true;
+  const MixerInfo* const info = find_mixer(name);
+  ASSERT_NE(info, nullptr) << name;
+  layer.mixer.mixer = default_mixer(*info);
+  std::copy(params.begin(), params.end(), layer.mixer.mixer.params);
+}
+
 inline std::vector<TinyKind> tiny_layers() {
   using C = ModelConfig;
   using O = TinyOptions;
@@ -208,6 +219,14 @@ inline std::vector<TinyKind> tiny_layers() {
          c.layers[1].attention = {};
          c.layers[1].ffn.norms.pre = false;
        }},
+      {"short_conv_alone",
+       [](C& c, O&) {
+         c.positions = PositionKind::kNone;
+         c.residual_multiplier = 0.7f;
+         set_mixer(c.layers[0], "short_conv", {1});
+         set_mixer(c.layers[1], "short_conv", {64});
+         c.layers[1].mixer.norms = {true, true, false};
+       }},
       {"latent_attention",
        [](C& c, O& o) {
          set_latent(c, o);
@@ -251,6 +270,25 @@ inline std::vector<TinyKind> tiny_layers() {
   };
 }
 
+/// Each mixer in the place of the first layer's attention, with small parameters.
+inline std::vector<TinyKind> tiny_mixers() {
+  std::vector<TinyKind> all;
+  for (size_t m = 0; m < kMixers; ++m) {
+    all.push_back({std::string("mixer_") + kMixerRows[m].name, [m](ModelConfig& c, TinyOptions& o) {
+                     o.biases = true;
+                     set_mixer(c.layers[0], kMixerRows[m].name, {});
+                     MixerConfig& mixer = c.layers[0].mixer.mixer;
+                     for (int i = 0; i < kMixerRows[m].n_params(); ++i) {
+                       const MixerParam& p = kMixerRows[m].params[i];
+                       if (!p.required) continue;
+                       const float middle = (p.low + p.high) / 2;
+                       mixer.params[i] = p.whole ? std::clamp(3.0f, p.low, p.high) : middle;
+                     }
+                   }});
+  }
+  return all;
+}
+
 inline std::vector<TinyKind> tiny_formats() {
   using C = ModelConfig;
   using O = TinyOptions;
@@ -282,7 +320,7 @@ inline std::vector<TinyKind> tiny_formats() {
 
 inline std::vector<TinyKind> all_tiny_kinds() {
   std::vector<TinyKind> all = tiny_routers();
-  for (const auto& more : {tiny_layers(), tiny_formats()}) {
+  for (const auto& more : {tiny_layers(), tiny_mixers(), tiny_formats()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;

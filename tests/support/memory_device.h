@@ -21,6 +21,8 @@ class MemoryDevice final : public Device {
   }
 
   const char* name() const override { return "memory"; }
+  bool can_mix(MixerKind) const override { return mixes; }
+  bool mixes = true;
   Status alloc(size_t bytes, void** out) override {
     void* p = allocate(allocator_, bytes, 64);
     if (p == nullptr) return out_of_memory("device", bytes);

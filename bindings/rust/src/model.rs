@@ -108,6 +108,10 @@ pub struct LayerInfo {
     pub n_cross_heads: i32,
     /// Floats per position with [`crate::KvType::Latent`]; 0: not possible.
     pub kv_latent: i32,
+    /// The mixer in place of attention, "short_conv"; "": none.
+    pub mixer: String,
+    /// Of a layer with a mixer, at one position of a session.
+    pub state_bytes: u64,
 }
 
 /// One stored matrix or vector.
@@ -355,6 +359,8 @@ impl Model {
                 has_merge: info.has_merge != 0,
                 n_cross_heads: info.n_cross_heads,
                 kv_latent: info.kv_latent,
+                mixer: owned(info.mixer),
+                state_bytes: info.state_bytes,
             }
         })
     }

@@ -433,6 +433,10 @@ pub struct moe_model_layer_info {
     pub n_cross_heads: i32,
     /// Floats per position with MOE_KV_LATENT (kv_lora_rank + rotated dimensions). 0: not possible.
     pub kv_latent: i32,
+    /// The token mixer that the layer has in place of attention: "short_conv"; "" for none.
+    pub mixer: *const c_char,
+    /// what a session keeps of the layer with a mixer, at one position
+    pub state_bytes: u64,
 }
 
 /// How a layer selects experts for a (sub-)token, and how it weighs them: as a model file says
@@ -1539,7 +1543,8 @@ extern "C" {
     /// MOE_ERR_CANCELLED or an error found while computing, the session is at the end of the last
     /// completed chunk; some of n_tokens rows of logits may have been written.
     ///
-    /// MOE_ERR_NON_FINITE is such an error: a requested logit or a router score is NaN or infinite,
+    /// MOE_ERR_NON_FINITE is such an error: a requested logit, a router score or the state of a mixer
+    /// (moe_model_layer_info) is NaN or infinite,
     /// which finite but huge weights can cause. Rows whose logits are not requested are not checked.
     /// Reading the logits of a later token that attends to such a row then fails, also in
     /// moe_session_sample and moe_session_generate; moe_session_rewind to an earlier position recovers.
@@ -1646,8 +1651,10 @@ extern "C" {
     pub fn moe_session_position(session: *const moe_session) -> i32;
     /// The most tokens that the session holds; 0 for NULL.
     pub fn moe_session_context(session: *const moe_session) -> i32;
-    /// Drops all positions from `position` on, for example to reuse a common prefix. Position 0 also
-    /// clears a device fault. MOE_ERR_RANGE for a position beyond the text, MOE_ERR_STATE.
+    /// Drops all positions from `position` on, for example to reuse a common prefix. If layers have a
+    /// mixer with a state, the next call evaluates the tokens after the nearest kept state again;
+    /// results are the same bits as without the rewind. Position 0 also clears a device fault.
+    /// MOE_ERR_RANGE for a position beyond the text, MOE_ERR_STATE.
     pub fn moe_session_rewind(
         session: *mut moe_session,
         position: i32,
@@ -2105,7 +2112,7 @@ fn structs_are_those_of_c() {
         n_prompts: 144,
         default_prompt: 148,
     });
-    layout!(moe_model_layer_info, 72, {
+    layout!(moe_model_layer_info, 88, {
         struct_size: 0,
         n_heads: 4,
         n_kv_heads: 8,
@@ -2122,6 +2129,8 @@ fn structs_are_those_of_c() {
         has_merge: 56,
         n_cross_heads: 60,
         kv_latent: 64,
+        mixer: 72,
+        state_bytes: 80,
     });
     layout!(moe_router, 80, {
         struct_size: 0,

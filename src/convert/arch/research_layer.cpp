@@ -128,6 +128,24 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   return a;
 }
 
+MixerBlock read_mixer(const JsonNode& node) {
+  std::vector<const char*> names;
+  for (size_t m = 0; m < kMixers; ++m) names.push_back(kMixerRows[m].name);
+  const MixerInfo& info = kMixerRows[node.at("kind").choice(names)];
+  std::vector<const char*> keys = {"kind", "norm", "out_norm", "post_norm"};
+  MixerBlock out;
+  out.norms = read_norms(node);
+  out.mixer = default_mixer(info);
+  for (int i = 0; i < info.n_params(); ++i) {
+    const MixerParam& param = info.params[i];
+    keys.push_back(param.name);
+    if (!param.required && !node.has(param.name)) continue;
+    out.mixer.params[i] = static_cast<float>(node.at(param.name).number());
+  }
+  node.only(keys);
+  return out;
+}
+
 // The scale is a key of routers whose weight rule is configurable.
 bool has_key(const RouterInfo& info, const RouterField& field) {
   const uint32_t param = field.param == 0 ? uint32_t{kParamWeights} : field.param;
@@ -253,13 +271,15 @@ FfnConfig read_ffn(const JsonNode& node, int32_t* cosine_width) {
 
 ResearchLayer read_research_layer(const JsonNode& node, const ModelConfig& model,
                                   std::deque<std::vector<float>>* factors) {
-  node.only({"attention", "cross_attention", "ffn"});
+  node.only({"attention", "mixer", "cross_attention", "ffn"});
   ResearchLayer out;
   LayerConfig& layer = out.config;
   layer.has_attention = node.has("attention");
   layer.has_cross = node.has("cross_attention");
   layer.has_ffn = node.has("ffn");
+  layer.has_mixer = node.has("mixer");
   if (layer.has_attention) layer.attention = read_attention(node.at("attention"), model, factors);
+  if (layer.has_mixer) layer.mixer = read_mixer(node.at("mixer"));
   if (layer.has_cross) layer.cross = read_cross_attention(node.at("cross_attention"), model);
   if (layer.has_ffn) layer.ffn = read_ffn(node.at("ffn"), &out.cosine_width);
   return out;

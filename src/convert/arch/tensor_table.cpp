@@ -26,6 +26,11 @@ std::string row_key(const SlotGroup& group, const Slot& slot) {
 Source place_source(const Place& place, int32_t n_experts, int32_t expert, const Slot& slot) {
   Source source;
   source.required = true;
+  if (place.taps > 0) {
+    source.shape = {slot.rows / place.taps, 1, place.taps};
+    source.row_stride = 1;
+    return source;
+  }
   const bool whole = place.parts == 1 && place.skipped == 0 && place.behind == 0;
   const bool plain = !place.stacked && !place.transposed && whole;
   if (plain && place.packing == Packing::kNone) return source;
@@ -79,6 +84,11 @@ Source TensorTable::locate(const Checkpoint& checkpoint, int32_t n_experts, cons
   }
   Source source = place_source(row->place, n_experts, group.expert, slot);
   source.tensor = tensor_name(*row, group);
+  if (row->place.taps > 0) {  // GGUF files have no axis of one channel
+    const SourceTensor* const tensor = checkpoint.find(source.tensor);
+    if (tensor != nullptr && tensor->shape.size() == 2)
+      source.shape.erase(source.shape.begin() + 1);
+  }
   source.packing = row->place.packing;
   if (source.packing == Packing::kMxfp4) {
     source.shape.back() /= 32;

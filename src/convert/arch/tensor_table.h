@@ -19,6 +19,7 @@ struct Place {
   bool transposed = false;   // (cols, rows)
   int32_t skipped = 0;       // rows of the tensor before the matrix
   int32_t behind = 0;        // rows after it
+  int32_t taps = 0;          // vectors: of a convolution of each channel, (rows / taps, 1, taps)
   Packing packing = Packing::kNone;
 };
 

@@ -64,6 +64,7 @@ uint64_t SourceModel::sensible_bytes(uint64_t n_bytes) {
 const void* SourceModel::owner(const PlannedSegment& segment, const TensorRow& row) const {
   if (segment.layer < 0) return &model_->weights();
   const LayerWeights& layer = model_->layer(segment.layer);
+  if (segment.part == Part::kMixer) return layer.mixer;
   return row.of_network() ? static_cast<const void*>(&layer.ffn) : &layer;
 }
 

@@ -38,6 +38,8 @@ constexpr Arch kArchs[] = {
     {.name = "phimoe", .model_type = "phimoe"},
     {.name = "deepseek2", .model_type = "deepseek_v2"},
     {.name = "olmo2", .model_type = "olmo2"},
+    {.name = "lfm2", .model_type = "lfm2"},
+    {.name = "lfm2moe", .model_type = "lfm2_moe", .renormalised = 1},
     {.name = "phi3", .model_type = "phi3"},
     {.name = "gemma", .model_type = "gemma"},
     {.name = "gemma2", .model_type = "gemma2"},
@@ -62,6 +64,7 @@ constexpr Key kKeys[] = {{"context_length", "max_position_embeddings"},
                          {"attention.key_length", "head_dim"},
                          {"attention.sliding_window", "sliding_window"},
                          {"attention.scale", "attention_multiplier"},
+                         {"shortconv.l_cache", "conv_L_cache"},
                          {"rope.freq_base", "rope_theta"},
                          {"expert_used_count", "num_experts_per_tok"},
                          {"expert_feed_forward_length", "moe_intermediate_size"},
@@ -97,6 +100,7 @@ class ConfigBuilder {
     if (std::string_view(arch_.name).starts_with("gemma")) read_gemma();
     if (is("glm4moe")) read_glm4();
     if (is_bailing()) read_bailing();
+    if (is_lfm2()) read_lfm2();
     if (std::string_view(arch_.name).starts_with("bitnet")) read_bitnet();
     read_windows();
     read_tokens();
@@ -137,6 +141,36 @@ class ConfigBuilder {
 
   bool is(const char* arch) const { return std::string_view(arch_.name) == arch; }
   bool is_bailing() const { return is("bailingmoe") || is("bailingmoe2"); }
+
+  bool is_lfm2() const { return is("lfm2") || is("lfm2moe"); }
+
+  // A layer without KV heads is a convolution. Widths are as the model uses them.
+  void read_lfm2() {
+    Json& c = config_;
+    if (!c.contains("conv_L_cache")) {
+      fail(MOE_ERR_FORMAT, "%s: key %s.shortconv.l_cache is missing", checkpoint_.path().c_str(),
+           arch_.name);
+    }
+    c["conv_bias"] = false;
+    Json types = Json::array();
+    c["num_key_value_heads"] = c["num_attention_heads"];  // unless a layer has some
+    for (const JsonNode& heads : node("attention.head_count_kv").elements()) {
+      const int64_t n = heads.integer(0, 1 << 20);
+      types.push_back(n == 0 ? "conv" : "full_attention");
+      if (n > 0) c["num_key_value_heads"] = n;
+    }
+    c["layer_types"] = std::move(types);
+    if (is("lfm2")) {
+      c["block_auto_adjust_ff_dim"] = false;
+      return;
+    }
+    if (const Json* n = take("leading_dense_block_count")) c["num_dense_layers"] = *n;
+    if (const Json* scale = take("expert_weights_scale")) c["routed_scaling_factor"] = *scale;
+    const auto& tensors = checkpoint_.tensors();
+    c["use_expert_bias"] = std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
+      return tensor.first.ends_with(".exp_probs_b.bias");
+    });
+  }
 
   void read_gpt_oss() {
     config_["num_local_experts"] = config_["num_experts"];
@@ -457,7 +491,7 @@ class ConfigBuilder {
       const Json* found = take(key);
       if (found != nullptr && *found != value) fail_key(key);
     };
-    const bool sigmoid = is("glm4moe") || is("bailingmoe2");
+    const bool sigmoid = is("glm4moe") || is("bailingmoe2") || is("lfm2moe");
     if (!is("deepseek2")) require("expert_gating_func", sigmoid ? 2 : 1);
     require("use_parallel_residual", false);
     require("attention.causal", true);
@@ -465,7 +499,7 @@ class ConfigBuilder {
     if (is("glm4moe")) {
       require("expert_group_count", 1);
       require("expert_group_used_count", 1);
-    } else if (!is("deepseek2") && !is_bailing()) {
+    } else if (!is("deepseek2") && !is_bailing() && !is_lfm2()) {
       require("expert_weights_scale", 1.0);
       require("leading_dense_block_count", 0);
       require("expert_shared_count", 0);

@@ -32,6 +32,7 @@ void apply(const PrecisionRule& rule, PrecisionChoice* choice) {
 bool is_shared_by_all(const Slot& slot) {
   if (slot.kind == SlotKind::kVocab) return true;
   if (slot.kind != SlotKind::kLinear) return false;
+  if (slot.role >= Role::kFirstMixer) return true;
   switch (slot.role) {
     case Role::kQ:
     case Role::kK:

@@ -46,6 +46,7 @@ class Lister {
     group(Part::kSourceEmbeddingNorm);
     for (int32_t l = 0; l < config_.n_layers(); ++l) {
       group(Part::kAttention, l);
+      group(Part::kMixer, l);
       group(Part::kCrossAttention, l);
       group(Part::kFfn, l);
       group(Part::kRouter, l);

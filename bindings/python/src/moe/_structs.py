@@ -178,6 +178,8 @@ class ModelLayerInfo(Sized):
         ("has_merge", c.c_int32),
         ("n_cross_heads", c.c_int32),
         ("kv_latent", c.c_int32),
+        ("mixer", c.c_char_p),
+        ("state_bytes", c.c_uint64),
     ]
 
 
