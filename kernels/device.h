@@ -73,6 +73,14 @@ struct CapOp {
   float limit = 0;  // above 0
 };
 
+/// x = x * sigmoid(gate), in place.
+struct GateOp {
+  float* x = nullptr;  // (n_rows, d)
+  const float* gate = nullptr;
+  int32_t n_rows = 0;
+  int32_t d = 0;
+};
+
 /// Keys and values of one session and one layer, in the cache's type, head-major; the device
 /// defines the layout within a head. int8 has one scale per (kv_head, position).
 struct KvLayer {
@@ -327,6 +335,7 @@ class Device {
                      int32_t n_rows, float multiplier, float* x) = 0;
   virtual void norm(Stream& s, const NormOp& op) = 0;
   virtual void cap(Stream& s, const CapOp& op) = 0;
+  virtual void gate(Stream& s, const GateOp& op) = 0;
   virtual void linear(Stream& s, const LinearOp& op) = 0;
   virtual void attention(Stream& s, const AttentionOp& op) = 0;
   virtual void ffn(Stream& s, const FfnOp& op) = 0;

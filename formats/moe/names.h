@@ -133,7 +133,9 @@ constexpr bool part_has_layer(Part part) { return part >= Part::kAttention; }
   ROLE(kKRope, "k_rope")                 \
   ROLE(kTiedBias, "tied_bias")           \
   ROLE(kQLatent, "q_latent")             \
-  ROLE(kQLatentNorm, "q_latent_norm")
+  ROLE(kQLatentNorm, "q_latent_norm")    \
+  ROLE(kOutputGate, "output_gate")       \
+  ROLE(kOutputGateBias, "output_gate_bias")
 // clang-format on
 
 enum class Role : uint8_t {

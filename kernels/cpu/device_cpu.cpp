@@ -87,6 +87,9 @@ class CpuDevice final : public Device {
   void cap(Stream& stream, const CapOp& op) override {
     if (ready(stream, op.n_rows)) cpu_cap(runtime_, op);
   }
+  void gate(Stream& stream, const GateOp& op) override {
+    if (ready(stream, op.n_rows)) cpu_gate(runtime_, op);
+  }
   void linear(Stream& stream, const LinearOp& op) override {
     if (ready(stream, op.n_rows)) cpu_linear(runtime_, own(stream), op);
   }

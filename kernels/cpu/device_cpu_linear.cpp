@@ -146,6 +146,14 @@ void cpu_cap(const CpuRuntime& rt, const CapOp& op) {
   });
 }
 
+void cpu_gate(const CpuRuntime& rt, const GateOp& op) {
+  rt.for_range(op.n_rows, int64_t{32} * op.d, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      rt.kernels.gate_row(op.gate + r * op.d, op.d, op.x + r * op.d);
+    }
+  });
+}
+
 void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op) {
   const float* x = op.x;
   int64_t ld_x = op.ld_x;

@@ -8,6 +8,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/cpu/fast_formats.h"
+#include "kernels/cpu/lanes.h"
 #include "kernels/mixers/all.h"
 #include "kernels/mixers/info.h"
 #include "quant/activation.h"
@@ -18,16 +19,6 @@
 #include "quant/int8_group_layout.h"
 #include "quant/ternary3_layout.h"
 #include "src/base/inline.h"
-
-// MOE_NO_PRE: gcc's elimination of partial redundancies keeps values for the next iteration, which
-// moves sums to memory in loops that have no register left.
-#if defined(__clang__)
-#define MOE_UNROLL _Pragma("clang loop unroll(full)")
-#define MOE_NO_PRE
-#else
-#define MOE_UNROLL _Pragma("GCC unroll 64")
-#define MOE_NO_PRE __attribute__((optimize("no-tree-pre")))
-#endif
 
 namespace moe {
 
@@ -124,6 +115,8 @@ struct CpuKernels {
                          float* out);
   /// x = limit * tanh(x / limit), over n values.
   void (*cap_row)(float limit, float* x, int n);
+  /// x = x * sigmoid(gate), over n values.
+  void (*gate_row)(const float* gate, int n, float* x);
   /// y = y + w x, one fused multiply-add per element.
   void (*add_scaled)(float w, const float* x, int n, float* y);
   /// RoPE in place on the first `dims` (even) of each head. row: (dims / 2, {cos, sin}) of the

@@ -57,6 +57,7 @@ class CudaDevice final : public Device, public ExpertMemory {
              int32_t n_rows, float multiplier, float* x) override;
   void norm(Stream& s, const NormOp& op) override;
   void cap(Stream& s, const CapOp& op) override;
+  void gate(Stream& s, const GateOp& op) override;
   void linear(Stream& s, const LinearOp& op) override;
   void attention(Stream& s, const AttentionOp& op) override;
   void ffn(Stream& s, const FfnOp& op) override;

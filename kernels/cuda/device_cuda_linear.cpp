@@ -75,6 +75,11 @@ void CudaDevice::cap(Stream& stream, const CapOp& op) {
   if (begin_op(s)) s.check(cap_rows(s.stream, op), "soft-capping");
 }
 
+void CudaDevice::gate(Stream& stream, const GateOp& op) {
+  CudaStream& s = own(stream);
+  if (begin_op(s)) s.check(gate_rows(s.stream, op), "gating");
+}
+
 void CudaDevice::norm(Stream& stream, const NormOp& op) {
   CudaStream& s = own(stream);
   if (!begin_op(s)) return;

@@ -128,6 +128,9 @@ cudaError_t gated_matmul(cudaStream_t stream, const GatedOp& op);
 /// Bit-identical to the CPU.
 cudaError_t cap_rows(cudaStream_t stream, const CapOp& op);
 
+/// Bit-identical to the CPU.
+cudaError_t gate_rows(cudaStream_t stream, const GateOp& op);
+
 struct EmbedOp {
   Matrix table;
   Matrix positions;  // may be empty

@@ -67,6 +67,7 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
   out.add_norm(a.norms.pre);
   out.add_sinks(a.sinks);
   out.add_sub_norm(a.sub_norm);
+  out.add_output_gate(a.output_gate);
   return out.Finish();
 }
 

@@ -80,11 +80,12 @@ Status validate_cross(const LayerConfig& layer, bool in_decoder) {
   MOE_TRY(validate_heads(a).with_context("cross"));
   const bool plain = a.window == 0 && a.latent == 0 && a.q_latent == 0 && a.latent_eps == 0 &&
                      a.rope.kind == RopeKind::kNone && a.qk_norm == QkNorm::kNone && !a.sinks &&
-                     !a.sub_norm && !a.causal && a.score_cap == 0 && a.qkv_clip == 0;
+                     !a.sub_norm && !a.causal && a.score_cap == 0 && a.qkv_clip == 0 &&
+                     !a.output_gate;
   if (plain) return {};
   return Status::error(MOE_ERR_ARGUMENT,
                        "cross_attention: causal, window, rope, latent, qk_norm, sub_norm, sinks, "
-                       "score_cap and qkv_clip are for attention only");
+                       "score_cap, qkv_clip and output_gate are for attention only");
 }
 
 Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bool causal) {

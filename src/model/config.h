@@ -53,6 +53,9 @@ struct AttentionConfig {
   float latent_eps = 0;  // of the norms of both latents; 0: the model's norm_eps
   float score_cap = 0;   // scores become cap * tanh(score / cap) after `multiplier`; 0: off
   float qkv_clip = 0;    // q, k and v are clipped to +-clip after qk_norm; 0: off
+  // The concatenated heads are multiplied by sigmoid(G norm(x)) before sub_norm (Qiu et al. 2025,
+  // arXiv 2505.06708).
+  bool output_gate = false;
 };
 
 struct SharedExpertConfig {

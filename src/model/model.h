@@ -36,7 +36,9 @@ struct AttentionWeights {
   Norm q_norm, k_norm;
   Norm sub_norm;
   const float* sinks = nullptr;  // (n_heads)
-  Matrix latent;                 // (latent + rope.dims, d), and k, v are (.., latent); or empty
+  Matrix output_gate;            // (n_heads * head_dim, d) or empty
+  const float* output_gate_bias = nullptr;
+  Matrix latent;  // (latent + rope.dims, d), and k, v are (.., latent); or empty
   Norm latent_norm;
   Matrix k_rope;    // (n_kv_heads * head_dim, rope.dims)
   Matrix q_latent;  // (q_latent, d), and q is (.., q_latent); or empty

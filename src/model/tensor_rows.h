@@ -40,6 +40,7 @@ struct PartSizes {
   int32_t q_latent = 0;
   int32_t q_norm = 0, k_norm = 0;
   int32_t sinks = 0;
+  int32_t output_gate = 0;  // q if there is one
   // Networks.
   int32_t d_in = 0;
   int32_t d_ff = 0;
@@ -141,6 +142,8 @@ inline constexpr TensorRow kAll[] = {
     {kAttention, R::kSubNorm, K::kNorm, &S::sub_norm, &S::one, "attention.sub_norm.weight", LAYER(attention.sub_norm)},
     {kAttention, R::kSubNormBias, K::kBias, &S::sub_norm_bias, &S::one, "attention.sub_norm.bias", LAYER(attention.sub_norm.bias)},
     {kAttention, R::kSinks, K::kVector, &S::sinks, &S::one, "attention.sinks", LAYER(attention.sinks)},
+    {kAttention, R::kOutputGate, K::kMatrix, &S::output_gate, &S::d_model, "attention.output_gate.weight", LAYER(attention.output_gate)},
+    {kAttention, R::kOutputGateBias, K::kBias, &S::output_gate, &S::one, "attention.output_gate.bias", LAYER(attention.output_gate_bias)},
     {kAttention, R::kOutNorm, K::kNorm, &S::out_norm, &S::one, "attention_out_norm.weight", LAYER(attention.norms.out)},
     {kAttention, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "attention_out_norm.bias", LAYER(attention.norms.out.bias)},
     {kAttention, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "attention_post_norm.weight", LAYER(attention.norms.post)},

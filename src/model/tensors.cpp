@@ -29,6 +29,7 @@ void set_attention(const AttentionConfig& a, PartSizes* s) {
   if (a.qk_norm == QkNorm::kWhole) s->q_norm = s->q, s->k_norm = s->kv;
   s->sub_norm = a.sub_norm ? s->q : 0;
   s->sinks = a.sinks ? a.n_heads : 0;
+  s->output_gate = a.output_gate ? s->q : 0;
 }
 
 void set_network(const FfnConfig& ffn, int32_t d_in, int32_t d_ff, PartSizes* s) {

@@ -11,6 +11,7 @@ constexpr int32_t kMlaRows = 32;  // queries are as wide as the latent in all he
 
 struct Widths {
   int64_t q = 0;
+  int64_t gate = 0;
   int64_t kv = 0;
   int64_t latent = 0;
   int64_t q_latent = 0;
@@ -34,6 +35,7 @@ Widths widest_of(const ModelConfig& config) {
       if (layer.mixer.norms.out) w.branch = config.d_model;
     }
     w.q = std::max({w.q, int64_t{a.n_heads} * a.head_dim, int64_t{cross.n_heads} * cross.head_dim});
+    if (a.output_gate) w.gate = std::max(w.gate, int64_t{a.n_heads} * a.head_dim);
     w.kv = std::max(
         {w.kv, int64_t{a.n_kv_heads} * a.head_dim, int64_t{cross.n_kv_heads} * cross.head_dim});
     if (a.latent > 0) w.latent = std::max(w.latent, int64_t{a.latent} + a.rope.dims);
@@ -58,6 +60,7 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
   c.take(&k, chunk, widest.kv);
   c.take(&v, chunk, widest.kv);
   if (widest.mixer_in > 0) c.take(&mixer_in, chunk, widest.mixer_in);
+  if (widest.gate > 0) c.take(&gate, chunk, widest.gate);
   if (widest.latent > 0) c.take(&latent, chunk, widest.latent);
   if (widest.q_latent > 0) c.take(&q_latent, chunk, widest.q_latent);
   if (shape.latent) {

@@ -26,6 +26,7 @@ struct WorkMemory {
   float* k = nullptr;         // (rows, widest n_kv_heads * head_dim)
   float* v = nullptr;         // (rows, widest n_kv_heads * head_dim)
   float* mixer_in = nullptr;  // (rows, widest MixerWidths::in); null when no layer has a mixer
+  float* gate = nullptr;      // (rows, widest n_heads * head_dim) of output gates; null if unused
   float* latent = nullptr;    // (rows, widest latent + rope.dims); null when no layer has one
   float* q_latent = nullptr;  // (rows, widest q_latent); the same
   // For latent caches: scratch of LatentHeads.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// embed_rows() and cosine_scores() with tables in every format, and cap_rows().
+// embed_rows() and cosine_scores() with tables in every format, cap_rows() and gate_rows().
 
 #include <cmath>
 #include <limits>
@@ -103,6 +103,19 @@ TEST(CudaCap, HidesNothingThatIsNotFinite) {
   ASSERT_EQ(cap_rows(nullptr, {x, 1, 4, 30}), cudaSuccess);
   EXPECT_TRUE(std::isfinite(x.values()[0]));
   for (size_t i = 1; i < 4; ++i) EXPECT_FALSE(std::isfinite(x.values()[i])) << i;
+}
+
+TEST(CudaGate, BitsOfTheCpu) {
+  const CpuKernels& kernels = *select_kernels("scalar").value();
+  for (const int32_t d : {1, 70, 1000}) {
+    std::vector<float> x = random_floats(static_cast<size_t>(3 * d), 5, 2);
+    const std::vector<float> gate = random_floats(static_cast<size_t>(3 * d), 6, 20);
+    const OnDevice<float> device_x(x);
+    const OnDevice<float> device_gate(gate);
+    ASSERT_EQ(gate_rows(nullptr, {device_x, device_gate, 3, d}), cudaSuccess);
+    kernels.gate_row(gate.data(), 3 * d, x.data());
+    EXPECT_SAME_BITS(device_x.values(), x);
+  }
 }
 
 // Cosine scores computed by the CPU's kernels.

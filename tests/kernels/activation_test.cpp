@@ -111,6 +111,28 @@ TEST(ActivationKernel, ExtremesAndTails) {
   }
 }
 
+TEST(ActivationKernel, GateRowMultipliesBySigmoids) {
+  for (int n : {1, 16, 37}) {
+    const auto size = static_cast<size_t>(n);
+    std::vector<float> gate = random_floats(size, 1, 20);
+    gate[0] = -200;  // its sigmoid underflows
+    const std::vector<float> x = random_floats(size, 2);
+    std::vector<float> first;
+    for (const CpuKernels* k : every_isa()) {
+      std::vector<float> y = x;
+      y.push_back(-77);
+      k->gate_row(gate.data(), n, y.data());
+      for (size_t i = 0; i < size; ++i) {
+        const double open = 1 / (1 + std::exp(-static_cast<double>(gate[i])));
+        ASSERT_NEAR(y[i], x[i] * open, 1e-6) << k->name;
+      }
+      EXPECT_EQ(y[size], -77) << k->name;
+      if (first.empty()) first = y;
+      EXPECT_EQ(first_difference(first, y), -1) << k->name;
+    }
+  }
+}
+
 TEST(ActivationKernel, AddScaledIsOneRounding) {
   for (const CpuKernels* k : every_isa()) {
     const std::vector<float> x = random_floats(83, 6);

@@ -34,6 +34,7 @@ ModelConfig unusual() {
   a.sinks = true;
   a.score_cap = 50;
   a.qkv_clip = 8;
+  a.output_gate = true;
   a.latent = 24;
   a.q_latent = 20;
   a.latent_eps = 2e-6f;
@@ -151,6 +152,7 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.attention.sinks, b.attention.sinks);
   EXPECT_EQ(a.attention.score_cap, b.attention.score_cap);
   EXPECT_EQ(a.attention.qkv_clip, b.attention.qkv_clip);
+  EXPECT_EQ(a.attention.output_gate, b.attention.output_gate);
   EXPECT_EQ(a.attention.q_latent, b.attention.q_latent);
   EXPECT_EQ(a.attention.latent_eps, b.attention.latent_eps);
   EXPECT_EQ(a.attention.latent, b.attention.latent);

@@ -61,6 +61,10 @@ class HookDevice final : public Device {
     before(s);
     inner_.cap(s, op);
   }
+  void gate(Stream& s, const GateOp& op) override {
+    before(s);
+    inner_.gate(s, op);
+  }
   void linear(Stream& s, const LinearOp& op) override {
     before(s);
     inner_.linear(s, op);

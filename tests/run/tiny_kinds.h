@@ -254,6 +254,12 @@ inline std::vector<TinyKind> tiny_layers() {
          c.layers[1].attention.qkv_clip = 0.05f;
          c.layers[1].attention.qk_norm = QkNorm::kWhole;
        }},
+      {"output_gate",
+       [](C& c, O& o) {
+         o.biases = true;
+         c.layers[0].attention.output_gate = true;
+         c.layers[0].attention.sub_norm = true;
+       }},
       {"dense_head",
        [](C& c, O& o) {
          o.biases = true;

@@ -55,6 +55,7 @@ class MemoryDevice final : public Device {
              float*) override {}
   void norm(Stream&, const NormOp&) override {}
   void cap(Stream&, const CapOp&) override {}
+  void gate(Stream&, const GateOp&) override {}
   void linear(Stream&, const LinearOp&) override {}
   void attention(Stream&, const AttentionOp&) override {}
   void ffn(Stream&, const FfnOp&) override {}

@@ -110,7 +110,7 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
                                std::deque<std::vector<float>>* factors) {
   node.only({"n_heads", "n_kv_heads", "head_dim", "window", "multiplier", "rope", "qk_norm",
              "sub_norm", "sinks", "latent", "q_latent", "norm", "out_norm", "post_norm", "causal",
-             "score_cap", "qkv_clip", "latent_eps"});
+             "score_cap", "qkv_clip", "latent_eps", "output_gate"});
   AttentionConfig a = read_heads(node, model);
   a.window = node.integer("window", 0, 0, kMaxContext);
   a.causal = node.boolean("causal", true);
@@ -122,6 +122,7 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   a.latent_eps = node.number("latent_eps", 0);
   a.score_cap = node.number("score_cap", 0);
   a.qkv_clip = node.number("qkv_clip", 0);
+  a.output_gate = node.boolean("output_gate", false);
   // Without rotary positions the object is checked but unused.
   const RopeConfig rope = read_rope(node, a.head_dim, factors);
   if (model.positions == PositionKind::kRope) a.rope = rope;
