@@ -8,6 +8,8 @@
 namespace moe {
 namespace {
 
+constexpr int64_t kFinishWork = 16;  // multiply-adds of a number of the output
+
 int32_t rows_of_session(const MixerOp& op, int32_t first) {
   int32_t end = first + 1;
   while (end < op.n_rows && op.rows[end].session == op.rows[first].session) ++end;
@@ -42,6 +44,13 @@ int32_t mix_session(const CpuRuntime& rt, const MixerOp& op, int32_t first, int3
     }
   };
   rt.for_range(info.units(op.config, op.d_model), work, run);
+  if (info.finishes) {
+    rt.for_range(n, kFinishWork * op.ld_out, [&](int64_t begin, int64_t end, int) {
+      for (int64_t r = begin; r < end; ++r) {
+        rt.kernels.finish_mixed(args, static_cast<int32_t>(r));
+      }
+    });
+  }
   return bad.load();
 }
 

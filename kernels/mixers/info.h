@@ -6,11 +6,14 @@
 //   static constexpr MixerInfo info;
 //   template <class Isa>
 //   static int32_t run(const MixerArgs&);
+//   template <class Isa>
+//   static void finish(const MixerArgs&, int32_t row);  // optional
 //
 // A layer with a mixer is x = x + W_out run(W_in norm(x)), where W_in and W_out are ordinary
 // matrices in any weight format. run() goes through the tokens of a text in order and keeps what
 // later tokens need in the state, which is f32. Its sums have one order, so that results do not
-// depend on how a text is split into calls.
+// depend on how a text is split into calls. finish() completes a row of the output when all units
+// are done.
 //
 // Plain C headers only: the files of kernels/cpu/isa include this.
 
@@ -32,7 +35,9 @@ struct MixerConfig {
   MixerKind kind = {};
   float params[kMaxMixerParams] = {};
 
-  constexpr int32_t count(int i) const { return static_cast<int32_t>(params[i]); }
+  constexpr __attribute__((always_inline)) int32_t count(int i) const {
+    return static_cast<int32_t>(params[i]);
+  }
 };
 
 /// A parameter by its name in files and configurations. Ranges are inclusive.
@@ -73,6 +78,9 @@ struct MixerInfo {
   // run() is split into units, each with its own part of the state and of the output.
   MixerSize units = nullptr;
   MixerSize work = nullptr;  // multiply-adds of a unit for one token
+  bool finishes = false;     // the mixer has finish(), see above
+  // What is wrong with parameters that are each in range, or null; itself null: nothing can be.
+  const char* (*wrong)(const MixerConfig&) = nullptr;
 
   // Set by kernels/mixers/table.h.
   MixerKind kind = {};

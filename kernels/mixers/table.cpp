@@ -37,6 +37,8 @@ Status validate_mixer(const MixerConfig& config) {
                          static_cast<double>(param.low), static_cast<double>(param.high),
                          static_cast<double>(v));
   }
+  const char* const wrong = info.wrong != nullptr ? info.wrong(config) : nullptr;
+  if (wrong != nullptr) return Status::error(MOE_ERR_ARGUMENT, "%s: %s", info.name, wrong);
   return {};
 }
 

@@ -108,5 +108,6 @@ void add_routers(Runners& runners);
 void add_layers(Runners& runners);
 void add_encoders(Runners& runners);
 void add_translation(Runners& runners);
+void add_mixers(Runners& runners);
 
 }  // namespace moe::golden

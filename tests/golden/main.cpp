@@ -100,6 +100,7 @@ int run_folder(const std::filesystem::path& folder) {
   add_layers(runners);
   add_encoders(runners);
   add_translation(runners);
+  add_mixers(runners);
   Devices devices;
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

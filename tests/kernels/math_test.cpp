@@ -38,6 +38,9 @@ TEST(Math, FloatFunctionsAreAccurate) {
   EXPECT_LT(worst_ulp([](float x) { return erf_lanes<ScalarLanes>(x); },
                       [](double x) { return std::erf(x); }, -10, 10),
             2.0);
+  EXPECT_LT(worst_ulp([](float x) { return softplus_float(x); },
+                      [](double x) { return std::log1p(std::exp(x)); }, -100, 700),
+            3.0);
 }
 
 TEST(Math, Extremes) {
@@ -51,6 +54,11 @@ TEST(Math, Extremes) {
   EXPECT_EQ(sigmoid_float(0.0f), 0.5f);
   EXPECT_EQ(erf_lanes<ScalarLanes>(inf), 1.0f);
   EXPECT_EQ(erf_lanes<ScalarLanes>(-inf), -1.0f);
+  EXPECT_EQ(softplus_float(-inf), 0.0f);
+  EXPECT_EQ(softplus_float(inf), inf);
+  EXPECT_EQ(softplus_float(-200.0f), 0.0f);
+  EXPECT_EQ(softplus_float(3e38f), 3e38f);
+  EXPECT_TRUE(std::isnan(softplus_float(std::nanf(""))));
   EXPECT_EQ(exp_double(-1e6), 0.0);
   EXPECT_EQ(exp_double(1e6), std::numeric_limits<double>::infinity());
 }

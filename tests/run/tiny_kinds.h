@@ -219,6 +219,28 @@ inline std::vector<TinyKind> tiny_layers() {
          c.layers[1].attention = {};
          c.layers[1].ffn.norms.pre = false;
        }},
+      {"gated_delta",
+       [](C& c, O&) {
+         c.layers[1].attention.output_gate = true;
+         set_mixer(c.layers[0], "gated_delta", {2, 6, 5, 7, 4});
+       }},
+      {"gated_delta_alone",
+       [](C& c, O&) {
+         set_mixer(c.layers[0], "gated_delta", {1, 1, 1, 1, 1});
+         set_mixer(c.layers[1], "gated_delta", {3, 3, 16, 33, 64, 1e-5f, 2});
+         c.layers[1].mixer.norms = {true, true, false};
+       }},
+      {"mamba2",
+       [](C& c, O& o) {
+         o.biases = true;
+         set_mixer(c.layers[0], "mamba2", {6, 5, 2, 9, 4});
+       }},
+      {"mamba2_alone",
+       [](C& c, O&) {
+         set_mixer(c.layers[0], "mamba2", {1, 1, 1, 1, 1});
+         set_mixer(c.layers[1], "mamba2", {3, 33, 1, 16, 64, 0.1f, 0.5f, 1e-3f});
+         c.layers[1].mixer.norms = {true, true, false};
+       }},
       {"short_conv_alone",
        [](C& c, O&) {
          c.positions = PositionKind::kNone;

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// The gated delta rule: for each value head h, with the key head of its group,
+//
+//   q, k, v = the head's parts of silu(convolution(q)), silu(convolution(k)), silu(convolution(v))
+//   q = q / |q| / sqrt(key_dim);  k = k / |k|;  beta = beta_scale sigmoid(b_h)
+//   decay = e^-(e^a_log softplus(a_h + dt_bias))
+//   o = recurrence of q, k, v, decay and rate beta
+//   out_h = o / rms(o) * weight * silu(z_h)
+//
+// |x| = sqrt(sum of squares + 1e-6). The state of a layer: the last inputs of the convolutions, of
+// q, k and v side by side, then the matrices of the heads. Plain C headers only.
+
+#include "kernels/mixers/convolution.h"
+#include "kernels/mixers/gates.h"
+#include "kernels/mixers/info.h"
+#include "kernels/mixers/recurrence.h"
+
+namespace moe {
+
+struct DeltaSizes {
+  int32_t key_heads = 0;
+  int32_t value_heads = 0;  // a multiple of key_heads: each of these serves neighbouring ones
+  int32_t key_dim = 0;      // of a head, 1..kMaxDim
+  int32_t value_dim = 0;
+  int32_t n_taps = 0;
+
+  static constexpr int kMaxHeads = 1024;
+  static constexpr int kMaxDim = 256;
+
+  constexpr MOE_HD int32_t keys() const { return key_heads * key_dim; }
+  constexpr MOE_HD int32_t values() const { return value_heads * value_dim; }
+  constexpr MOE_HD int64_t channels() const { return int64_t{2} * keys() + values(); }
+  constexpr MOE_HD int64_t matrix() const { return int64_t{key_dim} * value_dim; }
+  constexpr MOE_HD int64_t history() const { return (n_taps - 1) * channels(); }
+  constexpr MOE_HD int64_t state() const { return history() + value_heads * matrix(); }
+  // Multiply-adds of a head for one token.
+  constexpr MOE_HD int64_t work() const {
+    return 4 * matrix() + int64_t{2 * key_dim + value_dim} * (n_taps + 16);
+  }
+};
+
+/// The rule on the tokens of MixerArgs.
+template <class Isa>
+class DeltaRule {
+ public:
+  DeltaSizes sizes;
+  float eps = 0;  // of the norm
+  float beta_scale = 1;
+  // Columns of MixerArgs::in, which begin with q, k and v.
+  int64_t z = 0;
+  int64_t b = 0;
+  int64_t a = 0;
+  const float* q_conv = nullptr;  // (n_taps, keys)
+  const float* k_conv = nullptr;
+  const float* v_conv = nullptr;   // (n_taps, values)
+  const float* dt_bias = nullptr;  // (value_heads)
+  const float* a_log = nullptr;    // (value_heads)
+  const float* norm = nullptr;     // (value_dim)
+
+  /// Units [begin, end) of MixerArgs are value heads.
+  int32_t run(const MixerArgs& args) const {
+    int32_t bad = kMixerFinite;
+    for (int64_t h = args.begin; h < args.end;) {
+      const int64_t group_end = (key_head(h) + 1) * group();
+      const int64_t end = group_end < args.end ? group_end : args.end;
+      const int32_t row = run_heads(args, h, end);
+      bad = row < bad ? row : bad;
+      h = end;
+    }
+    return bad;
+  }
+
+ private:
+  using F = typename Isa::F;
+  static constexpr int kBlock = 8;  // tokens that go through a state while it is in cache
+  static constexpr int kMax = DeltaSizes::kMaxDim;
+  static constexpr float kUnitEps = 1e-6f;
+
+  struct Block {
+    float key[kBlock * kMax];
+    float query[kBlock * kMax];
+    float value[kBlock * kMax];
+    float decay[16];
+    float rate[16];
+  };
+
+  struct Convolutions {
+    Convolution q, k, v;
+  };
+
+  int64_t group() const { return sizes.value_heads / sizes.key_heads; }
+  int64_t key_head(int64_t h) const { return h / group(); }
+
+  Convolutions convolutions(const MixerArgs& args) const {
+    const auto part = [&](const float* weight, int32_t width, int64_t at) {
+      Convolution c;
+      c.n_taps = sizes.n_taps;
+      c.n_channels = width;
+      c.weight = weight;
+      c.in = args.in + at;
+      c.ld_in = args.ld_in;
+      c.from = args.from != nullptr ? args.from + at : nullptr;
+      c.ld_state = sizes.channels();
+      return c;
+    };
+    const int32_t keys = sizes.keys();
+    return {part(q_conv, keys, 0), part(k_conv, keys, keys),
+            part(v_conv, sizes.values(), int64_t{2} * keys)};
+  }
+
+  // Value heads of one key head, which share its queries and keys.
+  int32_t run_heads(const MixerArgs& args, int64_t begin, int64_t end) const {
+    Block block;
+    const Convolutions c = convolutions(args);
+    int32_t bad = kMixerFinite;
+    for (int32_t first = 0; first < args.n_rows; first += kBlock) {
+      const int32_t n = args.n_rows - first < kBlock ? args.n_rows - first : kBlock;
+      prepare_keys(c, key_head(begin), first, n, block);
+      for (int64_t h = begin; h < end; ++h) {
+        for (int32_t i = 0; i < n; ++i) {
+          c.v.template run<Isa>(first + i, h * sizes.value_dim, sizes.value_dim,
+                                block.value + i * sizes.value_dim);
+        }
+        gates(args, h, first, n, block);
+        recur(args, h, first, n, block);
+        const int32_t row = finish(args, h, first, n);
+        bad = row < bad ? row : bad;
+      }
+    }
+    for (int64_t h = begin; h < end; ++h) keep(c, args, h);
+    return bad;
+  }
+
+  void prepare_keys(const Convolutions& c, int64_t head, int32_t first, int32_t n,
+                    Block& block) const {
+    const int32_t d = sizes.key_dim;
+    const float root = 1.0f / __builtin_sqrtf(static_cast<float>(d));
+    for (int32_t i = 0; i < n; ++i) {
+      c.q.template run<Isa>(first + i, head * d, d, block.query + i * d);
+      c.k.template run<Isa>(first + i, head * d, d, block.key + i * d);
+      scale_to_unit<Isa>(block.query + i * d, d, kUnitEps, root);
+      scale_to_unit<Isa>(block.key + i * d, d, kUnitEps, 1.0f);
+    }
+  }
+
+  void recur(const MixerArgs& args, int64_t h, int32_t first, int32_t n, const Block& block) const {
+    const int64_t state = sizes.history() + h * sizes.matrix();
+    const float* before = first > 0 ? args.to : args.from;
+    Recurrence r;
+    r.n_rows = n;
+    r.n_keys = sizes.key_dim;
+    r.n_values = sizes.value_dim;
+    r.key = block.key;
+    r.query = block.query;
+    r.value = block.value;
+    r.decay = block.decay;
+    r.rate = block.rate;
+    r.from = before != nullptr ? before + state : nullptr;
+    r.to = args.to + state;
+    r.out = args.out + first * args.ld_out + h * sizes.value_dim;
+    r.ld_key = sizes.key_dim;
+    r.ld_value = sizes.value_dim;
+    r.delta = true;
+    r.ld_out = args.ld_out;
+    run_recurrence<Isa, true>(r);
+  }
+
+  // Numbers of a head are computed for all tokens of the block at once.
+  void gates(const MixerArgs& args, int64_t h, int32_t first, int32_t n, Block& block) const {
+    const F speed = Isa::set1(exp_float(a_log[h]));
+    float x[16] = {};
+    for (int32_t i = 0; i < n; ++i) x[i] = args.in[(first + i) * args.ld_in + b + h];
+    const F open = by_lanes_of<Isa>(Isa::load(x),
+                                    []<class L>(typename L::F w) { return sigmoid_lanes<L>(w); });
+    Isa::store(block.rate, Isa::mul(Isa::set1(beta_scale), open));
+    for (int32_t i = 0; i < n; ++i) x[i] = args.in[(first + i) * args.ld_in + a + h];
+    const F step = by_lanes_of<Isa>(Isa::add(Isa::load(x), Isa::set1(dt_bias[h])),
+                                    []<class L>(typename L::F w) { return softplus_lanes<L>(w); });
+    Isa::store(block.decay, decay_of<Isa>(step, speed));
+  }
+
+  // Gates the outputs of the block. Returns the first row with one that is not finite: then the
+  // state is not either.
+  int32_t finish(const MixerArgs& args, int64_t h, int32_t first, int32_t n) const {
+    int32_t bad = kMixerFinite;
+    for (int32_t i = n - 1; i >= 0; --i) {
+      const int64_t row = first + i;
+      float* out = args.out + row * args.ld_out + h * sizes.value_dim;
+      if (!all_finite<Isa>(out, sizes.value_dim)) bad = first + i;
+      gated_norm<Isa>(out, norm, args.in + row * args.ld_in + z + h * sizes.value_dim,
+                      sizes.value_dim, eps);
+    }
+    return bad;
+  }
+
+  // A key head's channels belong to the first of its value heads.
+  void keep(const Convolutions& c, const MixerArgs& args, int64_t h) const {
+    const int32_t keys = sizes.keys();
+    c.v.keep(args.n_rows, h * sizes.value_dim, sizes.value_dim, args.to + int64_t{2} * keys);
+    if (h % group() != 0) return;
+    const int64_t first = key_head(h) * sizes.key_dim;
+    c.q.keep(args.n_rows, first, sizes.key_dim, args.to);
+    c.k.keep(args.n_rows, first, sizes.key_dim, args.to + keys);
+  }
+};
+
+}  // namespace moe

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// Gates and norms around a recurrence. Plain C headers only.
+
+#include "kernels/activation.h"
+#include "kernels/cpu/lanes.h"
+
+namespace moe {
+
+/// True if none of n values is NaN or infinite.
+template <class Isa>
+inline bool all_finite(const float* x, int n) {
+  typename Isa::F finite = Isa::zero();  // becomes NaN with the first that is not
+  for (int i = 0; i < n; i += 16) finite = Isa::fma(load_lanes<Isa>(x, i, n), Isa::zero(), finite);
+  return Isa::count(Isa::eq(finite, finite)) == 16;
+}
+
+/// x = factor x / sqrt(sum of squares + eps), over n values.
+template <class Isa>
+inline void scale_to_unit(float* x, int n, float eps, float factor) {
+  const auto scale = Isa::set1(factor / __builtin_sqrtf(squares_of<Isa>(x, n) + eps));
+  for (int i = 0; i < n; i += 16) {
+    store_lanes<Isa>(x, Isa::mul(load_lanes<Isa>(x, i, n), scale), i, n);
+  }
+}
+
+/// e^-(speed step), of a step that is not negative. No finite numbers make it NaN: at the ends it
+/// is 0 or 1.
+template <class Isa>
+MOE_INLINE typename Isa::F decay_of(typename Isa::F step, typename Isa::F speed) {
+  return by_lanes_of<Isa>(Isa::sub(Isa::zero(), Isa::mul(speed, step)),
+                          []<class L>(typename L::F v) { return exp_lanes<L>(v); });
+}
+
+/// x = weight x / sqrt(mean of squares + eps) * silu(gate), over n values.
+template <class Isa>
+inline void gated_norm(float* x, const float* weight, const float* gate, int n, float eps) {
+  const float mean = squares_of<Isa>(x, n) / static_cast<float>(n);
+  const auto scale = Isa::set1(1.0f / __builtin_sqrtf(mean + eps));
+  for (int i = 0; i < n; i += 16) {
+    const auto z = by_lanes_of<Isa>(load_lanes<Isa>(gate, i, n), []<class L>(typename L::F v) {
+      return activations::silu<L>(v, L::splat(1.0f));
+    });
+    const auto y =
+        Isa::mul(Isa::mul(load_lanes<Isa>(x, i, n), scale), load_lanes<Isa>(weight, i, n));
+    store_lanes<Isa>(x, Isa::mul(y, z), i, n);
+  }
+}
+
+/// x = x * silu(gate), then weight x / sqrt(mean of squares + eps), over n values.
+template <class Isa>
+inline void gate_then_norm(float* x, const float* weight, const float* gate, int n, float eps) {
+  for (int i = 0; i < n; i += 16) {
+    const auto z = by_lanes_of<Isa>(load_lanes<Isa>(gate, i, n), []<class L>(typename L::F v) {
+      return activations::silu<L>(v, L::splat(1.0f));
+    });
+    store_lanes<Isa>(x, Isa::mul(load_lanes<Isa>(x, i, n), z), i, n);
+  }
+  const float mean = squares_of<Isa>(x, n) / static_cast<float>(n);
+  const auto scale = Isa::set1(1.0f / __builtin_sqrtf(mean + eps));
+  for (int i = 0; i < n; i += 16) {
+    const auto y = Isa::mul(load_lanes<Isa>(x, i, n), scale);
+    store_lanes<Isa>(x, Isa::mul(y, load_lanes<Isa>(weight, i, n)), i, n);
+  }
+}
+
+}  // namespace moe

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// Mamba2 (Dao and Gu 2024, arXiv 2405.21060) of Granite 4 H and Nemotron-H: for each head h, with
+// B and C of its group,
+//
+//   x, B, C = the head's and the group's parts of silu(convolution(xBC))
+//   dt = softplus(dt_h + dt_bias), at least dt_low and at most dt_high
+//   y_h = recurrence of keys B, queries C, values x, decay e^-(e^a_log dt), rate dt and skip D
+//   out = y * silu(z), then, group by group of the channels, out / rms(out) * weight
+//
+// The state of a layer: the last inputs of the convolution, x, B and C side by side, then the
+// matrices of the heads. Plain C headers only.
+
+#include "kernels/mixers/convolution.h"
+#include "kernels/mixers/gates.h"
+#include "kernels/mixers/info.h"
+#include "kernels/mixers/recurrence.h"
+
+namespace moe {
+
+struct Mamba2Sizes {
+  int32_t heads = 0;     // a multiple of groups: each of these serves neighbouring ones
+  int32_t head_dim = 0;  // 1..kMaxDim
+  int32_t groups = 0;
+  int32_t state_dim = 0;  // 1..kMaxDim
+  int32_t n_taps = 0;
+
+  static constexpr int kMaxHeads = 1024;
+  static constexpr int kMaxDim = 256;
+
+  constexpr MOE_HD int64_t inner() const { return int64_t{heads} * head_dim; }
+  constexpr MOE_HD int64_t channels() const { return inner() + int64_t{2} * groups * state_dim; }
+  constexpr MOE_HD int64_t in() const { return inner() + channels() + heads; }  // z, x, B, C, dt
+  constexpr MOE_HD int64_t matrix() const { return int64_t{state_dim} * head_dim; }
+  constexpr MOE_HD int64_t history() const { return (n_taps - 1) * channels(); }
+  constexpr MOE_HD int64_t state() const { return history() + heads * matrix(); }
+  // Multiply-adds of a head for one token.
+  constexpr MOE_HD int64_t work() const {
+    return 3 * matrix() + (int64_t{2} * groups * state_dim / heads + head_dim) * (n_taps + 16);
+  }
+};
+
+struct Mamba2Mixer {
+  enum Param { kHeads, kHeadDim, kGroups, kStateDim, kLength, kDtLow, kDtHigh, kEps };
+  enum Weight { kIn, kInBias, kConv, kConvBias, kDtBias, kALog, kD, kNorm, kOut, kOutBias };
+
+  static constexpr MOE_HD Mamba2Sizes sizes(const MixerConfig& c) {
+    return {c.count(kHeads), c.count(kHeadDim), c.count(kGroups), c.count(kStateDim),
+            c.count(kLength)};
+  }
+  static constexpr int64_t in(const MixerConfig& c, int32_t) { return sizes(c).in(); }
+  static constexpr int64_t inner(const MixerConfig& c, int32_t) { return sizes(c).inner(); }
+  static constexpr int64_t channels(const MixerConfig& c, int32_t) { return sizes(c).channels(); }
+  // (length, channels), that of the oldest token first.
+  static constexpr int64_t taps(const MixerConfig& c, int32_t d) {
+    return channels(c, d) * c.count(kLength);
+  }
+  static constexpr int64_t heads(const MixerConfig& c, int32_t) { return c.count(kHeads); }
+
+  static constexpr MixerInfo info = {
+      .name = "mamba2",
+      .params = {{.name = "heads", .low = 1, .high = Mamba2Sizes::kMaxHeads},
+                 {.name = "head_dim", .low = 1, .high = Mamba2Sizes::kMaxDim},
+                 {.name = "groups", .low = 1, .high = Mamba2Sizes::kMaxHeads},
+                 {.name = "state_dim", .low = 1, .high = Mamba2Sizes::kMaxDim},
+                 {.name = "length", .low = 1, .high = Convolution::kMaxTaps},
+                 {.name = "dt_low", .low = 0, .high = 1e30f, .whole = false, .required = false},
+                 {.name = "dt_high",
+                  .low = 0,
+                  .high = 1e30f,
+                  .whole = false,
+                  .required = false,
+                  .fallback = 1e30f},
+                 {.name = "eps",
+                  .low = 0,
+                  .high = 1,
+                  .whole = false,
+                  .required = false,
+                  .fallback = 1e-5f}},
+      .weights = {{"mamba2.in.weight", MixerUse::kIn, in},
+                  {"mamba2.in.bias", MixerUse::kInBias, in},
+                  {"mamba2.conv.weight", MixerUse::kVector, taps},
+                  {"mamba2.conv.bias", MixerUse::kBias, channels},
+                  {"mamba2.dt_bias", MixerUse::kVector, heads},
+                  {"mamba2.a_log", MixerUse::kVector, heads},
+                  {"mamba2.d", MixerUse::kVector, heads},
+                  {"mamba2.norm.weight", MixerUse::kVector, inner},
+                  {"mamba2.out.weight", MixerUse::kOut, inner},
+                  {"mamba2.out.bias", MixerUse::kOutBias,
+                   [](const MixerConfig&, int32_t d) { return int64_t{d}; }}},
+      .state = [](const MixerConfig& c, int32_t) { return sizes(c).state(); },
+      .units = heads,
+      .work = [](const MixerConfig& c, int32_t) { return sizes(c).work(); },
+      .finishes = true,
+      .wrong = [](const MixerConfig& c) -> const char* {
+        if (c.count(kHeads) % c.count(kGroups) != 0) return "heads is not a multiple of groups";
+        return c.params[kDtLow] <= c.params[kDtHigh] ? nullptr : "dt_low is above dt_high";
+      },
+  };
+
+  /// Units are heads.
+  template <class Isa>
+  static int32_t run(const MixerArgs& args) {
+    const Mamba2Sizes s = sizes(args.config);
+    const int64_t group = s.heads / s.groups;
+    int32_t bad = kMixerFinite;
+    for (int64_t h = args.begin; h < args.end;) {
+      const int64_t group_end = (h / group + 1) * group;
+      const int64_t end = group_end < args.end ? group_end : args.end;
+      const int32_t row = run_heads<Isa>(args, s, h, end);
+      bad = row < bad ? row : bad;
+      h = end;
+    }
+    return bad;
+  }
+
+  /// Gates and norms the outputs of row r, which all heads share.
+  template <class Isa>
+  static void finish(const MixerArgs& args, int32_t r) {
+    const Mamba2Sizes s = sizes(args.config);
+    const auto n = static_cast<int>(s.inner() / s.groups);
+    for (int32_t g = 0; g < s.groups; ++g) {
+      float* out = args.out + r * args.ld_out + int64_t{g} * n;
+      const float* z = args.in + r * args.ld_in + int64_t{g} * n;
+      gate_then_norm<Isa>(out, args.vectors[kNorm] + int64_t{g} * n, z, n,
+                          args.config.params[kEps]);
+    }
+  }
+
+ private:
+  static constexpr int kBlock = 8;  // tokens that go through a state while it is in cache
+  static constexpr int kMax = Mamba2Sizes::kMaxDim;
+
+  struct Block {
+    float key[kBlock * kMax];
+    float query[kBlock * kMax];
+    float value[kBlock * kMax];
+    float decay[16];
+    float rate[16];
+  };
+
+  static MOE_HD Convolution convolution(const MixerArgs& args, const Mamba2Sizes& s) {
+    Convolution c;
+    c.n_taps = s.n_taps;
+    c.n_channels = static_cast<int32_t>(s.channels());
+    c.weight = args.vectors[kConv];
+    c.bias = args.vectors[kConvBias];
+    c.in = args.in + s.inner();
+    c.ld_in = args.ld_in;
+    c.from = args.from;
+    c.ld_state = s.channels();
+    return c;
+  }
+
+  // Heads of one group, which share B and C.
+  template <class Isa>
+  static int32_t run_heads(const MixerArgs& args, const Mamba2Sizes& s, int64_t begin,
+                           int64_t end) {
+    Block block;
+    const Convolution c = convolution(args, s);
+    const int64_t b = s.inner() + begin / (s.heads / s.groups) * s.state_dim;
+    const int64_t group_width = int64_t{s.groups} * s.state_dim;
+    int32_t bad = kMixerFinite;
+    for (int32_t first = 0; first < args.n_rows; first += kBlock) {
+      const int32_t n = args.n_rows - first < kBlock ? args.n_rows - first : kBlock;
+      for (int32_t i = 0; i < n; ++i) {
+        c.run<Isa>(first + i, b, s.state_dim, block.key + i * s.state_dim);
+        c.run<Isa>(first + i, b + group_width, s.state_dim, block.query + i * s.state_dim);
+      }
+      for (int64_t h = begin; h < end; ++h) {
+        for (int32_t i = 0; i < n; ++i) {
+          c.run<Isa>(first + i, h * s.head_dim, s.head_dim, block.value + i * s.head_dim);
+        }
+        gates<Isa>(args, s, h, first, n, block);
+        const int32_t row = recur<Isa>(args, s, h, first, n, block);
+        bad = row < bad ? row : bad;
+      }
+    }
+    for (int64_t h = begin; h < end; ++h) keep(c, args, s, h);
+    return bad;
+  }
+
+  // Steps and decays of all tokens of the block at once.
+  template <class Isa>
+  static void gates(const MixerArgs& args, const Mamba2Sizes& s, int64_t h, int32_t first,
+                    int32_t n, Block& block) {
+    using L = LanesOf<Isa>;
+    using F = typename Isa::F;
+    float x[16] = {};
+    for (int32_t i = 0; i < n; ++i) {
+      x[i] = args.in[(first + i) * args.ld_in + s.inner() + s.channels() + h];
+    }
+    const F low = Isa::set1(args.config.params[kDtLow]);
+    const F high = Isa::set1(args.config.params[kDtHigh]);
+    const F bias = Isa::set1(args.vectors[kDtBias][h]);
+    F step = by_lanes_of<Isa>(Isa::add(Isa::load(x), bias),
+                              []<class M>(typename M::F w) { return softplus_lanes<M>(w); });
+    step = L::select_lt(step, low, low, step);
+    step = L::select_lt(high, step, high, step);
+    const F speed = Isa::set1(exp_float(args.vectors[kALog][h]));
+    Isa::store(block.rate, step);
+    Isa::store(block.decay, decay_of<Isa>(step, speed));
+  }
+
+  template <class Isa>
+  static int32_t recur(const MixerArgs& args, const Mamba2Sizes& s, int64_t h, int32_t first,
+                       int32_t n, const Block& block) {
+    const int64_t state = s.history() + h * s.matrix();
+    const float* before = first > 0 ? args.to : args.from;
+    Recurrence r;
+    r.n_rows = n;
+    r.n_keys = s.state_dim;
+    r.n_values = s.head_dim;
+    r.key = block.key;
+    r.query = block.query;
+    r.value = block.value;
+    r.decay = block.decay;
+    r.rate = block.rate;
+    r.skip = args.vectors[kD] + h;
+    r.from = before != nullptr ? before + state : nullptr;
+    r.to = args.to + state;
+    r.out = args.out + first * args.ld_out + h * s.head_dim;
+    r.ld_key = s.state_dim;
+    r.ld_value = s.head_dim;
+    r.ld_out = args.ld_out;
+    run_recurrence<Isa, false>(r);
+    for (int32_t i = 0; i < n; ++i) {
+      if (!all_finite<Isa>(r.out + i * r.ld_out, s.head_dim)) return first + i;
+    }
+    return kMixerFinite;
+  }
+
+  // A group's channels belong to its first head.
+  static MOE_HD void keep(const Convolution& c, const MixerArgs& args, const Mamba2Sizes& s,
+                          int64_t h) {
+    c.keep(args.n_rows, h * s.head_dim, s.head_dim, args.to);
+    const int64_t group = s.heads / s.groups;
+    if (h % group != 0) return;
+    const int64_t b = s.inner() + h / group * s.state_dim;
+    c.keep(args.n_rows, b, s.state_dim, args.to);
+    c.keep(args.n_rows, b + int64_t{s.groups} * s.state_dim, s.state_dim, args.to);
+  }
+};
+
+}  // namespace moe

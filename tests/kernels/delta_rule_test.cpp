@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+// The gated delta rule against its definition as plain loops, on every instruction set, in any
+// parts.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/mixers/table.h"
+#include "src/base/inline.h"
+#include "tests/kernels/random_floats.h"
+#include "tests/support/every_isa.h"
+
+namespace moe {
+namespace {
+
+struct DeltaCase {
+  int32_t key_heads;
+  int32_t value_heads;
+  int32_t key_dim;
+  int32_t value_dim;
+  int32_t length;
+  int32_t n_rows;
+  float scale = 1;  // of the inputs
+};
+
+// Single numbers, odd sizes, whole vectors with and without remainders, more value heads than key
+// heads, Qwen3-Next's heads, more tokens than go through the state at once.
+const DeltaCase kDeltaCases[] = {
+    {1, 1, 1, 1, 1, 1},          {1, 1, 5, 1, 2, 3},          {3, 3, 1, 7, 4, 9},
+    {2, 6, 17, 15, 4, 17},       {1, 4, 16, 16, 3, 8},        {2, 2, 33, 33, 4, 11},
+    {1, 3, 20, 100, 4, 25},      {2, 4, 128, 128, 4, 5},      {1, 2, 3, 129, 64, 70},
+    {1, 1, 256, 256, 4, 2},      {1, 2, 8, 24, 3, 12, 1e15f}, {1, 2, 8, 24, 3, 12, 60},
+    {1, 2, 8, 24, 3, 12, 1e-20f}};
+
+/// A case with its numbers, and what is to come out, after a state and at the beginning of a text.
+struct Delta {
+  explicit Delta(const DeltaCase& c) : of(c) {
+    config.kind = MixerKind::kGatedDelta;
+    const int32_t params[] = {c.key_heads, c.value_heads, c.key_dim, c.value_dim, c.length};
+    for (int i = 0; i < 5; ++i) config.params[i] = static_cast<float>(params[i]);
+    config.params[GatedDeltaMixer::kEps] = 1e-6f;
+    config.params[GatedDeltaMixer::kBetaScale] = c.length == 4 ? 2.0f : 1.0f;
+    sizes = GatedDeltaMixer::sizes(config);
+    width = mixer_widths(config, 8).in + 3;  // more between rows than the mixer reads
+    in = random_floats(size(c.n_rows * width), 1, c.scale);
+    q_conv = random_floats(size(sizes.keys() * c.length), 2, 0.6f);
+    k_conv = random_floats(size(sizes.keys() * c.length), 7, 0.6f);
+    v_conv = random_floats(size(sizes.values() * c.length), 8, 0.6f);
+    dt_bias = random_floats(size(c.value_heads), 3);
+    a_log = random_floats(size(c.value_heads), 4, 2);
+    norm = random_floats(size(c.value_dim), 5);
+    before = random_floats(size(sizes.state()), 6, 0.5f);
+    vectors[GatedDeltaMixer::kQConv] = q_conv.data();
+    vectors[GatedDeltaMixer::kKConv] = k_conv.data();
+    vectors[GatedDeltaMixer::kVConv] = v_conv.data();
+    vectors[GatedDeltaMixer::kDtBias] = dt_bias.data();
+    vectors[GatedDeltaMixer::kALog] = a_log.data();
+    vectors[GatedDeltaMixer::kNorm] = norm.data();
+    define(before.data(), &y, &after);
+    define(nullptr, &y_first, &after_first);
+  }
+
+  static size_t size(int64_t n) { return static_cast<size_t>(n); }
+
+  MixerArgs args() const {
+    MixerArgs a;
+    a.config = config;
+    a.d_model = 8;
+    a.n_rows = of.n_rows;
+    a.in = in.data();
+    a.ld_in = width;
+    a.ld_out = sizes.values();
+    a.vectors = vectors;
+    a.end = of.value_heads;
+    return a;
+  }
+
+  // Sums of squares have the order of every other norm.
+  static float squares(const float* x, int n) {
+    const CpuKernels* const scalar = every_isa().back();
+    return scalar->sum_squares(x, n);
+  }
+  static void to_unit(float* x, int n, float factor) {
+    const float scale = factor / std::sqrt(squares(x, n) + 1e-6f);
+    for (int i = 0; i < n; ++i) x[i] = x[i] * scale;
+  }
+
+  // Head by head: convolution, unit lengths, gates, the recurrence, gated norm.
+  void define(const float* from, std::vector<float>* out, std::vector<float>* state) const {
+    out->assign(size(of.n_rows * sizes.values()), 0);
+    state->assign(size(sizes.state()), 0);
+    const int64_t keys = sizes.keys();
+    const Convolution parts[] = {convolution(q_conv, keys, 0, from),
+                                 convolution(k_conv, keys, keys, from),
+                                 convolution(v_conv, sizes.values(), 2 * keys, from)};
+    for (int i = 0; i < 3; ++i) {
+      parts[i].keep(of.n_rows, 0, parts[i].n_channels, state->data() + i * keys);
+    }
+    for (int64_t h = 0; h < of.value_heads; ++h) {
+      define_head(parts, h, from, out->data(), state->data());
+    }
+  }
+
+  Convolution convolution(const std::vector<float>& weight, int64_t n, int64_t at,
+                          const float* from) const {
+    Convolution c;
+    c.n_taps = of.length;
+    c.n_channels = static_cast<int32_t>(n);
+    c.weight = weight.data();
+    c.in = in.data() + at;
+    c.ld_in = width;
+    c.from = from != nullptr ? from + at : nullptr;
+    c.ld_state = sizes.channels();
+    return c;
+  }
+
+  void define_head(const Convolution (&c)[3], int64_t h, const float* from, float* out,
+                   float* state) const {
+    const int32_t dk = of.key_dim, dv = of.value_dim, n = of.n_rows;
+    const int64_t first_key = h / (of.value_heads / of.key_heads) * dk;
+    std::vector<float> q(size(n * dk)), k(q), v(size(n * dv)), decay(size(n)), rate(size(n));
+    for (int32_t t = 0; t < n; ++t) {
+      for (int32_t i = 0; i < dk; ++i) {
+        q[size(t * dk + i)] = c[0].define(t, first_key + i);
+        k[size(t * dk + i)] = c[1].define(t, first_key + i);
+      }
+      for (int32_t i = 0; i < dv; ++i) {
+        v[size(t * dv + i)] = c[2].define(t, h * dv + i);
+      }
+      to_unit(&q[size(t * dk)], dk, 1 / std::sqrt(static_cast<float>(dk)));
+      to_unit(&k[size(t * dk)], dk, 1);
+      const float* b = &in[size(t * width + sizes.channels() + sizes.values())];
+      const float* a = b + of.value_heads;
+      rate[size(t)] = config.params[GatedDeltaMixer::kBetaScale] * sigmoid_float(b[h]);
+      decay[size(t)] =
+          exp_float(0 - exp_float(a_log[size(h)]) * softplus_float(a[h] + dt_bias[size(h)]));
+    }
+    const int64_t matrix = sizes.history() + h * sizes.matrix();
+    Recurrence r;
+    r.n_rows = n;
+    r.n_keys = r.ld_key = dk;
+    r.n_values = r.ld_value = dv;
+    r.delta = true;
+    r.key = k.data();
+    r.query = q.data();
+    r.value = v.data();
+    r.decay = decay.data();
+    r.rate = rate.data();
+    r.from = from != nullptr ? from + matrix : nullptr;
+    r.to = state + matrix;
+    r.out = out + h * dv;
+    r.ld_out = sizes.values();
+    define_recurrence(r);
+    for (int32_t t = 0; t < n; ++t) {
+      float* o = out + t * sizes.values() + h * dv;
+      const float scale = 1 / std::sqrt(squares(o, dv) / static_cast<float>(dv) + 1e-6f);
+      const float* z = &in[size(t * width + sizes.channels() + h * dv)];
+      for (int32_t i = 0; i < dv; ++i) {
+        o[i] = o[i] * scale * norm[size(i)] * activations::silu<ScalarLanes>(z[i], 1);
+      }
+    }
+  }
+
+  DeltaCase of;
+  MixerConfig config;
+  DeltaSizes sizes;
+  int64_t width = 0;
+  std::vector<float> in, q_conv, k_conv, v_conv, dt_bias, a_log, norm, before;
+  std::vector<float> y, after, y_first, after_first;
+  const float* vectors[kMaxMixerWeights] = {};
+};
+
+class DeltaRuleTest : public testing::TestWithParam<DeltaCase> {};
+
+TEST_P(DeltaRuleTest, FollowsItsDefinition) {
+  const Delta delta(GetParam());
+  for (const CpuKernels* kernels : every_isa()) {
+    for (const bool continues : {false, true}) {
+      MixerArgs a = delta.args();
+      std::vector<float> y(delta.y.size(), 7.0f), after(delta.after.size(), 7.0f);
+      a.from = continues ? delta.before.data() : nullptr;
+      a.out = y.data();
+      a.to = after.data();
+      EXPECT_EQ(kernels->mix(a), kMixerFinite) << kernels->name;
+      EXPECT_EQ(first_difference(y, continues ? delta.y : delta.y_first), -1) << kernels->name;
+      EXPECT_EQ(first_difference(after, continues ? delta.after : delta.after_first), -1)
+          << kernels->name;
+    }
+  }
+}
+
+// In calls of some rows each, heads alone or in twos, the states in turn.
+TEST_P(DeltaRuleTest, PartsAgreeWithTheWhole) {
+  const Delta delta(GetParam());
+  for (const CpuKernels* kernels : every_isa()) {
+    for (const int32_t rows : {1, 3, 7}) {
+      for (const int64_t units : {1, 2}) {
+        std::vector<float> y(delta.y.size()), states[] = {delta.before, delta.after};
+        const MixerArgs whole = delta.args();
+        int call = 0;
+        for (int32_t r = 0; r < whole.n_rows; r += rows, ++call) {
+          for (int64_t u = 0; u < whole.end; u += units) {
+            MixerArgs a = whole;
+            a.n_rows = std::min(rows, whole.n_rows - r);
+            a.in += r * a.ld_in;
+            a.out = y.data() + r * a.ld_out;
+            a.from = states[call % 2].data();
+            a.to = states[1 - call % 2].data();
+            a.begin = u;
+            a.end = std::min(u + units, whole.end);
+            EXPECT_EQ(kernels->mix(a), kMixerFinite);
+          }
+        }
+        EXPECT_EQ(first_difference(y, delta.y), -1) << kernels->name << " rows " << rows;
+        EXPECT_EQ(first_difference(states[call % 2], delta.after), -1) << kernels->name;
+      }
+    }
+  }
+}
+
+TEST_P(DeltaRuleTest, NamesTheFirstRowThatIsNotFinite) {
+  Delta delta(GetParam());
+  const int32_t row = delta.of.n_rows / 2;
+  const int64_t value = delta.sizes.channels() - 1;  // the last one of the last head
+  for (const float bad : {NAN, INFINITY}) {
+    delta.in[Delta::size(row * delta.width + value)] = bad;
+    for (const CpuKernels* kernels : every_isa()) {
+      MixerArgs a = delta.args();
+      std::vector<float> y(delta.y.size()), after(delta.after.size());
+      a.out = y.data();
+      a.to = after.data();
+      EXPECT_EQ(kernels->mix(a), row) << kernels->name;
+      a.end -= 1;  // the others do not see it
+      EXPECT_EQ(a.end == 0 ? kMixerFinite : kernels->mix(a), kMixerFinite) << kernels->name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, DeltaRuleTest, testing::ValuesIn(kDeltaCases));
+
+// Inputs of gates that overflow: the state is kept or forgotten, and stays finite.
+TEST(DeltaRule, ExtremeGatesLeaveAFiniteState) {
+  const DeltaCase shape{1, 2, 9, 21, 3, 20};
+  const float extremes[] = {0, 3e38f, -3e38f, INFINITY, -INFINITY, 88.8f, -104, 1e-40f};
+  Delta delta(shape);
+  unsigned i = 0;
+  for (int32_t t = 0; t < shape.n_rows; ++t) {
+    float* gates =
+        &delta.in[Delta::size(t * delta.width + delta.sizes.channels() + delta.sizes.values())];
+    for (int g = 0; g < 4; ++g) gates[g] = extremes[i++ * 5 / 3 % std::size(extremes)];
+  }
+  delta.define(delta.before.data(), &delta.y, &delta.after);
+  for (const float v : delta.after) ASSERT_TRUE(is_finite(v));
+  for (const CpuKernels* kernels : every_isa()) {
+    MixerArgs a = delta.args();
+    std::vector<float> y(delta.y.size()), after(delta.after.size());
+    a.from = delta.before.data();
+    a.out = y.data();
+    a.to = after.data();
+    EXPECT_EQ(kernels->mix(a), kMixerFinite) << kernels->name;
+    EXPECT_EQ(first_difference(y, delta.y), -1) << kernels->name;
+    EXPECT_EQ(first_difference(after, delta.after), -1) << kernels->name;
+  }
+}
+
+TEST(DeltaRule, RefusesHeadsThatDoNotFit) {
+  MixerConfig config;
+  config.kind = MixerKind::kGatedDelta;
+  const float params[] = {4, 6, 16, 16, 4, 1e-6f, 1};
+  std::copy(std::begin(params), std::end(params), config.params);
+  const Status status = validate_mixer(config);
+  EXPECT_EQ(status.code(), MOE_ERR_ARGUMENT);
+  EXPECT_STREQ(status.text(), "gated_delta: value_heads is not a multiple of key_heads");
+  config.params[1] = 8;
+  EXPECT_TRUE(validate_mixer(config).ok());
+  config.params[2] = 257;
+  EXPECT_STREQ(validate_mixer(config).text(),
+               "gated_delta: key_dim: expected a whole number in 1..256, found 257");
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+// Mamba2 against its definition as plain loops, on every instruction set, in any parts.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/mixers/table.h"
+#include "src/base/inline.h"
+#include "tests/kernels/random_floats.h"
+#include "tests/support/every_isa.h"
+
+namespace moe {
+namespace {
+
+struct MambaCase {
+  int32_t heads;
+  int32_t head_dim;
+  int32_t groups;
+  int32_t state_dim;
+  int32_t length;
+  int32_t n_rows;
+  float scale = 1;  // of the inputs
+};
+
+// Single numbers, odd sizes, whole vectors and remainders, several heads to a group, the heads of
+// Granite 4 H, more tokens than go through the state at once.
+const MambaCase kMambaCases[] = {{1, 1, 1, 1, 1, 1},       {2, 5, 1, 3, 2, 9},
+                                 {6, 17, 3, 15, 4, 17},    {4, 16, 4, 16, 3, 8},
+                                 {3, 100, 1, 20, 4, 25},   {4, 64, 1, 128, 4, 5},
+                                 {2, 129, 2, 3, 64, 70},   {1, 256, 1, 256, 4, 2},
+                                 {2, 24, 1, 8, 3, 12, 60}, {2, 24, 1, 8, 3, 12, 1e-20f}};
+
+/// A case with its numbers, and what is to come out.
+struct Mamba {
+  explicit Mamba(const MambaCase& c) : of(c) {
+    config = default_mixer(mixer_info(MixerKind::kMamba2));
+    const int32_t params[] = {c.heads, c.head_dim, c.groups, c.state_dim, c.length};
+    for (int i = 0; i < 5; ++i) config.params[i] = static_cast<float>(params[i]);
+    sizes = Mamba2Mixer::sizes(config);
+    width = sizes.in() + 3;  // more between rows than the mixer reads
+    in = random_floats(size(c.n_rows * width), 1, c.scale);
+    conv = random_floats(size(sizes.channels() * c.length), 2, 0.6f);
+    conv_bias = random_floats(size(sizes.channels()), 3, 0.3f);
+    dt_bias = random_floats(size(c.heads), 4);
+    a_log = random_floats(size(c.heads), 5);
+    d = random_floats(size(c.heads), 6);
+    norm = random_floats(size(sizes.inner()), 7);
+    before = random_floats(size(sizes.state()), 8, 0.5f);
+    vectors[Mamba2Mixer::kConv] = conv.data();
+    vectors[Mamba2Mixer::kConvBias] = c.length == 4 ? nullptr : conv_bias.data();
+    vectors[Mamba2Mixer::kDtBias] = dt_bias.data();
+    vectors[Mamba2Mixer::kALog] = a_log.data();
+    vectors[Mamba2Mixer::kD] = d.data();
+    vectors[Mamba2Mixer::kNorm] = norm.data();
+    define(before.data(), &y, &after);
+    define(nullptr, &y_first, &after_first);
+  }
+
+  static size_t size(int64_t n) { return static_cast<size_t>(n); }
+
+  MixerArgs args() const {
+    MixerArgs a;
+    a.config = config;
+    a.d_model = 8;
+    a.n_rows = of.n_rows;
+    a.in = in.data();
+    a.ld_in = width;
+    a.ld_out = sizes.inner();
+    a.vectors = vectors;
+    a.end = of.heads;
+    return a;
+  }
+
+  static int32_t mix(const CpuKernels& kernels, const MixerArgs& a) {
+    const int32_t bad = kernels.mix(a);
+    for (int32_t r = 0; r < a.n_rows; ++r) kernels.finish_mixed(a, r);
+    return bad;
+  }
+
+  // Head by head the convolution, the step and the recurrence; then gate and norm of the groups.
+  void define(const float* from, std::vector<float>* out, std::vector<float>* state) const {
+    out->assign(size(of.n_rows * sizes.inner()), 0);
+    state->assign(size(sizes.state()), 0);
+    Convolution c;
+    c.n_taps = of.length;
+    c.n_channels = static_cast<int32_t>(sizes.channels());
+    c.weight = conv.data();
+    c.bias = vectors[Mamba2Mixer::kConvBias];
+    c.in = in.data() + sizes.inner();
+    c.ld_in = width;
+    c.from = from;
+    c.ld_state = sizes.channels();
+    c.keep(of.n_rows, 0, c.n_channels, state->data());
+    for (int64_t h = 0; h < of.heads; ++h) define_head(c, h, from, out->data(), state->data());
+    const int64_t n = sizes.inner() / of.groups;
+    for (int64_t g = 0; g < of.n_rows * of.groups; ++g) {
+      float* o = out->data() + g * n;
+      const float* z = &in[size(g / of.groups * width + g % of.groups * n)];
+      for (int64_t i = 0; i < n; ++i) o[i] = o[i] * activations::silu<ScalarLanes>(z[i], 1);
+      const float squares = every_isa().back()->sum_squares(o, static_cast<int>(n));
+      const float scale = 1 / std::sqrt(squares / static_cast<float>(n) + 1e-5f);
+      for (int64_t i = 0; i < n; ++i) o[i] = o[i] * scale * norm[size(g % of.groups * n + i)];
+    }
+  }
+
+  void define_head(const Convolution& c, int64_t h, const float* from, float* out,
+                   float* state) const {
+    const int32_t dk = of.state_dim, dv = of.head_dim, n = of.n_rows;
+    const int64_t b = sizes.inner() + h / (of.heads / of.groups) * dk;
+    std::vector<float> key(size(n * dk)), query(key), v(size(n * dv)), decay(size(n)), rate(decay);
+    for (int32_t t = 0; t < n; ++t) {
+      for (int32_t i = 0; i < dk; ++i) {
+        key[size(t * dk + i)] = c.define(t, b + i);
+        query[size(t * dk + i)] = c.define(t, b + int64_t{of.groups} * dk + i);
+      }
+      for (int32_t i = 0; i < dv; ++i) v[size(t * dv + i)] = c.define(t, h * dv + i);
+      const float dt = in[size(t * width + sizes.inner() + sizes.channels() + h)];
+      rate[size(t)] = softplus_float(dt + dt_bias[size(h)]);
+      decay[size(t)] = exp_float(0 - exp_float(a_log[size(h)]) * rate[size(t)]);
+    }
+    const int64_t matrix = sizes.history() + h * sizes.matrix();
+    Recurrence r;
+    r.n_rows = n;
+    r.n_keys = dk;
+    r.ld_key = dk;
+    r.n_values = dv;
+    r.ld_value = dv;
+    r.key = key.data();
+    r.query = query.data();
+    r.value = v.data();
+    r.decay = decay.data();
+    r.rate = rate.data();
+    r.skip = &d[size(h)];
+    r.from = from != nullptr ? from + matrix : nullptr;
+    r.to = state + matrix;
+    r.out = out + h * dv;
+    r.ld_out = sizes.inner();
+    define_recurrence(r);
+  }
+
+  MambaCase of;
+  MixerConfig config;
+  Mamba2Sizes sizes;
+  int64_t width = 0;
+  std::vector<float> in, conv, conv_bias, dt_bias, a_log, d, norm, before;
+  std::vector<float> y, after, y_first, after_first;
+  const float* vectors[kMaxMixerWeights] = {};
+};
+
+class Mamba2Test : public testing::TestWithParam<MambaCase> {};
+
+TEST_P(Mamba2Test, FollowsItsDefinition) {
+  const Mamba mamba(GetParam());
+  for (const CpuKernels* kernels : every_isa()) {
+    for (const bool continues : {false, true}) {
+      MixerArgs a = mamba.args();
+      std::vector<float> y(mamba.y.size(), 7.0f), after(mamba.after.size(), 7.0f);
+      a.from = continues ? mamba.before.data() : nullptr;
+      a.out = y.data();
+      a.to = after.data();
+      EXPECT_EQ(Mamba::mix(*kernels, a), kMixerFinite) << kernels->name;
+      EXPECT_EQ(first_difference(y, continues ? mamba.y : mamba.y_first), -1) << kernels->name;
+      EXPECT_EQ(first_difference(after, continues ? mamba.after : mamba.after_first), -1)
+          << kernels->name;
+    }
+  }
+}
+
+TEST_P(Mamba2Test, PartsAgreeWithTheWhole) {
+  const Mamba mamba(GetParam());
+  for (const CpuKernels* kernels : every_isa()) {
+    for (const int32_t rows : {1, 3, 7}) {
+      std::vector<float> y(mamba.y.size()), states[] = {mamba.before, mamba.after};
+      const MixerArgs whole = mamba.args();
+      int call = 0;
+      for (int32_t r = 0; r < whole.n_rows; r += rows, ++call) {
+        MixerArgs a = whole;
+        a.n_rows = std::min(rows, whole.n_rows - r);
+        a.in += r * a.ld_in;
+        a.out = y.data() + r * a.ld_out;
+        a.from = states[call % 2].data();
+        a.to = states[1 - call % 2].data();
+        for (a.begin = 0; a.begin < whole.end; a.begin = a.end) {
+          a.end = std::min<int64_t>(a.begin + 2, whole.end);
+          EXPECT_EQ(kernels->mix(a), kMixerFinite);
+        }
+        for (int32_t i = 0; i < a.n_rows; ++i) kernels->finish_mixed(a, i);
+      }
+      EXPECT_EQ(first_difference(y, mamba.y), -1) << kernels->name << " rows " << rows;
+      EXPECT_EQ(first_difference(states[call % 2], mamba.after), -1) << kernels->name;
+    }
+  }
+}
+
+TEST_P(Mamba2Test, NamesTheFirstRowThatIsNotFinite) {
+  Mamba mamba(GetParam());
+  const int32_t row = mamba.of.n_rows / 2;
+  const int64_t value = 2 * mamba.sizes.inner() - 1;  // the last one of the last head
+  for (const float bad : {NAN, INFINITY}) {
+    mamba.in[Mamba::size(row * mamba.width + value)] = bad;
+    for (const CpuKernels* kernels : every_isa()) {
+      MixerArgs a = mamba.args();
+      std::vector<float> y(mamba.y.size()), after(mamba.after.size());
+      a.out = y.data();
+      a.to = after.data();
+      EXPECT_EQ(kernels->mix(a), row) << kernels->name;
+      a.end -= 1;  // the others do not see it
+      EXPECT_EQ(a.end == 0 ? kMixerFinite : kernels->mix(a), kMixerFinite) << kernels->name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Mamba2Test, testing::ValuesIn(kMambaCases));
+
+// A step that overflows adds more than a float holds: it is reported, unless a limit cuts it.
+TEST(Mamba2, StepsThatOverflow) {
+  const MambaCase shape{1, 4, 1, 3, 2, 4};
+  for (const float step : {3e38f, INFINITY}) {
+    for (const bool limited : {false, true}) {
+      Mamba mamba(shape);
+      if (limited) mamba.config.params[Mamba2Mixer::kDtHigh] = 10;
+      mamba.in[Mamba::size(2 * mamba.width + mamba.sizes.in() - 1)] = step;
+      mamba.in[Mamba::size(2 * mamba.width + mamba.sizes.inner())] = 1e20f;     // x
+      mamba.in[Mamba::size(2 * mamba.width + 2 * mamba.sizes.inner())] = 1e3f;  // B
+      for (const CpuKernels* kernels : every_isa()) {
+        MixerArgs a = mamba.args();
+        std::vector<float> y(mamba.y.size()), after(mamba.after.size());
+        a.out = y.data();
+        a.to = after.data();
+        EXPECT_EQ(kernels->mix(a), limited ? kMixerFinite : 2) << kernels->name;
+      }
+    }
+  }
+}
+
+TEST(Mamba2, RefusesHeadsAndStepsThatDoNotFit) {
+  MixerConfig config = default_mixer(mixer_info(MixerKind::kMamba2));
+  const float params[] = {6, 16, 4, 16, 4};
+  std::copy(std::begin(params), std::end(params), config.params);
+  EXPECT_STREQ(validate_mixer(config).text(), "mamba2: heads is not a multiple of groups");
+  config.params[Mamba2Mixer::kGroups] = 3;
+  EXPECT_TRUE(validate_mixer(config).ok()) << validate_mixer(config).text();
+  config.params[Mamba2Mixer::kDtLow] = 1;
+  config.params[Mamba2Mixer::kDtHigh] = 0.5f;
+  EXPECT_STREQ(validate_mixer(config).text(), "mamba2: dt_low is above dt_high");
+}
+
+}  // namespace
+}  // namespace moe
