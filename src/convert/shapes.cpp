@@ -2,9 +2,11 @@
 // One function per shape, with the numbers of its published config.json.
 #include "src/convert/shapes.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "formats/import/failure.h"
+#include "src/convert/mixer.h"
 
 namespace moe {
 namespace {
@@ -46,6 +48,15 @@ void set_experts(LayerConfig* l, int32_t n_experts, int32_t k, int32_t d_ff,
   l->ffn.moe.router.weights = weights;
 }
 
+// In place of attention; the other parameters have their defaults.
+void set_mixer(LayerConfig* l, const char* name, std::span<const float> params) {
+  l->has_attention = false;
+  l->attention = {};
+  l->has_mixer = true;
+  l->mixer.mixer = built_mixer(name);
+  std::copy(params.begin(), params.end(), l->mixer.mixer.params);
+}
+
 // Byte tokens: every kind of layer for a first test in a few hundred kB.
 ModelConfig tiny() {
   ModelConfig c = model("tiny", 256, 128, 512, 1e-5f);
@@ -79,6 +90,50 @@ ModelConfig qwen3_moe() {
   set_ffn(&l, 768, Activation::kSilu, true);
   set_experts(&l, 128, 8, 768, RouterWeights::kRenormalised);
   for (int32_t i = 0; i < 48; ++i) check(c.layers.push(l));
+  return c;
+}
+
+// Qwen3-Next and Qwen3.5: every fourth layer has attention, the others a gated delta rule.
+ModelConfig qwen_hybrid(const char* name, int32_t vocab, int32_t n_layers, int32_t n_experts,
+                        int32_t k) {
+  ModelConfig c = model(name, vocab, 2048, 262144, 1e-6f);
+  LayerConfig attention = layer(16, 2, 256, 1e7f);
+  attention.attention.rope.dims = 64;
+  attention.attention.qk_norm = QkNorm::kHead;
+  attention.attention.output_gate = true;
+  set_ffn(&attention, 512, Activation::kSilu, true);
+  set_experts(&attention, n_experts, k, 512, RouterWeights::kRenormalised);
+  attention.ffn.moe.shared = {.d_ff = 512, .gated = true};
+  LayerConfig delta = attention;
+  const float sizes[] = {16, 32, 128, 128, 4};
+  set_mixer(&delta, "gated_delta", sizes);
+  for (int32_t i = 0; i < n_layers; ++i) check(c.layers.push(i % 4 == 3 ? attention : delta));
+  return c;
+}
+
+// Qwen/Qwen3-Next-80B-A3B-Instruct, config.json.
+ModelConfig qwen3_next() { return qwen_hybrid("qwen3-next-80b-a3b", 151936, 48, 512, 10); }
+
+// Qwen/Qwen3.6-35B-A3B, text_config of config.json.
+ModelConfig qwen3_6() { return qwen_hybrid("qwen3.6-35b-a3b", 248320, 40, 256, 8); }
+
+// ibm-granite/granite-4.0-h-tiny, config.json.
+ModelConfig granite_4_h() {
+  ModelConfig c = model("granite-4-h-tiny", 100352, 1536, 131072, 1e-5f);
+  c.tie_embeddings = true;
+  c.embedding_multiplier = 12;
+  c.residual_multiplier = 0.22f;
+  c.logit_multiplier = 1.0f / 6;
+  LayerConfig attention = layer(12, 4, 128, 1e4f);
+  attention.attention.rope = {};
+  attention.attention.multiplier = 0.0078125f;
+  set_ffn(&attention, 512, Activation::kSilu, true);
+  set_experts(&attention, 64, 6, 512, RouterWeights::kChosen);
+  attention.ffn.moe.shared.d_ff = 1024;
+  LayerConfig mamba = attention;
+  const float sizes[] = {48, 64, 1, 128, 4};
+  set_mixer(&mamba, "mamba2", sizes);
+  for (int32_t i = 0; i < 40; ++i) check(c.layers.push(i % 10 == 5 ? attention : mamba));
   return c;
 }
 
@@ -143,16 +198,6 @@ ModelConfig ling_mini() {
   return c;
 }
 
-void set_short_conv(LayerConfig* l, float length) {
-  const MixerInfo* const info = find_mixer("short_conv");
-  if (info == nullptr) fail(MOE_ERR_UNSUPPORTED, "the mixer short_conv is not in this build");
-  l->has_attention = false;
-  l->attention = {};
-  l->has_mixer = true;
-  l->mixer.mixer = default_mixer(*info);
-  l->mixer.mixer.params[find_param(*info, "length")] = length;
-}
-
 // LiquidAI/LFM2-8B-A1B, config.json.
 ModelConfig lfm2_moe() {
   ModelConfig c = model("lfm2-8b-a1b", 65536, 2048, 128000, 1e-5f);
@@ -161,7 +206,8 @@ ModelConfig lfm2_moe() {
     LayerConfig l = layer(32, 8, 64, 1e6f);
     l.attention.qk_norm = QkNorm::kHead;
     const bool attends = i == 21 || (i % 4 == 2 && i < 20);
-    if (!attends) set_short_conv(&l, 3);
+    const float length[] = {3};
+    if (!attends) set_mixer(&l, "short_conv", length);
     set_ffn(&l, 7168, Activation::kSilu, true);
     if (i >= 2) set_experts(&l, 32, 4, 1792, RouterWeights::kRenormalised);
     if (i >= 2) l.ffn.moe.router.kind = RouterKind::kSigmoid;
@@ -256,6 +302,11 @@ constexpr Shape kShapes[] = {
     {"tiny", tiny, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kF32, true},
     {"olmoe-1b-7b", olmoe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"qwen3-30b-a3b", qwen3_moe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
+    {"qwen3-next-80b-a3b", qwen3_next, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16,
+     false},
+    {"qwen3.6-35b-a3b", qwen3_6, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
+    {"granite-4-h-tiny", granite_4_h, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16,
+     false},
     {"deepseek-v2-lite", deepseek_v2_lite, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16,
      false},
     {"glm-4.7-flash", glm_flash, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false,
@@ -279,8 +330,9 @@ const Shape* find_shape(const char* name) {
 }
 
 const char* shape_names() {
-  return "tiny, olmoe-1b-7b, qwen3-30b-a3b, deepseek-v2-lite, glm-4.7-flash, ling-mini-2.0, "
-         "lfm2-8b-a1b, maple-20b-a1b, bitnet-2b-4t, mh-moe-768x12-h3, xmoe-323m, edge-moe-768x12";
+  return "tiny, olmoe-1b-7b, qwen3-30b-a3b, qwen3-next-80b-a3b, qwen3.6-35b-a3b, granite-4-h-tiny, "
+         "deepseek-v2-lite, glm-4.7-flash, ling-mini-2.0, lfm2-8b-a1b, maple-20b-a1b, bitnet-2b-4t, "
+         "mh-moe-768x12-h3, xmoe-323m, edge-moe-768x12";
 }
 
 const char* shape_name(size_t index) {

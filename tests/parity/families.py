@@ -344,6 +344,52 @@ def make_gemma3_with_images(case, folder):
     return forward(model)
 
 
+def make_qwen3_next_published(case, folder):
+    """With the keys and the layers that predict further tokens of published files."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    rope = config.pop("rope_parameters")
+    config.pop("layer_types")
+    config.update(rope_theta=rope["rope_theta"], rope_scaling=None, partial_rotary_factor=0.25,
+                  full_attention_interval=4, use_sliding_window=False)
+    json.dump(config, open(path, "w"), indent=2)
+    path = os.path.join(folder, "model.safetensors")
+    save_file({**load_file(path), "mtp.fc.weight": torch.ones(32, 64).bfloat16()}, path)
+    return reference
+
+
+def make_qwen3_5_with_images(case, folder):
+    """A model that sees images; its text part is the reference."""
+    text = {**SIZES, "intermediate_size": 40, **case.config}
+    vision = dict(hidden_size=16, intermediate_size=16, depth=1, num_heads=2, out_hidden_size=text["hidden_size"],
+                  num_position_embeddings=16)
+    config = getattr(tr, case.family + "Config")(text_config=text, vision_config=vision)
+    whole = randomise(getattr(tr, case.family + "ForConditionalGeneration")(config), case.seed)
+    whole.save_pretrained(folder)
+    to_bfloat16(folder)
+    model = getattr(tr, case.family + "ForCausalLM")(config.text_config).eval().float()
+    model.model, model.lm_head = whole.model.language_model, whole.lm_head
+    return forward(model)
+
+
+def make_olmo_hybrid(case, folder):
+    """With the names of published files; what transformers writes splits the convolutions wrongly."""
+    reference = make_transformers(case, folder)
+    config = reference.model.config
+    keys = config.linear_num_key_heads * config.linear_key_head_dim
+    path = os.path.join(folder, "model.safetensors")
+    tensors = {k: v for k, v in load_file(path).items() if "conv1d" not in k}
+    for name, tensor in reference.model.state_dict().items():
+        if not name.endswith("conv1d.weight"):
+            continue
+        parts = [keys, keys, tensor.shape[0] - 2 * keys]
+        for part, weight in zip("qkv", tensor.split(parts)):
+            tensors[name.replace("conv1d", part + "_conv1d")] = weight.bfloat16().contiguous()
+    save_file(tensors, path)
+    return reference
+
+
 def make_olmo3_published(case, folder):
     """With the rotary keys of published files: the scaling is that of the layers without a window."""
     reference = make_transformers(case, folder)
@@ -399,6 +445,21 @@ def write(case, folder):
 
 MOE = dict(num_experts=6, num_experts_per_tok=2)
 LOCAL = dict(num_local_experts=6, num_experts_per_tok=2)
+# More value heads than key heads; three layers with a rule, then one with attention.
+RULE = dict(num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+            linear_value_head_dim=12, linear_conv_kernel_dim=4)
+ODD_RULE = dict(ODD, num_hidden_layers=3, linear_num_key_heads=1, linear_num_value_heads=3,
+                linear_key_head_dim=7, linear_value_head_dim=5, linear_conv_kernel_dim=3,
+                layer_types=["full_attention", "linear_attention", "linear_attention"])
+MAMBA = dict(num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"],
+             shared_intermediate_size=28, mamba_n_heads=4, mamba_d_head=16, mamba_n_groups=1, mamba_d_state=12,
+             mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=16)
+DELTA = dict(RULE, head_dim=16)
+ODD_DELTA = dict(ODD_RULE, head_dim=24)
+ROUNDED_KEYS = 6e-3  # scores are large, and rounding K to half precision changes them more
+QWEN3_NEXT = dict(DELTA, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=20,
+                  shared_expert_intermediate_size=28)
+
 QWEN_MOE = dict(MOE, moe_intermediate_size=20)
 GPT_OSS = dict(LOCAL, head_dim=16, sliding_window=8, rope_parameters=dict(YARN, truncate=False, rope_theta=150000.0))
 DEEPSEEK_YARN = dict(YARN, beta_fast=32, beta_slow=1, mscale=0.707, mscale_all_dim=0.8)
@@ -480,6 +541,21 @@ CASES = [
     Case("qwen3_tied", "Qwen3", dict(head_dim=8, tie_word_embeddings=True, attention_bias=True)),
     Case("qwen3_windows", "Qwen3", dict(head_dim=16, use_sliding_window=True, sliding_window=8,
                                         max_window_layers=1)),
+    Case("qwen3_next", "Qwen3Next", QWEN3_NEXT, golden=True),
+    Case("qwen3_next_odd", "Qwen3Next", dict(QWEN3_NEXT, **ODD_DELTA, mlp_only_layers=[1], attention_bias=True,
+                                             norm_topk_prob=False, tie_word_embeddings=True), layout="fused",
+         tolerance=ROUNDED_KEYS),
+    Case("qwen3_next_published", "Qwen3Next", QWEN3_NEXT, make=make_qwen3_next_published),
+    Case("qwen3_5", "Qwen3_5Text", DELTA, golden=True),
+    Case("qwen3_5_odd", "Qwen3_5Text", dict(ODD_DELTA, tie_word_embeddings=True), tolerance=ROUNDED_KEYS),
+    Case("qwen3_5_with_images", "Qwen3_5", DELTA, make=make_qwen3_5_with_images, golden=True),
+    Case("qwen3_5_moe", "Qwen3_5MoeText", QWEN3_NEXT, golden=True),
+    Case("qwen3_5_moe_with_images", "Qwen3_5Moe", dict(QWEN3_NEXT, **ODD_DELTA), make=make_qwen3_5_with_images,
+         vocab_size=101, tolerance=ROUNDED_KEYS),
+    Case("olmo_hybrid", "OlmoHybrid", RULE, make=make_olmo_hybrid, golden=True),
+    Case("olmo_hybrid_odd", "OlmoHybrid", dict(ODD_RULE, linear_allow_neg_eigval=False,
+                                               rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+         layout="fused", tolerance=ROUNDED_KEYS),
     Case("granite", "Granite", dict(GRANITE, tie_word_embeddings=True), golden=True),
     Case("granite_biases", "Granite", dict(GRANITE, attention_bias=True, mlp_bias=True)),
     Case("olmo", "Olmo", dict(clip_qkv=0.8), golden=True),
@@ -511,6 +587,11 @@ CASES = [
     Case("qwen3_moe_window", "Qwen3Moe", dict(QWEN_MOE, head_dim=16, use_sliding_window=True, sliding_window=8)),
     Case("granitemoe", "GraniteMoe", dict(GRANITE, **LOCAL, tie_word_embeddings=True), golden=True),
     Case("granitemoeshared", "GraniteMoeShared", dict(GRANITE, **LOCAL, shared_intermediate_size=28), golden=True),
+    Case("granitemoehybrid", "GraniteMoeHybrid", dict(GRANITE, **LOCAL, **MAMBA, tie_word_embeddings=True), golden=True),
+    Case("granitemoehybrid_odd", "GraniteMoeHybrid", dict(GRANITE, **dict(
+        MAMBA, mamba_n_heads=9, mamba_d_head=8, mamba_n_groups=3, mamba_d_state=7, mamba_d_conv=3), num_local_experts=0,
+        hidden_size=36, num_attention_heads=6, mamba_proj_bias=True, mamba_conv_bias=False, attention_bias=True,
+        position_embedding_type="rope"), layout="fused"),
     Case("phimoe", "Phimoe", dict(LOCAL, attention_bias=True, lm_head_bias=True), golden=True),
     Case("phi3", "Phi3", golden=True),
     Case("phi3_odd_window", "Phi3", dict(ODD, sliding_window=8, tie_word_embeddings=True), old_keys=True),

@@ -8,11 +8,10 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
+#include "src/convert/arch/plus_one.h"
 
 namespace moe::arch::gemma {
 namespace {
-
-constexpr const char* kPlusOne = " + 1";  // suffix of a norm's tensor
 
 /// config.json with the keys of other decoders.
 Json as_others(const JsonNode& config) {
@@ -43,28 +42,6 @@ void set_layers(Decoder* d) {
   }
 }
 
-// The norms' tensors plus 1, which replace the checkpoint's in the plan.
-void add_one_to_norms(const Checkpoint& checkpoint, Imported* out) {
-  constexpr uint64_t kMaxWidth = 1 << 20;
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (!name.starts_with("model.") || !name.ends_with("norm.weight") ||
-        tensor.n_elements > kMaxWidth)
-      continue;
-    DerivedTensor& derived = out->derived.emplace_back();
-    derived.name = name + kPlusOne;
-    derived.shape = tensor.shape;
-    derived.values.resize(tensor.n_elements);
-    checkpoint.read(tensor, 0, derived.values.size(), derived.values.data());
-    for (float& v : derived.values) v += 1;
-    out->ignored.push_back(name);
-  }
-  out->locate = [locate = std::move(out->locate)](const SlotGroup& group, const Slot& slot) {
-    Source source = locate(group, slot);
-    if (source.tensor.ends_with("norm.weight")) source.tensor += kPlusOne;
-    return source;
-  };
-}
-
 // Common to all, except layers.
 void set_common(Decoder* d) {
   d->names(mlp_names());
@@ -84,7 +61,7 @@ Imported finish(Decoder* d, const Checkpoint& checkpoint) {
   d->quantization(Quantization::kNone);
   const bool whole = d->keys.boolean("norms_hold_one", false);  // GGUF's
   Imported out = d->finish();
-  if (!whole) add_one_to_norms(checkpoint, &out);
+  if (!whole) add_one_to_norms(checkpoint, "", &out);
   return out;
 }
 

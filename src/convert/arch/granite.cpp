@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-// IBM Granite: dense and mixture-of-experts models (with a shared expert in granitemoeshared).
+// IBM Granite: dense and mixture-of-experts models (with a shared expert in granitemoeshared), and
+// Granite 4 H, with Mamba2 in most layers.
 
+#include "kernels/mixers/mamba2.h"
 #include "src/convert/arch/decoder.h"
+#include "src/convert/mixer.h"
 
 namespace moe::arch::granite {
 namespace {
@@ -63,12 +66,130 @@ Imported import_granitemoeshared(const JsonNode& config, const Checkpoint& check
   return d.finish();
 }
 
+constexpr TensorName kMamba[] = {{"mixer_norm.weight", "input_layernorm.weight"},
+                                 {"mamba2.in.weight", "mamba.in_proj.weight"},
+                                 {"mamba2.conv.weight", "mamba.conv1d.weight"},
+                                 {"mamba2.dt_bias", "mamba.dt_bias"},
+                                 {"mamba2.a_log", "mamba.A_log"},
+                                 {"mamba2.d", "mamba.D"},
+                                 {"mamba2.norm.weight", "mamba.norm.weight"},
+                                 {"mamba2.out.weight", "mamba.out_proj.weight"}};
+constexpr TensorName kConvBias[] = {{"mamba2.conv.bias", "mamba.conv1d.bias"}};
+constexpr TensorName kProjBias[] = {{"mamba2.in.bias", "mamba.in_proj.bias"},
+                                    {"mamba2.out.bias", "mamba.out_proj.bias"}};
+constexpr TensorName kSharedAlone[] = {
+    {"ffn.gate.weight", "shared_mlp.input_linear.weight", {.parts = 2, .part = 0}},
+    {"ffn.up.weight", "shared_mlp.input_linear.weight", {.parts = 2, .part = 1}},
+    {"ffn.down.weight", "shared_mlp.output_linear.weight"}};
+
+MixerConfig read_mamba(Decoder* d) {
+  using M = Mamba2Mixer;
+  ConfigKeys& keys = d->keys;
+  MixerConfig mamba = built_mixer("mamba2");
+  const auto size = [&](M::Param param, int32_t n) { mamba.params[param] = static_cast<float>(n); };
+  const int32_t heads = keys.integer("mamba_n_heads", 128, 1, Mamba2Sizes::kMaxHeads);
+  const int64_t inner = int64_t{keys.integer("mamba_expand", 2, 1, 64)} * d->config().d_model;
+  const bool own_width = keys.has("mamba_d_head") && keys.node("mamba_d_head").value() != "auto";
+  const auto by_width = static_cast<int32_t>(inner / heads);
+  if (!own_width) keys.ignore({"mamba_d_head"});
+  const int32_t width =
+      own_width ? keys.integer("mamba_d_head", 1, Mamba2Sizes::kMaxDim) : by_width;
+  if (int64_t{width} * heads != inner) {
+    fail(MOE_ERR_SHAPE, "config.json: mamba_n_heads %d of mamba_d_head %d are not %lld wide", heads,
+         width, static_cast<long long>(inner));
+  }
+  size(M::kHeads, heads);
+  size(M::kHeadDim, width);
+  size(M::kGroups, keys.integer("mamba_n_groups", 1, 1, heads));
+  size(M::kStateDim, keys.integer("mamba_d_state", 256, 1, Mamba2Sizes::kMaxDim));
+  size(M::kLength, keys.integer("mamba_d_conv", 4, 1, Convolution::kMaxTaps));
+  mamba.params[M::kEps] = d->config().norm_eps;
+  keys.ignore({"mamba_chunk_size"});
+  const std::vector<JsonNode> limits = keys.list("time_step_limit");
+  if (!limits.empty() && limits[0].number() != 0) fail_value(limits[0], "only 0 is");
+  const Status status = validate_mixer(mamba);
+  if (!status.ok()) fail(status.code(), "config.json: %s", status.text());
+  return mamba;
+}
+
+// "layer_types" or "layers_block_type": "mamba", later "linear_attention"; "attention", later
+// "full_attention".
+void add_mamba(Decoder* d) {
+  const MixerConfig mamba = read_mamba(d);
+  d->names(kMamba);
+  if (d->keys.boolean("mamba_conv_bias", true)) d->names(kConvBias);
+  if (d->keys.boolean("mamba_proj_bias", false)) d->names(kProjBias);
+  const char* const key = d->keys.has("layer_types") ? "layer_types" : "layers_block_type";
+  const std::vector<JsonNode> types = d->keys.list(key);
+  if (!types.empty() && types.size() != d->layers().size()) {
+    fail(MOE_ERR_SHAPE, "config.json: %s: expected %zu entries, found %zu", key, d->layers().size(),
+         types.size());
+  }
+  for (size_t l = 0; l < d->layers().size(); ++l) {
+    const size_t kind =
+        types.empty()
+            ? 0
+            : types[l].choice({"mamba", "linear_attention", "attention", "full_attention"});
+    if (kind >= 2) continue;
+    LayerConfig& layer = d->layer(l);
+    layer.has_attention = false;
+    layer.attention = {};
+    layer.has_mixer = true;
+    layer.mixer.mixer = mamba;
+  }
+}
+
+// (channels, 1, taps) in the checkpoint, (taps, channels) in the model.
+void turn_convolutions(int32_t n_taps, Imported* out) {
+  const Role role = mixer_role(built_mixer("mamba2").kind, Mamba2Mixer::kConv);
+  out->locate = [locate = std::move(out->locate), n_taps, role](const SlotGroup& group,
+                                                                const Slot& slot) {
+    Source source = locate(group, slot);
+    if (slot.role != role) return source;
+    const int32_t channels = slot.rows / n_taps;
+    source.shape = {channels, 1, n_taps};
+    source.row_stride = n_taps;
+    source.row_groups.pieces = {{channels, 0}};
+    source.row_groups.stride = 1;
+    return source;
+  };
+}
+
+// Granite 4 H: Mamba2 in most layers, experts or a dense network behind each.
+Imported import_granitemoehybrid(const JsonNode& config, const Checkpoint& checkpoint) {
+  Decoder d(config, checkpoint, 10000, 1e-6f);
+  const int32_t shared = d.keys.integer("shared_intermediate_size", 1024, 0, 1 << 20);
+  if (d.keys.integer("num_local_experts", 8, 0, 1 << 16) > 0) {
+    add_experts(&d);
+    if (shared > 0) d.names(kShared);
+    for (LayerConfig& layer : d.layers()) layer.ffn.moe.shared.d_ff = shared;
+  } else {
+    d.keys.ignore({"num_experts_per_tok"});
+    d.names(kSharedAlone);
+    for (LayerConfig& layer : d.layers()) layer.ffn.d_ff = shared;
+  }
+  add_multipliers(&d);
+  const bool rotates = d.keys.has("position_embedding_type") &&
+                       d.keys.node("position_embedding_type").choice({"rope", "nope"}) == 0;
+  for (LayerConfig& layer : d.layers()) {
+    if (!rotates) layer.attention.rope = {};
+  }
+  add_mamba(&d);
+  d.keys.ignore({"normalization_function", "init_method"});
+  d.quantization(Quantization::kNone);
+  const int32_t n_taps = d.keys.integer("mamba_d_conv", 4, 1, Convolution::kMaxTaps);
+  Imported out = d.finish();
+  turn_convolutions(n_taps, &out);
+  return out;
+}
+
 }  // namespace
 
 std::span<const Importer> importers() {
   static constexpr Importer kRows[] = {{"granite", import_granite},
                                        {"granitemoe", import_granitemoe},
-                                       {"granitemoeshared", import_granitemoeshared}};
+                                       {"granitemoeshared", import_granitemoeshared},
+                                       {"granitemoehybrid", import_granitemoehybrid}};
   return kRows;
 }
 

@@ -4,6 +4,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
+#include "src/convert/mixer.h"
 
 namespace moe::arch::lfm2 {
 namespace {
@@ -120,7 +121,8 @@ std::vector<bool> convolution_layers(ConfigKeys* keys, size_t n_layers) {
 
 void add_convolutions(Decoder* d) {
   const int32_t length = d->keys.integer("conv_L_cache", 3, 1, kMaxLength);
-  const MixerInfo* const info = find_mixer("short_conv");
+  MixerConfig mixer = built_mixer("short_conv");
+  mixer.params[find_param(mixer_info(mixer), "length")] = static_cast<float>(length);
   const std::vector<bool> convolves = convolution_layers(&d->keys, d->layers().size());
   for (size_t l = 0; l < convolves.size(); ++l) {
     if (!convolves[l]) continue;
@@ -128,8 +130,7 @@ void add_convolutions(Decoder* d) {
     layer.has_attention = false;
     layer.attention = {};
     layer.has_mixer = true;
-    layer.mixer.mixer = default_mixer(*info);
-    layer.mixer.mixer.params[find_param(*info, "length")] = static_cast<float>(length);
+    layer.mixer.mixer = mixer;
   }
   d->name({"short_conv.conv.weight", "conv.conv.weight", {.taps = length}});
   if (d->keys.boolean("conv_bias", false)) d->names(kConvBiases);
