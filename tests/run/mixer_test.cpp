@@ -15,11 +15,19 @@ namespace {
 
 constexpr size_t kLength = 1000;
 
-// A long convolution next to attention.
+void push_mixer(ModelConfig& c, const char* name, std::initializer_list<float> params) {
+  LayerConfig layer = c.layers[1];
+  set_mixer(layer, name, params);
+  EXPECT_TRUE(c.layers.push(layer).ok());
+}
+
+// A long convolution next to attention, then mixers with matrices.
 std::unique_ptr<MemorySink> build(int32_t huge_token = -1) {
   return build_tiny_kind({"mixers", [=](ModelConfig& c, TinyOptions& o) {
                             c.context_length = 1200;
                             set_mixer(c.layers[0], "short_conv", {17});
+                            push_mixer(c, "gated_delta", {2, 4, 5, 7, 4});
+                            push_mixer(c, "mamba2", {4, 6, 2, 5, 4});
                             o.huge_token = huge_token;
                             o.biases = true;
                             c.tie_embeddings = huge_token < 0;
@@ -348,7 +356,9 @@ TEST_F(MixerTest, StatesAreCounted) {
   options.context = 1200;
   MemoryAccount account;
   ASSERT_TRUE(account_memory(machine_.model(), options, &account).ok());
-  const uint64_t state = 32 * 16 * sizeof(float);
+  const uint64_t delta = 3 * (2 * 2 * 5 + 4 * 7) + 4 * 5 * 7;
+  const uint64_t mamba = 3 * (4 * 6 + 2 * 2 * 5) + 4 * 6 * 5;
+  const uint64_t state = (32 * 16 + delta + mamba) * sizeof(float);
   EXPECT_EQ(MixerStates::size(machine_.model().config()) * sizeof(float), state);
   EXPECT_EQ(line_of(account, "states of mixers"), kMostStates * state);
 }
@@ -386,13 +396,22 @@ TEST(MixerStatesOfAnySize, FewLargeStates) {
   }
 }
 
-TEST(MixerFaults, AStateThatIsNotFiniteIsAnErrorOfTheCall) {
+class MixerFaults : public testing::TestWithParam<const char*> {};
+
+TEST_P(MixerFaults, AStateThatIsNotFiniteIsAnErrorOfTheCall) {
   constexpr int32_t kHuge = 5;
-  const auto bytes = build_tiny_kind({"overflow", [](ModelConfig& c, TinyOptions& o) {
+  const std::string mixer = GetParam();
+  const auto bytes = build_tiny_kind({"overflow", [&](ModelConfig& c, TinyOptions& o) {
                                         c.norm = NormKind::kLayer;
                                         c.tie_embeddings = false;
                                         c.layers[1] = c.layers[0];
-                                        set_mixer(c.layers[1], "short_conv", {3});
+                                        if (mixer == "short_conv") {
+                                          set_mixer(c.layers[1], "short_conv", {3});
+                                        } else if (mixer == "mamba2") {
+                                          set_mixer(c.layers[1], "mamba2", {4, 6, 2, 5, 4});
+                                        } else {
+                                          set_mixer(c.layers[1], "gated_delta", {2, 4, 5, 7, 4});
+                                        }
                                         o.biases = true;
                                         o.huge_token = kHuge;
                                       }});
@@ -407,14 +426,18 @@ TEST(MixerFaults, AStateThatIsNotFiniteIsAnErrorOfTheCall) {
     const Tokens bad = {4, kHuge, 6, 7};
     const Status status = session->eval(span(bad), LogitRows::kNone, nullptr);
     EXPECT_EQ(status.code(), MOE_ERR_NON_FINITE);
-    EXPECT_STREQ(status.text(),
-                 "layer 1: the state of short_conv is not finite after the token at position 4");
+    const std::string expected =
+        "layer 1: the state of " + mixer + " is not finite after the token at position 4";
+    EXPECT_EQ(status.text(), expected);
     ASSERT_TRUE(session->rewind(3).ok());
     const Box<Session> fresh = machine.session(options);
     (void)eval_all(*fresh, good);
     EXPECT_EQ(eval_all(*session, good), eval_all(*fresh, good)) << "chunk " << chunk;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, MixerFaults,
+                         testing::Values("short_conv", "gated_delta", "mamba2"));
 
 }  // namespace
 }  // namespace moe
