@@ -181,6 +181,67 @@ TEST_F(DamagedFamily, UnsupportedSettings) {
       "tensor model.layers.0.self_attn.qkv_proj.weight: expected (64, 32), file has (32, 64)");
 }
 
+TEST_F(DamagedFamily, GatedDeltaRules) {
+  load("qwen3_next");
+  const std::string good = config_;
+  const auto changed = [&](const char* change, moe_status status) {
+    config_ = test::patched(change, good.c_str());
+    return error(status);
+  };
+  for (const char* length : {"0", "65"}) {
+    const std::string change = R"({"linear_conv_kernel_dim": )" + std::string(length) + "}";
+    EXPECT_NE(changed(change.c_str(), MOE_ERR_FORMAT)
+                  .find("linear_conv_kernel_dim: expected an integer in 1..64"),
+              std::string::npos);
+  }
+  EXPECT_NE(changed(R"({"linear_key_head_dim": 257})", MOE_ERR_FORMAT)
+                .find("linear_key_head_dim: expected an integer in 1..256"),
+            std::string::npos);
+  EXPECT_EQ(changed(R"({"linear_num_value_heads": 3})", MOE_ERR_ARGUMENT),
+            "config.json: gated_delta: value_heads is not a multiple of key_heads");
+  EXPECT_NE(changed(R"({"layer_types": ["linear_attention"]})", MOE_ERR_SHAPE)
+                .find("layer_types: expected 4 entries"),
+            std::string::npos);
+  EXPECT_NE(changed(R"({"attn_output_gate": false})", MOE_ERR_UNSUPPORTED).find("attn_output_gate"),
+            std::string::npos);
+  config_ = good;
+  const test::RawTensors tensors = tensors_;
+  tensors_["model.layers.0.linear_attn.conv1d.weight"].shape = {80, 4, 1};
+  EXPECT_EQ(
+      error(MOE_ERR_SHAPE),
+      "tensor model.layers.0.linear_attn.conv1d.weight: expected (80, 1, 4), file has (80, 4, 1)");
+  tensors_ = tensors;
+  tensors_["model.layers.1.linear_attn.in_proj_qkvz.weight"].shape = {32, 128};
+  EXPECT_EQ(error(MOE_ERR_SHAPE),
+            "tensor model.layers.1.linear_attn.in_proj_qkvz.weight: expected (128, 32), file has "
+            "(32, 128)");
+  tensors_ = tensors;
+  tensors_.erase("model.layers.2.linear_attn.A_log");
+  EXPECT_NE(error(MOE_ERR_NOT_FOUND).find("layers.2.linear_attn.A_log"), std::string::npos);
+}
+
+TEST_F(DamagedFamily, Mamba2) {
+  load("granitemoehybrid");
+  const std::string good = config_;
+  const auto changed = [&](const char* change, moe_status status) {
+    config_ = test::patched(change, good.c_str());
+    return error(status);
+  };
+  EXPECT_NE(
+      changed(R"({"mamba_d_conv": 65})", MOE_ERR_FORMAT).find("mamba_d_conv: expected an integer"),
+      std::string::npos);
+  EXPECT_EQ(changed(R"({"mamba_n_heads": 5})", MOE_ERR_SHAPE),
+            "config.json: mamba_n_heads 5 of mamba_d_head 16 are not 64 wide");
+  EXPECT_EQ(changed(R"({"mamba_n_groups": 3})", MOE_ERR_ARGUMENT),
+            "config.json: mamba2: heads is not a multiple of groups");
+  EXPECT_EQ(changed(R"({"time_step_limit": [1.0, 0.5]})", MOE_ERR_ARGUMENT),
+            "config.json: mamba2: dt_low is above dt_high");
+  config_ = good;
+  tensors_["model.layers.0.mamba.in_proj.weight"].shape = {32, 156};
+  EXPECT_EQ(error(MOE_ERR_SHAPE),
+            "tensor model.layers.0.mamba.in_proj.weight: expected (156, 32), file has (32, 156)");
+}
+
 TEST_F(DamagedFamily, NumbersAndTypes) {
   load("olmoe");
   const test::RawTensors good = tensors_;

@@ -106,7 +106,11 @@ MixerConfig read_mamba(Decoder* d) {
   mamba.params[M::kEps] = d->config().norm_eps;
   keys.ignore({"mamba_chunk_size"});
   const std::vector<JsonNode> limits = keys.list("time_step_limit");
-  if (!limits.empty() && limits[0].number() != 0) fail_value(limits[0], "only 0 is");
+  if (limits.size() == 2) {
+    mamba.params[M::kDtLow] = static_cast<float>(limits[0].number());
+    const bool limited = !limits[1].value().is_object();  // {"__float__": "Infinity"}
+    if (limited) mamba.params[M::kDtHigh] = static_cast<float>(limits[1].number());
+  }
   const Status status = validate_mixer(mamba);
   if (!status.ok()) fail(status.code(), "config.json: %s", status.text());
   return mamba;
