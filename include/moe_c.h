@@ -847,6 +847,16 @@ MOE_API moe_status moe_session_load(moe_session* session, const moe_reader* read
  * encoder-decoder. */
 MOE_API moe_status moe_session_fork(moe_session* session, moe_session** out, moe_error* error);
 
+/* Replaces the text of `target`, another session of the same model, by the first `n_positions`
+ * tokens of `source` with their keys and values: a text that begins as another's is continued
+ * without evaluating the beginning again, to the same bits. The source and the routers of both are
+ * unchanged. MOE_ERR_RANGE for more positions than the source has, MOE_ERR_TOO_LONG for more than
+ * the target's context, MOE_ERR_ARGUMENT for another model or KV type or, if positions depend on
+ * it (LongRoPE), another context, MOE_ERR_UNSUPPORTED for an encoder or an encoder-decoder: then
+ * nothing has changed. After other errors the target is empty. */
+MOE_API moe_status moe_session_copy(moe_session* source, int32_t n_positions, moe_session* target,
+                                    moe_error* error);
+
 /* Makes the session's current call return MOE_ERR_CANCELLED within one layer's time. Any thread.
  * Without a current call it does nothing. */
 MOE_API void moe_session_cancel(moe_session* session);
@@ -1530,6 +1540,9 @@ typedef struct moe_service_params {
   /* prompt tokens evaluated in a step while texts are being generated; 0: 16; at most 4096 */
   int32_t slice;
   int32_t max_seconds; /* of a request, from its submission on; 0: any */
+  /* 1: evaluates every prompt whole. 0: a prompt that begins as a text that is, or was last, in a
+   * slot takes its keys and values over, to the same bits; never with an expert capacity */
+  int32_t no_reuse;
 } moe_service_params;
 
 /* The purpose of a request. */
@@ -1579,7 +1592,7 @@ typedef struct moe_service_stats {
   int32_t n_running;          /* texts in slots now */
   int32_t n_waiting;          /* texts that wait for one now */
   int32_t draining;           /* 1: takes no more requests */
-  uint64_t kv_positions;      /* of all slots, in use now; of n_slots * context */
+  uint64_t kv_positions;      /* of the texts in slots now; of n_slots * context */
   uint64_t n_requests;        /* taken */
   uint64_t n_refused;         /* not taken */
   uint64_t n_answered;        /* of those taken, whole answers */
@@ -1597,6 +1610,7 @@ typedef struct moe_service_stats {
   uint64_t expert_uses;       /* as n_uses in moe_expert_stats, like the next two */
   uint64_t expert_hits;       /* found in memory */
   uint64_t expert_read_bytes; /* read for the others */
+  uint64_t reused_tokens;     /* of prompts, taken over from other texts, so not evaluated */
 } moe_service_stats;
 
 /* Creates the sessions and starts the thread. The service keeps the model. MOE_ERR_UNSUPPORTED for

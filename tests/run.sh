@@ -1,17 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Builds and tests everything. Missing Debian packages are installed first.
-#   tests/run.sh         release with gcc, asan (address + undefined behaviour) with clang; not the CUDA emulator
-#   tests/run.sh --all   and the emulator under asan, kernels by clang, tsan, aarch64, armhf and riscv64 under
-#                        qemu, embedded, bare, static, compiled for Windows, cuda, Rust, Go, Node, installation, packages, additions and formatting
+#   tests/run.sh          release with gcc; not the CUDA emulator
+#   tests/run.sh --asan   and asan (address + undefined behaviour) with clang
+#   tests/run.sh --all    and the emulator under asan, kernels by clang, tsan, aarch64, armhf and riscv64 under
+#                         qemu, embedded, bare, static, compiled for Windows, cuda, Rust, Go, Node, installation, packages, additions and formatting
 # Logs go to build/logs. Exits 1 if anything failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
+all=0 asan=0
 case "${1:-}" in
-  "") all=0 ;;
-  --all) all=1 ;;
-  *) echo "usage: tests/run.sh [--all]" >&2; exit 2 ;;
+  "") ;;
+  --asan) asan=1 ;;
+  --all) all=1 asan=1 ;;
+  *) echo "usage: tests/run.sh [--asan|--all]" >&2; exit 2 ;;
 esac
 
 logs=build/logs
@@ -125,9 +128,11 @@ step "packages" bash scripts/install-deps.sh "$( ((all)) && echo all || echo tes
 
 ((all)) && { beside cross_libraries; step "quick start" bash examples/quickstart.sh; }
 build release -DMOE_TESTS_EMULATOR=OFF && check release  # with --all, asan runs the emulator's tests
-# CMake drops a preset's settings when the build tree was configured with a different compiler.
-grep -qs '^CMAKE_CXX_COMPILER:.*clang' build/asan/CMakeCache.txt || rm -rf build/asan
-build asan -DMOE_TESTS_EMULATOR=$( ((all)) && echo ON || echo OFF) -DMOE_UNITY=ON && check asan
+if ((asan)); then
+  # CMake drops a preset's settings when the build tree was configured with a different compiler.
+  grep -qs '^CMAKE_CXX_COMPILER:.*clang' build/asan/CMakeCache.txt || rm -rf build/asan
+  build asan -DMOE_TESTS_EMULATOR=$( ((all)) && echo ON || echo OFF) -DMOE_UNITY=ON && check asan
+fi
 
 if ((all)); then
   step "asan: each file" python3 -B tests/house/each_file.py build/asan

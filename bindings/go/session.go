@@ -559,6 +559,23 @@ func (s *Session) Fork() (*Session, error) {
 	return fork, err
 }
 
+// Copy replaces the text by the first n tokens of another session of the model, without evaluating
+// them again. The router is unchanged.
+func (s *Session) Copy(source *Session, n int) error {
+	positions, err := count(n, "n")
+	if err != nil {
+		return err
+	}
+	to, release, err := s.use()
+	if err != nil {
+		return err
+	}
+	defer release()
+	return source.run(context.Background(), func(from *C.moe_session, e *C.moe_error) C.moe_status {
+		return C.moe_session_copy(from, positions, to, e)
+	})
+}
+
 // Rewind drops everything from position on.
 func (s *Session) Rewind(position int) error {
 	to, err := count(position, "position")

@@ -40,6 +40,8 @@ std::string metrics_text(const moe_service_stats& s) {
           of(s.n_cancelled));
   counter("moe_requests_failed_total", "Requests that failed.", of(s.n_failed));
   counter("moe_prompt_tokens_total", "Tokens of prompts evaluated.", of(s.prompt_tokens));
+  counter("moe_prompt_tokens_reused_total", "Tokens of prompts taken over from other texts.",
+          of(s.reused_tokens));
   counter("moe_generated_tokens_total", "Tokens generated.", of(s.generated_tokens));
   counter("moe_steps_total", "Passes of the model for all texts together.", of(s.n_steps));
   counter("moe_step_seconds_total", "Time of these passes.", s.step_seconds);

@@ -59,6 +59,7 @@ Service create_service(const ServeOptions& o, moe_model* model, const std::strin
   p.max_waiting = o.max_waiting;
   p.max_prompt = o.max_prompt;
   p.slice = o.slice;
+  p.no_reuse = o.no_reuse ? 1 : 0;
   p.max_seconds = o.max_seconds;
   moe_service* raw = nullptr;
   moe_error error;
@@ -186,6 +187,8 @@ void add_queue_options(CLI::App& c, ServeOptions& o) {
                "Tokens of prompts read between two tokens of the texts that are being generated")
       ->transform(integer_in(1, 4096))
       ->capture_default_str();
+  c.add_flag("--no-reuse", o.no_reuse,
+             "Evaluate every prompt whole, also one that begins as another text in the slots");
   c.add_option("--max-waiting", o.max_waiting, "Texts that wait for a slot; more get status 429")
       ->transform(integer_in(1, 65536))
       ->capture_default_str();

@@ -18,6 +18,7 @@ struct ServeOptions {
   std::string key_file;
   int n_slots = 0;  // 0: 8, or what a cap leaves room for
   int slice = 16;
+  bool no_reuse = false;
   int max_waiting = 64;
   int max_prompt = 0;  // 0: the context
   int max_seconds = 600;

@@ -56,6 +56,15 @@ Status fork(moe_session* session, moe_session** out) {
   return {};
 }
 
+Status copy(moe_session* source, int32_t n_positions, moe_session* target) {
+  MOE_TRY(check_session(source));
+  MOE_TRY(check_session(target));
+  if (source == target) {
+    return Status::error(MOE_ERR_ARGUMENT, "target: expected another session than the source");
+  }
+  return copy_session(*source->session, n_positions, *target->session);
+}
+
 }  // namespace
 }  // namespace moe
 
@@ -69,4 +78,9 @@ moe_status moe_session_load(moe_session* session, const moe_reader* reader, moe_
 
 moe_status moe_session_fork(moe_session* session, moe_session** out, moe_error* error) {
   return moe::deliver(moe::fork(session, out), error);
+}
+
+moe_status moe_session_copy(moe_session* source, int32_t n_positions, moe_session* target,
+                            moe_error* error) {
+  return moe::deliver(moe::copy(source, n_positions, target), error);
 }

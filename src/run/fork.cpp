@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Copies a session: its text, keys and values, routers, and the last logits.
+// Copies a session or the beginning of its text: tokens, keys and values, and the last logits.
 #include <algorithm>
 
 #include "src/run/kv_heads.h"
@@ -32,8 +32,8 @@ Status copy_logits(const SessionState& from, SessionState& to) {
   return {};
 }
 
-Status copy_text(const SessionState& from, SessionState& to) {
-  const size_t n = from.tokens.size();
+// The first n tokens, to an empty session.
+Status copy_text(const SessionState& from, size_t n, SessionState& to) {
   const ModelConfig& config = from.model.config();
   if (check_keeps(config).ok()) {
     KvMover mover(from.device, from.options.kv, from.model.allocator());
@@ -63,9 +63,23 @@ Status copy_text(const SessionState& from, SessionState& to) {
     };
     MOE_TRY(each_head(config, from.kv, move));
   }
-  to.tokens.append(from.tokens.span());
-  to.routers.copy_from(from.routers);
-  return copy_logits(from, to);
+  to.tokens.append(from.tokens.span().first(n));
+  return n == from.tokens.size() ? copy_logits(from, to) : Status();
+}
+
+Status check_alike(const SessionState& from, const SessionState& to) {
+  if (&from.model != &to.model) {
+    return Status::error(MOE_ERR_ARGUMENT, "target: expected a session of the same model");
+  }
+  if (from.options.kv != to.options.kv) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "target: expected the KV type of the source, %s, found %s",
+                         kv_type_name(from.options.kv), kv_type_name(to.options.kv));
+  }
+  if (context_of_positions(from) == context_of_positions(to)) return {};
+  return Status::error(MOE_ERR_ARGUMENT,
+                       "target: positions depend on the context: expected %d, found %d",
+                       from.options.context, to.options.context);
 }
 
 }  // namespace
@@ -84,8 +98,30 @@ Result<Box<Session>> fork_session(Session& session, Model& model, const Allocato
   SessionState& to = SessionCall::state_of(*made);
   const PassDemand& demand = from.passes.member.demand;
   if (to.passes.member.demand != demand) MOE_TRY(set_demand(to, demand));
-  MOE_TRY(copy_text(from, to));
+  MOE_TRY(copy_text(from, from.tokens.size(), to));
+  to.routers.copy_from(from.routers);
   return made;
+}
+
+Status copy_session(Session& source, int32_t n, Session& target) {
+  SessionCall source_call(source);
+  MOE_TRY(source_call.status());
+  SessionCall target_call(target);
+  MOE_TRY(target_call.status());
+  const SessionState& from = source_call.state();
+  SessionState& to = target_call.state();
+  MOE_TRY(check_keeps(from.model.config()));
+  MOE_TRY(check_alike(from, to));
+  if (n < 0 || n > from.position()) {
+    return Status::error(MOE_ERR_RANGE, "n_positions: expected 0..%d, found %d", from.position(),
+                         n);
+  }
+  if (n > to.options.context) {
+    return Status::error(MOE_ERR_TOO_LONG, "n_positions: the target's context holds %d, found %d",
+                         to.options.context, n);
+  }
+  rewind_to(to, 0);
+  return copy_text(from, static_cast<size_t>(n), to);
 }
 
 uint64_t saving_bytes(Device& device, const ModelConfig& config, KvType kv) {

@@ -82,7 +82,10 @@ const char* kv_name(uint32_t number) {
   return "of an unknown type";
 }
 
-// If positions depend on the context, two sessions can exchange keys only with equal contexts.
+}  // namespace
+
+const char* kv_type_name(KvType type) { return kKvTypes[static_cast<size_t>(type)].name; }
+
 uint32_t context_of_positions(const SessionState& state) {
   for (const LayerConfig& layer : state.model.config().layers) {
     if (layer.attention.rope.scaling == RopeScaling::kLongrope) {
@@ -91,6 +94,8 @@ uint32_t context_of_positions(const SessionState& state) {
   }
   return 0;
 }
+
+namespace {
 
 uint64_t body_bytes(const SessionState& state, uint64_t n) {
   const KvType kv = state.options.kv;

@@ -51,4 +51,15 @@ Status load_session(Session& session, const ModelFileName& name, const SaveSourc
 /// A copy with the same model, text, options and router, but no shared mutable state.
 Result<Box<Session>> fork_session(Session& session, Model& model, const Allocator& allocator);
 
+/// Replaces the text of another session of the model by the first n tokens of `source`, without
+/// evaluating them. Errors before the copying leave the target unchanged (MOE_ERR_ARGUMENT,
+/// MOE_ERR_RANGE, MOE_ERR_TOO_LONG, MOE_ERR_UNSUPPORTED); after others its text is empty.
+Status copy_session(Session& source, int32_t n, Session& target);
+
+/// As error messages call it.
+const char* kv_type_name(KvType type);
+/// If positions depend on the context it, otherwise 0: two sessions can exchange keys only with
+/// equal ones.
+uint32_t context_of_positions(const SessionState& state);
+
 }  // namespace moe

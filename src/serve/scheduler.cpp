@@ -165,28 +165,63 @@ void Scheduler::end_all(const Refusal& why) {
 }
 
 void Scheduler::admit() {
+  while (auto next = next_place()) enter(std::move(next->first), next->second);
+}
+
+std::optional<Reuse> Scheduler::place_for(const Text& text) {
+  if (limits_.reuse) return find_reuse(slots_, text.prompt());
+  const auto free = std::find_if(slots_.begin(), slots_.end(), [](Slot& s) { return s.free(); });
+  return Reuse{&*free, &*free, 0};
+}
+
+// The first waiting text that has a place now.
+std::optional<std::pair<Place, Reuse>> Scheduler::next_place() {
+  if (std::none_of(slots_.begin(), slots_.end(), [](Slot& s) { return s.free(); })) return {};
+  constexpr size_t kMost = 64;  // texts to compare with those in the slots
   const std::lock_guard lock(mutex_);
-  for (Slot& slot : slots_) {
-    if (waiting_.empty()) return;
-    if (!slot.free()) continue;
-    slot.take(std::move(waiting_.front()));
-    waiting_.pop_front();
+  for (size_t i = 0; i < std::min(waiting_.size(), kMost); ++i) {
+    const std::optional<Reuse> reuse = place_for(*waiting_[i].text);
+    if (!reuse) continue;
+    std::pair<Place, Reuse> next = {std::move(waiting_[i]), *reuse};
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
     ++n_running_;
+    return next;
   }
+  return {};
+}
+
+void Scheduler::enter(Place place, const Reuse& reuse) {
+  Slot& slot = *reuse.target;
+  slot.take(std::move(place));
+  const auto n = static_cast<int32_t>(reuse.n_tokens);
+  moe_error error;
+  const moe_status status =
+      reuse.source == &slot
+          ? moe_session_rewind(slot.session.get(), n, &error)
+          : moe_session_copy(reuse.source->session.get(), n, slot.session.get(), &error);
+  if (status != MOE_OK) slot.forget();  // the prompt is evaluated whole
+  const size_t n_held = status == MOE_OK ? reuse.n_tokens : 0;
+  const std::vector<int32_t>& prompt = slot.place.text->prompt();
+  slot.held.assign(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(n_held));
+  slot.n_read = n_held;
+  slot.place.request->count_reused(*slot.place.text, n_held);
+  const std::lock_guard lock(mutex_);
+  stats_.reused_tokens += n_held;
 }
 
 // Ends a request that goes no further, and takes its texts out.
 void Scheduler::fail(ServiceRequest& request, const Refusal& refusal) {
+  const bool stopped = refusal.status == kCancelled || refusal.status == kTimeout;
   for (Slot& slot : slots_) {
     if (slot.place.request.get() != &request) continue;
-    slot.clear();
+    slot.clear(n_steps_);
+    if (!stopped) slot.forget();
     const std::lock_guard lock(mutex_);
     --n_running_;
   }
   request.fail(refusal);
   {
     const std::lock_guard lock(mutex_);
-    const bool stopped = refusal.status == kCancelled || refusal.status == kTimeout;
     ++(stopped ? stats_.n_cancelled : stats_.n_failed);
   }
   leave(request);
@@ -243,6 +278,7 @@ void Scheduler::step() {
   const std::vector<Slot*> parts = parts_of_step();
   if (parts.empty()) return;
   const Clock::time_point start = Clock::now();
+  ++n_steps_;
   evaluate(parts);
   for (Slot* slot : parts) {
     if (!slot->free()) advance(*slot);
@@ -262,18 +298,20 @@ void Scheduler::evaluate(const std::vector<Slot*>& parts) {
   moe_error error;
   const moe_status status = moe_sessions_eval(sessions.data(), tokens.data(), counts.data(),
                                               sessions.size(), nullptr, &error);
-  if (status == MOE_OK) return;
-  for (Slot* slot : parts) evaluate_alone(*slot);  // to find the one to blame
+  if (status != MOE_OK) {
+    for (Slot* slot : parts) evaluate_alone(*slot);  // to find the one to blame
+  }
+  for (Slot* slot : parts) {
+    if (slot->free()) continue;
+    slot->held.insert(slot->held.end(), slot->tokens(), slot->tokens() + slot->n_step);
+  }
 }
 
 // After a failure for all together: a session may have advanced by a part of its tokens.
 void Scheduler::evaluate_alone(Slot& slot) {
   if (slot.free()) return;  // its request has failed with another text
   const auto position = static_cast<size_t>(moe_session_position(slot.session.get()));
-  const size_t before = slot.generating ? slot.place.text->prompt().size() +
-                                              static_cast<size_t>(slot.place.text->n_made()) - 1
-                                        : slot.n_read;
-  const size_t n_done = position - before;
+  const size_t n_done = position - slot.held.size();
   moe_error error;
   const moe_status status = moe_session_eval(slot.session.get(), slot.tokens() + n_done,
                                              slot.n_step - n_done, MOE_ROWS_NONE, nullptr, &error);
@@ -325,7 +363,8 @@ void Scheduler::sample(Slot& slot) {
   if (goes_on) return request.report(text);
   const bool last = request.finish(text);
   const std::shared_ptr<ServiceRequest> kept = slot.place.request;
-  slot.clear();
+  slot.clear(n_steps_);
+  if (!limits_.reuse) slot.forget();
   {
     const std::lock_guard lock(mutex_);
     --n_running_;
@@ -337,7 +376,7 @@ void Scheduler::sample(Slot& slot) {
 uint64_t Scheduler::n_positions() const {
   uint64_t positions = 0;
   for (const Slot& slot : slots_) {
-    positions += static_cast<uint64_t>(moe_session_position(slot.session.get()));
+    if (!slot.free()) positions += slot.held.size();
   }
   return positions;
 }

@@ -7,9 +7,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "src/serve/reuse.h"
 #include "src/serve/service_request.h"
 #include "src/serve/slot.h"
 
@@ -20,6 +23,7 @@ struct SchedulerLimits {
   int32_t slice = 16;          // prompt tokens in a step while texts are generated
   int32_t max_seconds = 0;     // of a request; 0: any
   bool whole_prompts = false;  // an expert capacity counts the tokens of a call
+  bool reuse = true;           // what prompts have in common with texts in the slots
 };
 
 class Scheduler {
@@ -45,6 +49,9 @@ class Scheduler {
   void run();
   bool wait_for_work();
   void admit();
+  std::optional<std::pair<Place, Reuse>> next_place();
+  std::optional<Reuse> place_for(const Text& text);
+  void enter(Place place, const Reuse& reuse);
   void end_stopped();
   void end_all(const Refusal& why);
   void step();
@@ -61,7 +68,8 @@ class Scheduler {
   void count_step(double seconds);
 
   const SchedulerLimits limits_;
-  std::vector<Slot> slots_;  // used by the thread alone
+  std::vector<Slot> slots_;  // used by the thread alone, like n_steps_
+  uint64_t n_steps_ = 0;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

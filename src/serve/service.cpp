@@ -182,6 +182,7 @@ void create(moe_model* model, const moe_service_params* given, moe_service** out
   limits.slice = in_range(p.slice, "slice", 4096, limits.slice);
   limits.max_seconds = in_range(p.max_seconds, "max_seconds", INT32_MAX, 0);
   limits.whole_prompts = has_capacity(model, info.n_layers);
+  limits.reuse = in_range(p.no_reuse, "no_reuse", 1, 0) == 0 && !limits.whole_prompts;
   if (n == 0) n = slots_for(model, p.session);
   std::vector<Session> sessions = open_sessions(model, p, n);
   auto service = std::make_unique<moe_service>();

@@ -111,6 +111,11 @@ void ServiceRequest::send(const Answer::Events& events, bool last) const {
   }
 }
 
+// As for prompt_tokens, a prompt counts once however many texts continue it.
+void ServiceRequest::count_reused(const Text& text, size_t n) {
+  if (text.index() % settings_.n == 0) usage_.n_cached += static_cast<int64_t>(n);
+}
+
 void ServiceRequest::begin(const Text& text) {
   if (streams()) send(answer_->begin(text, usage_), false);
 }

@@ -50,6 +50,8 @@ class ServiceRequest {
   void cancel() { cancelled_ = true; }  // any thread
   bool cancelled() const { return cancelled_; }
 
+  /// The first n tokens of a text's prompt were not evaluated again.
+  void count_reused(const Text& text, size_t n);
   // Each may send an event. A text begins, has gone on, or has ended; true: the last of them.
   void begin(const Text& text);
   void report(Text& text);

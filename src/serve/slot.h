@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "src/serve/service_request.h"
 
@@ -17,9 +18,11 @@ struct Place {
 
 struct Slot {
   Session session;
-  Place place;        // without a text: free
-  size_t n_read = 0;  // tokens of the prompt in the session
-  size_t n_step = 0;  // tokens to evaluate in this step
+  std::vector<int32_t> held;  // the tokens in the session; a free slot keeps them
+  uint64_t last_use = 0;      // number of the step in which it became free; 0: empty
+  Place place;                // without a text: free
+  size_t n_read = 0;          // tokens of the prompt in the session
+  size_t n_step = 0;          // tokens to evaluate in this step
   bool generating = false;
   int32_t token = -1;  // generated, to be evaluated
 
@@ -34,9 +37,15 @@ struct Slot {
     n_read = 0;
     generating = false;
   }
-  void clear() {
+  /// Becomes free, and keeps its tokens.
+  void clear(uint64_t step) {
     if (place.text != nullptr) place.text->release();
     place = {};
+    last_use = step;
+  }
+  void forget() {
+    held.clear();
+    last_use = 0;
     moe_error error;  // an empty session: nothing can fail
     (void)moe_session_rewind(session.get(), 0, &error);
   }

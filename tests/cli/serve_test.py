@@ -194,6 +194,15 @@ class Answers(Cli):
         server.wait_for_metric("moe_requests_answered_total", 80)
         server.wait_for_metric("moe_requests_running", 0)
 
+    def test_prompts_reuse_what_they_have_in_common(self):
+        for options, reused in ((), 4), (("--no-reuse",), 0):
+            server = Server(self, "--slots", "2", *options)
+            request = {"prompt": "Once upon a time", "max_tokens": 4, "temperature": 0}
+            answers = [server.post("/v1/completions", request) for _ in range(2)]
+            self.assertEqual(answers[0]["choices"], answers[1]["choices"])
+            self.assertEqual([a["usage"]["prompt_tokens_details"]["cached_tokens"] for a in answers], [0, reused])
+            self.assertEqual(server.metric("moe_prompt_tokens_reused_total"), reused)
+
     def test_a_model_that_thinks(self):
         self.ok("convert", CHAT, self.path("chat.moe"), "--weights", "f32")
         server = Server(self, "--name", "script", model=self.path("chat.moe"))

@@ -48,7 +48,7 @@ NODE_LACKS = {
     **dict.fromkeys(("moe_session_set_router", "moe_session_get_routing", "moe_session_watch_routing",
                      "moe_routing_stats", "moe_routing_choices", "moe_router_kind", "moe_router_format",
                      "moe_model_get_router"), f"routing: {NOT_YET}"),
-    **dict.fromkeys(("moe_session_save", "moe_session_load", "moe_session_fork", "moe_writer", "moe_reader",
+    **dict.fromkeys(("moe_session_save", "moe_session_load", "moe_session_fork", "moe_session_copy", "moe_writer", "moe_reader",
                      "moe_replacement_open", "moe_replacement_begin", "moe_replacement_commit", "moe_replacement_free",
                      "moe_model_open_memory", "moe_model_open_reader"), f"saved sessions, other sources: {NOT_YET}"),
     **dict.fromkeys(("moe_model_get_layer_info", "moe_model_layer_info", "moe_model_tensor_count",

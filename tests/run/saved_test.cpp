@@ -127,6 +127,30 @@ TEST_P(SavedKinds, AForkIsIndependent) {
   }
 }
 
+// Into a session with another context and another text; the source goes on as before.
+TEST_P(SavedKinds, ABeginningIsCopied) {
+  const auto bytes = build_tiny_kind(GetParam());
+  Machine machine(*bytes);
+  const Tokens text = random_tokens(140, machine.vocab_size());
+  const Tokens more = random_tokens(20, machine.vocab_size(), 2);
+  for (const KvType kv : types_of(GetParam())) {
+    const Box<Session> from = session_of(machine, kv, 150);
+    const Box<Session> to = session_of(machine, kv, 160, 9);
+    const Floats logits = eval_all(*from, text);
+    ASSERT_TRUE(to->eval(span(more), LogitRows::kNone, nullptr).ok());
+    for (const size_t n : {size_t{140}, size_t{129}, size_t{64}, size_t{1}, size_t{0}}) {
+      const Status status = copy_session(*from, static_cast<int32_t>(n), *to);
+      ASSERT_TRUE(status.ok()) << status.text();
+      EXPECT_EQ(to->position(), static_cast<int32_t>(n));
+      const Tokens rest(text.begin() + static_cast<std::ptrdiff_t>(n), text.end());
+      const auto at = static_cast<std::ptrdiff_t>(n * logits.size() / text.size());
+      EXPECT_EQ(eval_all(*to, rest), Floats(logits.begin() + at, logits.end())) << n;
+    }
+    EXPECT_EQ(eval_all(*from, Tokens(more.begin(), more.begin() + 9)),
+              eval_all(*to, Tokens(more.begin(), more.begin() + 9)));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, SavedKinds, testing::ValuesIn(kinds()),
                          [](const auto& kind) { return kind.param.name; });
 
@@ -288,12 +312,35 @@ TEST_F(SavedTest, AForkKeepsTheRouter) {
   EXPECT_EQ(made.value()->router(1)->k, 1);
 }
 
+TEST_F(SavedTest, CopiesThatCannotBeMadeChangeNothing) {
+  const auto refused = [&](Session& to, int32_t n, moe_status code, const char* text) {
+    const Tokens before(to.tokens().begin(), to.tokens().end());
+    const Status status = copy_session(*session_, n, to);
+    EXPECT_EQ(status.code(), code);
+    EXPECT_NE(std::string(status.text()).find(text), std::string::npos) << status.text();
+    EXPECT_EQ(Tokens(to.tokens().begin(), to.tokens().end()), before);
+  };
+  const Box<Session> other = session_of(machine_, session_->options().kv, 10);
+  ASSERT_TRUE(other->eval(span(text_, 0, 3), LogitRows::kNone, nullptr).ok());
+  refused(*other, -1, MOE_ERR_RANGE, "n_positions: expected 0..12, found -1");
+  refused(*other, 13, MOE_ERR_RANGE, "n_positions: expected 0..12, found 13");
+  refused(*other, 11, MOE_ERR_TOO_LONG, "context holds 10, found 11");
+  const Box<Session> small = session_of(machine_, KvType::kInt8);
+  refused(*small, 3, MOE_ERR_ARGUMENT, "expected the KV type of the source, f16, found int8");
+  Machine machine(*bytes_);
+  const Box<Session> foreign = session_of(machine, session_->options().kv);
+  refused(*foreign, 3, MOE_ERR_ARGUMENT, "same model");
+  refused(*session_, 3, MOE_ERR_STATE, "");  // one call of a session at a time
+}
+
 TEST(Saved, AnEncoderCannotBeSaved) {
   const auto bytes = build_tiny_model(tiny_encoder());
   Machine machine(*bytes);
   const Box<Session> session = machine.session();
   EXPECT_EQ(save(*session).status.code(), MOE_ERR_UNSUPPORTED);
   EXPECT_EQ(load(*session, Bytes(100)).code(), MOE_ERR_UNSUPPORTED);
+  const Box<Session> other = machine.session();
+  EXPECT_EQ(copy_session(*session, 0, *other).code(), MOE_ERR_UNSUPPORTED);
 }
 
 }  // namespace

@@ -346,6 +346,8 @@ TEST(TranslateRefuses, ToSaveOrForkASession) {
   expect_refused(save_session(*session, {1, 1}, sink), MOE_ERR_UNSUPPORTED, "encoder-decoder");
   expect_refused(fork_session(*session, machine.model(), system_allocator()).status(),
                  MOE_ERR_UNSUPPORTED, "encoder-decoder");
+  const Box<Session> other = machine.session();
+  expect_refused(copy_session(*session, 0, *other), MOE_ERR_UNSUPPORTED, "encoder-decoder");
 }
 
 TEST(TranslateConfig, IsCheckedFieldByField) {

@@ -125,7 +125,9 @@ TEST_F(ServiceTest, SeveralTextsOfARequest) {
   EXPECT_EQ(answer["usage"]["completion_tokens"], n_made);
   EXPECT_EQ(answer["usage"]["prompt_tokens"], encode("The dog").size() + encode("A bird").size());
   EXPECT_TRUE(last["choices"].empty());
-  EXPECT_EQ(last["usage"], answer["usage"]);
+  Json usage = last["usage"];
+  usage["prompt_tokens_details"]["cached_tokens"] = 0;  // its prompt was in a slot
+  EXPECT_EQ(usage, answer["usage"]);
 }
 
 TEST_F(ServiceTest, CancelledRequestsMakeRoom) {

@@ -100,6 +100,22 @@ def test_fork(model, session, ids):
     assert len(fork.generate(max_tokens=3).tokens()) == 3
 
 
+def test_copy(model, session, ids):
+    session.append(ids)
+    with model.session(context=32) as other:
+        other.append([7, 8, 9])
+        other.copy(session, 3)
+        assert other.position == 3
+        other.append(ids[3:])
+        np.testing.assert_array_equal(other.eval([5, 6]), session.eval([5, 6]))
+        other.copy(session)
+        assert other.position == session.position
+        with pytest.raises(moe.RangeError, match="n_positions"):
+            other.copy(session, 999)
+        with pytest.raises(moe.ArgumentError, match="another session"):
+            other.copy(other, 1)
+
+
 def test_a_fork_outlives_its_model(ids):
     with moe.Model(ROOT / "examples/models/stories.moe") as model:
         session = model.session()

@@ -517,6 +517,13 @@ impl Session {
         Session::made(&self.model, session, self.vocab_size)
     }
 
+    /// Replaces the text by the first `n` tokens of another session of the model, without evaluating them
+    /// again. The router is unchanged.
+    pub fn copy(&mut self, source: &mut Session, n: i32) -> Result<()> {
+        let target = self.pointer();
+        source.run(|s, e| unsafe { sys::moe_session_copy(s, n, target, e) })
+    }
+
     /// Drops everything from `position` on.
     pub fn rewind(&mut self, position: i32) -> Result<()> {
         self.run(|s, e| unsafe { sys::moe_session_rewind(s, position, e) })

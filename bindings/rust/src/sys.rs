@@ -166,6 +166,12 @@ pub const MOE_ENDPOINT_CHAT: moe_endpoint = 1;
 pub const MOE_ENDPOINT_COMPLETIONS: moe_endpoint = 2;
 /// /tokenize: answered before moe_service_submit returns
 pub const MOE_ENDPOINT_TOKENIZE: moe_endpoint = 3;
+/// /v1/messages, in the shapes of Anthropic's API
+pub const MOE_ENDPOINT_MESSAGES: moe_endpoint = 4;
+/// /v1/messages/count_tokens: also answered at once
+pub const MOE_ENDPOINT_COUNT_TOKENS: moe_endpoint = 5;
+/// /v1/responses
+pub const MOE_ENDPOINT_RESPONSES: moe_endpoint = 6;
 
 /// Receives each message without a newline, possibly from several threads at once.
 pub type moe_log_fn = Option<unsafe extern "C" fn(*mut c_void, moe_log_level, *const c_char)>;
@@ -1201,6 +1207,9 @@ pub struct moe_service_params {
     pub slice: i32,
     /// of a request, from its submission on; 0: any
     pub max_seconds: i32,
+    /// 1: evaluates every prompt whole. 0: a prompt that begins as a text that is, or was last, in a
+    /// slot takes its keys and values over, to the same bits; never with an expert capacity
+    pub no_reuse: i32,
 }
 
 /// A part of an answer, or the whole. Valid during the callback.
@@ -1211,8 +1220,8 @@ pub struct moe_service_event {
     /// as HTTP counts them: 200, or that of the error in `json`. 429 and 503: there is no room, or no
     /// service; 499: cancelled; 504: max_seconds are over
     pub status: i32,
-    /// an object in one line, terminated: the answer, a chunk of a stream, or
-    ///                           {"error": ...}
+    /// an object in one line, terminated: the answer, a part of a stream, or why there is none, as the
+    /// endpoint's API says errors
     pub json: *const c_char,
     /// of it
     pub n_bytes: usize,
@@ -1220,6 +1229,9 @@ pub struct moe_service_event {
     pub last: i32,
     /// seconds after which the request may be tried again; 0: not said
     pub retry_after: i32,
+    /// of an event of a stream, for the line "event: NAME" in front of its data; NULL: it has none.
+    /// Streams without names end with the line "data: [DONE]" after a last event of status 200
+    pub name: *const c_char,
 }
 
 /// The outcome of submitting a request.
@@ -1248,7 +1260,7 @@ pub struct moe_service_stats {
     pub n_waiting: i32,
     /// 1: takes no more requests
     pub draining: i32,
-    /// of all slots, in use now; of n_slots * context
+    /// of the texts in slots now; of n_slots * context
     pub kv_positions: u64,
     /// taken
     pub n_requests: u64,
@@ -1284,6 +1296,8 @@ pub struct moe_service_stats {
     pub expert_hits: u64,
     /// read for the others
     pub expert_read_bytes: u64,
+    /// of prompts, taken over from other texts, so not evaluated
+    pub reused_tokens: u64,
 }
 
 extern "C" {
@@ -1668,6 +1682,19 @@ extern "C" {
         out: *mut *mut moe_session,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Replaces the text of `target`, another session of the same model, by the first `n_positions`
+    /// tokens of `source` with their keys and values: a text that begins as another's is continued
+    /// without evaluating the beginning again, to the same bits. The source and the routers of both are
+    /// unchanged. MOE_ERR_RANGE for more positions than the source has, MOE_ERR_TOO_LONG for more than
+    /// the target's context, MOE_ERR_ARGUMENT for another model or KV type or, if positions depend on
+    /// it (LongRoPE), another context, MOE_ERR_UNSUPPORTED for an encoder or an encoder-decoder: then
+    /// nothing has changed. After other errors the target is empty.
+    pub fn moe_session_copy(
+        source: *mut moe_session,
+        n_positions: i32,
+        target: *mut moe_session,
+        error: *mut moe_error,
+    ) -> moe_status;
     /// Makes the session's current call return MOE_ERR_CANCELLED within one layer's time. Any thread.
     /// Without a current call it does nothing.
     pub fn moe_session_cancel(session: *mut moe_session);
@@ -1814,6 +1841,9 @@ extern "C" {
         finish: *mut moe_finish,
         error: *mut moe_error,
     ) -> moe_status;
+    /// After MOE_FINISH_STOP: the index in params.stop of the stop string that was found, the longest of
+    /// several that end at the same byte. Otherwise, and for NULL: -1.
+    pub fn moe_generation_stop(generation: *const moe_generation) -> i32;
     /// Frees it; NULL is allowed. The session keeps the text.
     pub fn moe_generation_free(generation: *mut moe_generation);
     /// The model file's Jinja template; NULL: none.
@@ -2401,7 +2431,7 @@ fn structs_are_those_of_c() {
         outline: 40,
         reserved: 44,
     });
-    layout!(moe_service_params, 56, {
+    layout!(moe_service_params, 64, {
         struct_size: 0,
         n_slots: 4,
         session: 8,
@@ -2412,21 +2442,23 @@ fn structs_are_those_of_c() {
         max_prompt: 44,
         slice: 48,
         max_seconds: 52,
+        no_reuse: 56,
     });
-    layout!(moe_service_event, 32, {
+    layout!(moe_service_event, 40, {
         struct_size: 0,
         status: 4,
         json: 8,
         n_bytes: 16,
         last: 24,
         retry_after: 28,
+        name: 32,
     });
     layout!(moe_service_ticket, 16, {
         struct_size: 0,
         stream: 4,
         id: 8,
     });
-    layout!(moe_service_stats, 168, {
+    layout!(moe_service_stats, 176, {
         struct_size: 0,
         n_slots: 4,
         context: 8,
@@ -2451,5 +2483,6 @@ fn structs_are_those_of_c() {
         expert_uses: 144,
         expert_hits: 152,
         expert_read_bytes: 160,
+        reused_tokens: 168,
     });
 }

@@ -369,6 +369,9 @@ fn saves_loads_and_forks() {
     let mode = || std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap()) & 0o777;
     let private: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&path, private).unwrap();
+    other.copy(&mut fork, 3).unwrap();
+    assert_eq!(other.position(), 3);
+    assert!(other.copy(&mut fork, -1).is_err());
     fork.rewind(5).unwrap();
     fork.save_file(&path).unwrap();
     assert_eq!(mode(), 0o600);

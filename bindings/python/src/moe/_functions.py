@@ -198,6 +198,7 @@ MOE: Prototypes = {
     "moe_session_save": (c.c_int, [c.c_void_p, c.POINTER(s.Writer), c.POINTER(s.Error)]),
     "moe_session_load": (c.c_int, [c.c_void_p, c.POINTER(s.Reader), c.POINTER(s.Error)]),
     "moe_session_fork": (c.c_int, [c.c_void_p, c.POINTER(c.c_void_p), c.POINTER(s.Error)]),
+    "moe_session_copy": (c.c_int, [c.c_void_p, c.c_int32, c.c_void_p, c.POINTER(s.Error)]),
     "moe_session_cancel": (None, [c.c_void_p]),
     "moe_session_perplexity": (c.c_int, [
         c.c_void_p,
@@ -267,6 +268,7 @@ MOE: Prototypes = {
         c.POINTER(c.c_int),
         c.POINTER(s.Error),
     ]),
+    "moe_generation_stop": (c.c_int32, [c.c_void_p]),
     "moe_generation_free": (None, [c.c_void_p]),
     "moe_model_chat_template": (c.c_char_p, [c.c_void_p]),
     "moe_chat_template_name": (c.c_char_p, [c.c_size_t]),

@@ -676,6 +676,7 @@ class ServiceParams(Sized):
         ("max_prompt", c.c_int32),
         ("slice", c.c_int32),
         ("max_seconds", c.c_int32),
+        ("no_reuse", c.c_int32),
     ]
 
 
@@ -689,6 +690,7 @@ class ServiceEvent(Sized):
         ("n_bytes", c.c_size_t),
         ("last", c.c_int32),
         ("retry_after", c.c_int32),
+        ("name", c.c_char_p),
     ]
 
 
@@ -730,6 +732,7 @@ class ServiceStats(Sized):
         ("expert_uses", c.c_uint64),
         ("expert_hits", c.c_uint64),
         ("expert_read_bytes", c.c_uint64),
+        ("reused_tokens", c.c_uint64),
     ]
 
 

@@ -157,6 +157,13 @@ class Session(Encoding, Translating, Saving, Counting):
             other._native = Native(made.value, lib.moe_session_free, parent)
         return other
 
+    def copy(self, source: Session, n_positions: int | None = None) -> None:
+        """Replaces the text by the first `n_positions` tokens of another session of the model, or
+        all, without evaluating them again. The router is unchanged."""
+        with source._pointer() as other, self._pointer() as session:
+            n = lib.moe_session_position(other) if n_positions is None else int32(n_positions, "n_positions")
+            call(lib.moe_session_copy, other, n, session)
+
     def __reduce_ex__(self, _protocol: Any) -> Any:
         """A pickle holds what save() gives, the router, and how to open the model again."""
         return _unpickled, (self.model, self._made_with, self._router, self.save())
