@@ -229,7 +229,7 @@ MHD_Result HttpServer::get(Exchange& exchange, const std::string& url) {
     const Json json = {{"status", draining ? "ending" : "ok"}};
     return exchange.respond(draining ? 503 : 200, json.dump(), kJsonType);
   }
-  // What OpenAI's API says of a model, and then what Anthropic's does.
+  // The first fields are those of OpenAI's API, the last three those of Anthropic's.
   const Json model = {{"id", model_name_},
                       {"object", "model"},
                       {"created", 0},

@@ -35,14 +35,14 @@ class Answer {
   using Events = std::vector<Json>;
   virtual ~Answer() = default;
 
-  // Of a stream: a text begins, goes on, and has ended. all: it was the last of them.
+  // These write a stream: a text begins, goes on, and has ended. all: it was the last of them.
   virtual Events begin(const Text& text, const Usage& usage) = 0;
   virtual Events add(const Text& text, const Made& made) = 0;
   virtual Events end(const Text& text, const Usage& usage, bool all) = 0;
   /// The last event of a stream that fails.
   virtual Json failure(const Refusal& refusal) = 0;
 
-  // Of a whole answer: a text is complete, and all are.
+  // These write a whole answer: a text is complete, and all are.
   virtual void take(const Text& text, Made made) = 0;
   virtual Json whole(const Usage& usage) = 0;
 };

@@ -22,7 +22,7 @@ struct PartTypes {
   std::vector<std::string> skipped;  // thinking of earlier replies, which templates do not get
 };
 
-/// What a conversation has besides its turns.
+/// The settings of a conversation besides its turns.
 struct ChatOptions {
   std::string list;  // the field of the request that has the turns
   /// The template's variable reasoning_effort, and its field in the request; "": not given.

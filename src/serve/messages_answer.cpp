@@ -120,11 +120,11 @@ class MessagesAnswer final : public Answer {
 
   const AnswerHead head_;
   const Settings& settings_;
-  // Of a stream: the number of closed blocks, and the block after them.
+  // A stream has closed n_blocks_, and the block after them may be open.
   int n_blocks_ = 0;
   bool open_ = false;
   bool thinking_ = false;
-  // Of a whole answer.
+  // A whole answer has its text and the reason of its end.
   Made made_;
   Json stop_;
 };

@@ -38,6 +38,15 @@ std::vector<Turn> message_turns(const Host& host, const Json& request) {
   return turns;
 }
 
+// Required by the API; the model thinks as long as it does.
+void check_budget(const Json& thinking) {
+  const auto budget = thinking.find("budget_tokens");
+  if (budget == thinking.end()) throw missing_field("thinking.budget_tokens");
+  if (budget->is_number_integer() && *budget >= 1) return;
+  throw bad_field("thinking.budget_tokens",
+                  "expected a whole number above 0, found " + shown(*budget));
+}
+
 // A template that never speaks of thinking has nothing to switch off.
 void read_thinking(const Host& host, const Json& request, ChatOptions& options) {
   const auto at = request.find("thinking");
@@ -48,12 +57,7 @@ void read_thinking(const Host& host, const Json& request, ChatOptions& options) 
   const std::string type = text_in(*at, "type", "thinking");
   if (type == "enabled") {
     options.thinking = MOE_THINKING_ON;
-    if (!at->contains("budget_tokens")) throw missing_field("thinking.budget_tokens");
-    const Json& budget = (*at)["budget_tokens"];
-    if (!budget.is_number_integer() || budget < 1) {
-      throw bad_field("thinking.budget_tokens",
-                      "expected a whole number above 0, found " + shown(budget));
-    }
+    check_budget(*at);
   } else if (type == "disabled") {
     const bool thinks = host.template_text().find("think") != std::string::npos;
     options.thinking = thinks ? MOE_THINKING_OFF : MOE_THINKING_DEFAULT;
@@ -61,8 +65,9 @@ void read_thinking(const Host& host, const Json& request, ChatOptions& options) 
     throw bad_field("thinking.type",
                     "expected enabled, disabled or adaptive, found '" + type.substr(0, 40) + "'");
   }
-  if (at->value("display", Json("summarized")) == "summarized") return;
-  throw bad_field("thinking.display", "not supported, found " + shown((*at)["display"]),
+  const Json display = at->value("display", Json());
+  if (display.is_null() || display == "summarized") return;
+  throw bad_field("thinking.display", "not supported, found " + shown(display),
                   "unsupported_value");
 }
 

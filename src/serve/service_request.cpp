@@ -11,6 +11,9 @@ namespace moe_serve {
 namespace {
 
 constexpr int kRetrySeconds = 1;  // after errors that pass
+// Clients of every API understand it.
+constexpr const char* kNoMemory =
+    R"({"type":"error","error":{"message":"out of memory","type":"overloaded_error","param":null,"code":null}})";
 
 // 24 digits that no other answer has.
 std::string new_digits() {
@@ -28,15 +31,17 @@ int64_t unix_seconds() {
 
 }  // namespace
 
-// The events of these APIs have their type as their name.
-const char* Listener::name_of(const Json& event) const {
-  const bool named = endpoint_ == MOE_ENDPOINT_MESSAGES || endpoint_ == MOE_ENDPOINT_RESPONSES;
-  const auto type = event.find("type");
-  return named && type != event.end() ? type->get_ref<const std::string&>().c_str() : nullptr;
+bool Listener::has_names() const {
+  return endpoint_ == MOE_ENDPOINT_MESSAGES || endpoint_ == MOE_ENDPOINT_RESPONSES;
 }
 
-void Listener::call(const std::string& text, moe_service_event event) const {
-  event.json = text.c_str();
+// Events with names have their type as their name.
+const char* Listener::name_of(const Json& event) const {
+  return has_names() ? event["type"].get_ref<const std::string&>().c_str() : nullptr;
+}
+
+void Listener::call(std::string_view text, moe_service_event event) const {
+  event.json = text.data();
   event.n_bytes = text.size();
   callback_(user_, &event);
 }
@@ -69,16 +74,10 @@ void Listener::refuse(const Refusal& refusal, Answer* stream) const {
     json = stream == nullptr ? refusal.json(endpoint_) : stream->failure(refusal);
     text = to_text(json);
   } catch (const std::bad_alloc&) {
-    static constexpr char kText[] =
-        R"({"type":"error","error":{"message":"out of memory","type":"overloaded_error","param":null,"code":null}})";
     event.status = kUnavailable;
     event.retry_after = kRetrySeconds;
-    event.json = kText;
-    event.n_bytes = sizeof kText - 1;
-    const bool named = endpoint_ == MOE_ENDPOINT_MESSAGES || endpoint_ == MOE_ENDPOINT_RESPONSES;
-    if (named && stream != nullptr) event.name = "error";
-    callback_(user_, &event);
-    return;
+    if (stream != nullptr && has_names()) event.name = "error";
+    return call(kNoMemory, event);
   }
   if (stream != nullptr) event.name = name_of(json);
   call(text, event);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/serve/answer.h"
@@ -29,8 +30,9 @@ class Listener {
   void refuse(const Refusal& refusal, Answer* stream = nullptr) const;
 
  private:
+  bool has_names() const;
   const char* name_of(const Json& event) const;
-  void call(const std::string& text, moe_service_event event) const;
+  void call(std::string_view text, moe_service_event event) const;  // terminated
 
   moe_endpoint endpoint_;
   moe_service_event_fn callback_;
