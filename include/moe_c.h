@@ -1169,6 +1169,9 @@ MOE_API moe_status moe_generation_create(moe_session* session, const moe_generat
  * with the last token. After other errors, those of moe_session_generate, it can only be freed. */
 MOE_API moe_status moe_generation_next(moe_generation* generation, int32_t* token,
                                        moe_finish* finish, moe_error* error);
+/* After MOE_FINISH_STOP: the index in params.stop of the stop string that was found, the longest of
+ * several that end at the same byte. Otherwise, and for NULL: -1. */
+MOE_API int32_t moe_generation_stop(const moe_generation* generation);
 /* Frees it; NULL is allowed. The session keeps the text. */
 MOE_API void moe_generation_free(moe_generation* generation);
 
@@ -1515,8 +1518,8 @@ MOE_API void moe_replacement_free(moe_replacement* replacement);
 /* ------------------------------------------------------------------------------------------------
  * 13. SERVICE
  * In libmoe_serve, linked in addition to libmoe. Answers many requests at the same time, in the
- * shapes of OpenAI's API; `moe serve` speaks HTTP around it, and so can a program with a web server
- * of its own. Requests and answers are JSON, described in docs/serving.md.
+ * shapes of OpenAI's and Anthropic's APIs; `moe serve` speaks HTTP around it, and so can a program
+ * with a web server of its own. Requests and answers are JSON, described in docs/serving.md.
  *
  * One thread of the service evaluates the model for all requests, one step after the other: in each
  * a token for every text that is being generated, and a slice of the prompts that are being read,
@@ -1556,9 +1559,12 @@ typedef struct moe_service_params {
 
 /* The purpose of a request. */
 typedef enum moe_endpoint {
-  MOE_ENDPOINT_CHAT = 1,        /* /v1/chat/completions */
-  MOE_ENDPOINT_COMPLETIONS = 2, /* /v1/completions */
-  MOE_ENDPOINT_TOKENIZE = 3     /* /tokenize: answered before moe_service_submit returns */
+  MOE_ENDPOINT_CHAT = 1,         /* /v1/chat/completions */
+  MOE_ENDPOINT_COMPLETIONS = 2,  /* /v1/completions */
+  MOE_ENDPOINT_TOKENIZE = 3,     /* /tokenize: answered before moe_service_submit returns */
+  MOE_ENDPOINT_MESSAGES = 4,     /* /v1/messages, in the shapes of Anthropic's API */
+  MOE_ENDPOINT_COUNT_TOKENS = 5, /* /v1/messages/count_tokens: also answered at once */
+  MOE_ENDPOINT_RESPONSES = 6     /* /v1/responses */
 } moe_endpoint;
 
 /* A part of an answer, or the whole. Valid during the callback. */
@@ -1567,11 +1573,15 @@ typedef struct moe_service_event {
   /* as HTTP counts them: 200, or that of the error in `json`. 429 and 503: there is no room, or no
    * service; 499: cancelled; 504: max_seconds are over */
   int32_t status;
-  const char* json;    /* an object in one line, terminated: the answer, a chunk of a stream, or
-                          {"error": ...} */
+  /* an object in one line, terminated: the answer, a part of a stream, or why there is none, as the
+   * endpoint's API says errors */
+  const char* json;
   size_t n_bytes;      /* of it */
   int32_t last;        /* 1: the last event of this request */
   int32_t retry_after; /* seconds after which the request may be tried again; 0: not said */
+  /* of an event of a stream, for the line "event: NAME" in front of its data; NULL: it has none.
+   * Streams without names end with the line "data: [DONE]" after a last event of status 200 */
+  const char* name;
 } moe_service_event;
 
 /* Receives the events of a request, one at a time, from the thread of the service or from within

@@ -339,6 +339,12 @@ const (
 	EndpointCompletions Endpoint = C.MOE_ENDPOINT_COMPLETIONS
 	// /tokenize: answered before moe_service_submit returns
 	EndpointTokenize Endpoint = C.MOE_ENDPOINT_TOKENIZE
+	// /v1/messages, in the shapes of Anthropic's API
+	EndpointMessages Endpoint = C.MOE_ENDPOINT_MESSAGES
+	// /v1/messages/count_tokens: also answered at once
+	EndpointCountTokens Endpoint = C.MOE_ENDPOINT_COUNT_TOKENS
+	// /v1/responses
+	EndpointResponses Endpoint = C.MOE_ENDPOINT_RESPONSES
 )
 
 // String is the name in small letters, or the number if this package does not know it.
@@ -350,6 +356,12 @@ func (e Endpoint) String() string {
 		return "completions"
 	case EndpointTokenize:
 		return "tokenize"
+	case EndpointMessages:
+		return "messages"
+	case EndpointCountTokens:
+		return "count_tokens"
+	case EndpointResponses:
+		return "responses"
 	}
 	return strconv.Itoa(int(e))
 }

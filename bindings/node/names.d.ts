@@ -115,4 +115,7 @@ export type Thinking =
 export type Endpoint =
   | 'chat'
   | 'completions'
-  | 'tokenize';
+  | 'tokenize'
+  | 'messages'
+  | 'count_tokens'
+  | 'responses';

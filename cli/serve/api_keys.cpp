@@ -43,16 +43,18 @@ ApiKeys::ApiKeys(const std::string& path) {
     throw CallError(MOE_ERR_FORMAT, path + ": expected a key in each line, found none");
 }
 
-bool ApiKeys::allow(const char* authorization) const {
-  if (!needed()) return true;
+bool ApiKeys::has(const std::string& given) const {
+  bool found = false;
+  for (const std::string& key : keys_) found = same(given, key) || found;
+  return found;
+}
+
+bool ApiKeys::allow(const char* authorization, const char* api_key) const {
+  if (!needed() || (api_key != nullptr && has(api_key))) return true;
   constexpr const char* kScheme = "Bearer ";
-  if (authorization == nullptr || strncasecmp(authorization, kScheme, std::strlen(kScheme)) != 0) {
-    return false;
-  }
-  const std::string given = authorization + std::strlen(kScheme);
-  bool allowed = false;
-  for (const std::string& key : keys_) allowed = same(given, key) || allowed;
-  return allowed;
+  const bool bearer =
+      authorization != nullptr && strncasecmp(authorization, kScheme, std::strlen(kScheme)) == 0;
+  return bearer && has(authorization + std::strlen(kScheme));
 }
 
 }  // namespace moe_cli

@@ -13,10 +13,13 @@ class ApiKeys {
   /// for a file without keys, UsageError for one that others may read.
   explicit ApiKeys(const std::string& path);
   bool needed() const { return !keys_.empty(); }
-  /// Whether the value of the header "Authorization" is "Bearer" and a key. Null: there is none.
-  bool allow(const char* authorization) const;
+  /// Whether the value of the header "Authorization" is "Bearer" and a key, or that of "X-Api-Key"
+  /// a key. Null: there is none.
+  bool allow(const char* authorization, const char* api_key) const;
 
  private:
+  bool has(const std::string& given) const;
+
   std::vector<std::string> keys_;
 };
 

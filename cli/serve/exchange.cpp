@@ -8,18 +8,22 @@
 #include <string_view>
 
 #include "cli/common.h"
+#include "cli/serve/api_error.h"
 
 namespace moe_cli {
 namespace {
 
 constexpr size_t kBlock = 4096;  // of a stream
 
-// It must need no memory.
+// It must need no memory. Clients of every API understand it.
 constexpr std::string_view kNoMemoryEvent =
-    R"(data: {"error":{"message":"not enough memory for the answer","type":"overloaded_error",)"
-    R"("param":null,"code":null}})"
+    "event: error\n"
+    R"(data: {"type":"error","error":{"message":"not enough memory for the answer",)"
+    R"("type":"overloaded_error","param":null,"code":null}})"
     "\n\n";
-constexpr std::string_view kName = "data: ";
+constexpr std::string_view kErrorName = "event: error\n";
+constexpr std::string_view kName = "event: ";
+constexpr std::string_view kData = "data: ";
 constexpr std::string_view kEnd = "\n\n";
 constexpr std::string_view kDone = "data: [DONE]\n\n";
 
@@ -46,6 +50,7 @@ Exchange::Exchange(MHD_Connection* connection)
 void Exchange::submit(moe_service* service, moe_endpoint endpoint) {
   submitted = true;
   service_ = service;
+  named_ = endpoint == MOE_ENDPOINT_MESSAGES || endpoint == MOE_ENDPOINT_RESPONSES;
   auto* owner = new Owner(shared_from_this());  // until the last event
   moe_error error;
   const moe_status status = moe_service_submit(service, endpoint, body.data(), body.size(),
@@ -56,10 +61,8 @@ void Exchange::submit(moe_service* service, moe_endpoint endpoint) {
   const std::lock_guard lock(mutex_);
   ended_ = true;
   status_ = status == MOE_ERR_MEMORY ? 503 : 500;
-  const char* type = status == MOE_ERR_MEMORY ? "overloaded_error" : "server_error";
-  const Json detail = {
-      {"message", error.text}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
-  out_ = Json{{"error", detail}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const bool anthropic = endpoint == MOE_ENDPOINT_MESSAGES || endpoint == MOE_ENDPOINT_COUNT_TOKENS;
+  out_ = error_text(anthropic, status_, error.text, "");
 }
 
 void Exchange::take_event(void* user, const moe_service_event* event) {
@@ -94,8 +97,9 @@ void Exchange::append(const moe_service_event& event) {
     retry_after_ = event.retry_after;
     return;
   }
-  out_.append(kName).append(event.json, event.n_bytes).append(kEnd);
-  if (ended_ && event.status == 200) out_.append(kDone);
+  if (event.name != nullptr) out_.append(kName).append(event.name).append("\n");
+  out_.append(kData).append(event.json, event.n_bytes).append(kEnd);
+  if (ended_ && event.name == nullptr && event.status == 200) out_.append(kDone);
 }
 
 void Exchange::resume() {
@@ -131,7 +135,7 @@ MHD_Result Exchange::queue_stream() {
 
 MHD_Result Exchange::queue_answer() {
   std::string_view no_memory = kNoMemoryEvent;
-  no_memory.remove_prefix(kName.size());
+  no_memory.remove_prefix(kErrorName.size() + kData.size());
   no_memory.remove_suffix(kEnd.size());
   MHD_Response* response = failed_ ? response_with(no_memory, MHD_RESPMEM_PERSISTENT)
                                    : response_with(out_, MHD_RESPMEM_MUST_COPY);
@@ -188,10 +192,12 @@ ssize_t Exchange::give(char* buffer, size_t capacity) {
 ssize_t Exchange::end_stream(char* buffer, size_t capacity) {
   last_sent_ = SteadyClock::now();
   if (!failed_ || told_) return MHD_CONTENT_READER_END_OF_STREAM;
-  if (capacity < kNoMemoryEvent.size()) return MHD_CONTENT_READER_END_WITH_ERROR;
+  std::string_view event = kNoMemoryEvent;
+  if (!named_) event.remove_prefix(kErrorName.size());
+  if (capacity < event.size()) return MHD_CONTENT_READER_END_WITH_ERROR;
   told_ = true;
-  std::memcpy(buffer, kNoMemoryEvent.data(), kNoMemoryEvent.size());
-  return static_cast<ssize_t>(kNoMemoryEvent.size());
+  std::memcpy(buffer, event.data(), event.size());
+  return static_cast<ssize_t>(event.size());
 }
 
 bool Exchange::close() {

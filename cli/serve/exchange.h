@@ -66,7 +66,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   MHD_Result queue(int status, MHD_Response* response, const char* type);
 
   moe_service* service_ = nullptr;
-  std::mutex mutex_;  // guards what follows
+  bool named_ = false;  // the events of a stream have names
+  std::mutex mutex_;    // guards what follows
   MHD_Connection* connection_;
   const int socket_;
   bool suspended_ = false;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/common.h"
+#include "cli/serve/api_error.h"
 #include "cli/serve/metrics.h"
 
 namespace moe_cli {
@@ -24,6 +25,9 @@ using Owner = std::shared_ptr<Exchange>;
 moe_endpoint endpoint_of(const std::string& url) {
   if (url == "/v1/chat/completions") return MOE_ENDPOINT_CHAT;
   if (url == "/v1/completions") return MOE_ENDPOINT_COMPLETIONS;
+  if (url == "/v1/responses") return MOE_ENDPOINT_RESPONSES;
+  if (url == "/v1/messages") return MOE_ENDPOINT_MESSAGES;
+  if (url == "/v1/messages/count_tokens") return MOE_ENDPOINT_COUNT_TOKENS;
   if (url == "/tokenize") return MOE_ENDPOINT_TOKENIZE;
   return moe_endpoint{};
 }
@@ -32,12 +36,9 @@ bool is_page(const std::string& url) {
   return url == "/v1/models" || url == "/health" || url == "/metrics";
 }
 
-MHD_Result refuse(Exchange& exchange, const Refusal& r) {
-  const Json detail = {{"message", r.text},
-                       {"type", r.status == 401 ? "authentication_error" : "invalid_request_error"},
-                       {"param", nullptr},
-                       {"code", r.code}};
-  return exchange.respond(r.status, Json{{"error", detail}}.dump(), kJsonType, r.header, r.value);
+MHD_Result refuse(Exchange& exchange, const std::string& url, const Refusal& r) {
+  return exchange.respond(r.status, error_text(is_anthropic(url), r.status, r.text, r.code),
+                          kJsonType, r.header, r.value);
 }
 
 // The paths of this server need no escapes, and "%00" would end one.
@@ -116,7 +117,7 @@ MHD_Result HttpServer::begin(MHD_Connection* connection, const std::string& url,
   Exchange& exchange = **owner;
   *state = owner.release();
   ++n_open_;
-  return refusal ? refuse(exchange, *refusal) : MHD_YES;
+  return refusal ? refuse(exchange, url, *refusal) : MHD_YES;
 }
 
 // A body in chunks that is too large is read and forgotten, so that its sender reads the answer.
@@ -171,11 +172,14 @@ std::optional<Refusal> HttpServer::check_head(MHD_Connection* connection, const 
   if (endpoint == 0 && !is_page(url)) {
     return Refusal{404,
                    "no such endpoint; there are /v1/chat/completions, /v1/completions, "
-                   "/v1/models, /tokenize, /health and /metrics",
+                   "/v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/models, /tokenize, "
+                   "/health and /metrics",
                    "unknown_url"};
   }
-  if (url != "/health" && !keys_.allow(header_of(connection, "Authorization"))) {
-    return Refusal{401, "expected 'Authorization: Bearer' with a key of this server",
+  const bool allowed =
+      keys_.allow(header_of(connection, "Authorization"), header_of(connection, "X-Api-Key"));
+  if (url != "/health" && !allowed) {
+    return Refusal{401, "expected 'Authorization: Bearer' or 'x-api-key' with a key of this server",
                    "invalid_api_key", "WWW-Authenticate", "Bearer"};
   }
   const bool right = endpoint == 0 ? method == "GET" || method == "HEAD" : method == "POST";
@@ -203,9 +207,9 @@ MHD_Result HttpServer::answer(const Owner& exchange, MHD_Connection* connection,
   if (x.submitted) return x.respond();
   watch_.forget(socket_of(connection));
   if (!has_body(connection)) {
-    if (const auto refusal = check_head(connection, url, method)) return refuse(x, *refusal);
+    if (const auto refusal = check_head(connection, url, method)) return refuse(x, url, *refusal);
   }
-  if (x.too_large) return refuse(x, too_large());
+  if (x.too_large) return refuse(x, url, too_large());
   const moe_endpoint endpoint = endpoint_of(url);
   if (endpoint == 0) return get(x, url);
   x.submit(service_, endpoint);
@@ -225,12 +229,20 @@ MHD_Result HttpServer::get(Exchange& exchange, const std::string& url) {
     const Json json = {{"status", draining ? "ending" : "ok"}};
     return exchange.respond(draining ? 503 : 200, json.dump(), kJsonType);
   }
+  // The first fields are those of OpenAI's API, the last three those of Anthropic's.
+  const Json model = {{"id", model_name_},
+                      {"object", "model"},
+                      {"created", 0},
+                      {"owned_by", "moe"},
+                      {"max_model_len", stats.context},
+                      {"type", "model"},
+                      {"display_name", model_name_},
+                      {"created_at", "1970-01-01T00:00:00Z"}};
   const Json json = {{"object", "list"},
-                     {"data", Json::array({{{"id", model_name_},
-                                            {"object", "model"},
-                                            {"created", 0},
-                                            {"owned_by", "moe"},
-                                            {"max_model_len", stats.context}}})}};
+                     {"data", Json::array({model})},
+                     {"has_more", false},
+                     {"first_id", model_name_},
+                     {"last_id", model_name_}};
   return exchange.respond(200, json.dump(-1, ' ', false, Json::error_handler_t::replace),
                           kJsonType);
 }

@@ -16,8 +16,8 @@ namespace moe_cli {
 namespace {
 
 // Those that may stand in a request once.
-constexpr std::array kSingle = {"Content-Length", "Transfer-Encoding", "Host", "Content-Type",
-                                "Authorization"};
+constexpr std::array kSingle = {"Content-Length", "Transfer-Encoding", "Host",
+                                "Content-Type",   "Authorization",     "X-Api-Key"};
 constexpr size_t kFraming = 2;  // the first of these say where a body ends
 
 bool same_name(std::string_view a, std::string_view b) {

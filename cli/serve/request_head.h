@@ -10,7 +10,7 @@
 
 namespace moe_cli {
 
-/// An error that is answered without the service, in the shape of OpenAI's API.
+/// An error that is answered without the service.
 struct Refusal {
   int status = 0;
   std::string text;

@@ -160,7 +160,7 @@ void add_http_options(CLI::App& c, ServeOptions& o) {
   local->excludes(host)->excludes(port);
   auto* keys = c.add_option("--api-key-file", o.key_file,
                             "A file with a key in each line; clients send one as 'Authorization: "
-                            "Bearer KEY'")
+                            "Bearer KEY' or 'x-api-key: KEY'")
                    ->check(not_empty())
                    ->option_text("FILE");
   auto* body =
@@ -232,8 +232,8 @@ void add_serve(CLI::App& app) {
   add_http_options(*c, *o);
   add_session_options(*c, o->model);
   c->footer(
-      "Endpoints: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /health, "
-      "/metrics.\n"
+      "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, "
+      "/v1/messages/count_tokens, /v1/models, /tokenize, /health, /metrics.\n"
       "SIGTERM or Ctrl-C finishes the answers and ends; a second one ends at once.\n"
       "Nothing of a request is written anywhere.");
   example(*c, "moe serve model.moe --port 8080");

@@ -190,6 +190,10 @@ moe_status moe_generation_next(moe_generation* generation, int32_t* token, moe_f
   return moe::deliver(moe::next_token(generation, token, finish), error);
 }
 
+int32_t moe_generation_stop(const moe_generation* generation) {
+  return generation == nullptr ? -1 : generation->steps->stop();
+}
+
 void moe_generation_free(moe_generation* generation) {
   if (generation != nullptr) moe::destroy(generation);
 }

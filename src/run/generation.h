@@ -29,6 +29,7 @@ class Generation {
   Status prepare();
   Status run();
   GenerateResult& result() { return result_; }
+  int stop() const { return stops_.found(); }
 
   // In steps, after prepare(): the caller evaluates the tokens (SteppedGeneration).
   Status prime(StreamDecoder& decoder);

@@ -79,4 +79,6 @@ Status SteppedGeneration::next(int32_t* token, Finish* finish) {
   return {};
 }
 
+int SteppedGeneration::stop() const { return generation_->stop(); }
+
 }  // namespace moe

@@ -29,6 +29,8 @@ class SteppedGeneration final {
   /// next call; -1: the generation has ended, and *finish says why. MOE_ERR_STATE if it had ended,
   /// or if the session does not hold the text so far with the last token.
   Status next(int32_t* token, Finish* finish);
+  /// The index in options.stop of the stop string that was found; -1: none.
+  int stop() const;
 
   /// For create() alone.
   SteppedGeneration(Session& session, const GenerateOptions& options, PieceFilter filter);

@@ -60,7 +60,7 @@ void StopMatcher::advance(Pattern& p, char byte) const {
 
 Status StopMatcher::push(std::string_view text, std::string_view* ready, bool ends) {
   *ready = {};
-  if (stopped_) return {};
+  if (stopped()) return {};
   const size_t n_held = held_.size() - n_given_;
   MOE_TRY(held_.reserve(n_held + text.size() > 256 ? 2 * (n_held + text.size()) : 256));
   std::memmove(held_.data(), held_.data() + n_given_, n_held);
@@ -68,14 +68,16 @@ Status StopMatcher::push(std::string_view text, std::string_view* ready, bool en
   MOE_TRY(held_.append(text.data(), text.size()));
   n_given_ = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    size_t found = 0;
-    for (Pattern& p : patterns_) {
+    size_t length = 0;
+    for (size_t j = 0; j < patterns_.size(); ++j) {
+      Pattern& p = patterns_[j];
       advance(p, text[i]);
-      if (p.matched == p.length) found = std::max(found, p.length);
+      if (p.matched < p.length || p.length <= length) continue;
+      length = p.length;
+      found_ = static_cast<int>(j);
     }
-    if (found == 0) continue;
-    stopped_ = true;
-    *ready = {held_.data(), n_held + i + 1 - found};
+    if (length == 0) continue;
+    *ready = {held_.data(), n_held + i + 1 - length};
     return {};
   }
   if (ends) {
@@ -89,7 +91,7 @@ Status StopMatcher::push(std::string_view text, std::string_view* ready, bool en
 }
 
 std::string_view StopMatcher::finish() {
-  if (stopped_ || held_.empty()) return {};
+  if (stopped() || held_.empty()) return {};
   const std::string_view rest(held_.data() + n_given_, held_.size() - n_given_);
   n_given_ = held_.size();
   return rest;

@@ -27,7 +27,9 @@ class StopMatcher {
   /// At the end of the text: returns the withheld text. Empty after a stop.
   std::string_view finish();
   /// A stop string was found; push() then returns nothing.
-  bool stopped() const { return stopped_; }
+  bool stopped() const { return found_ >= 0; }
+  /// Its index among those of init(), the longest of several that end at the same byte; -1: none.
+  int found() const { return found_; }
 
  private:
   struct Pattern {
@@ -42,7 +44,7 @@ class StopMatcher {
   Array<uint32_t> failure_;
   Array<char> held_;
   size_t n_given_ = 0;  // bytes of held_ that were reported
-  bool stopped_ = false;
+  int found_ = -1;
 };
 
 }  // namespace moe

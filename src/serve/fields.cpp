@@ -21,9 +21,14 @@ constexpr const char* kWithoutEffect[] = {"user",
                                           "service_tier",
                                           "safety_identifier",
                                           "prompt_cache_key",
-                                          "prompt_cache_retention"};
+                                          "prompt_cache_options",
+                                          "prompt_cache_retention",
+                                          "cache_control",
+                                          "user_profile_id",
+                                          "workspace_id"};
 
 // Fields that clients send with the value that switches them off; nothing else is possible here.
+// Null stands for those that only null, which is left out of requests, switches off.
 std::vector<std::pair<const char*, Json>> switched_off() {
   return {{"frequency_penalty", 0},
           {"presence_penalty", 0},
@@ -31,6 +36,9 @@ std::vector<std::pair<const char*, Json>> switched_off() {
           {"modalities", Json::array({"text"})},
           {"tools", Json::array()},
           {"tool_choice", "none"},
+          {"tool_choice", Json{{"type", "none"}}},
+          {"max_tool_calls", nullptr},
+          {"mcp_servers", Json::array()},
           {"functions", Json::array()},
           {"function_call", "none"},
           {"parallel_tool_calls", true},
@@ -38,7 +46,17 @@ std::vector<std::pair<const char*, Json>> switched_off() {
           {"echo", false},
           {"suffix", ""},
           {"best_of", 1},
-          {"verbosity", "medium"}};
+          {"verbosity", "medium"},
+          {"background", false},
+          {"truncation", "disabled"},
+          {"speed", "standard"},
+          {"context_management", Json::array()},
+          {"previous_response_id", nullptr},
+          {"conversation", nullptr},
+          {"moderation", nullptr},
+          {"container", nullptr},
+          {"inference_geo", nullptr},
+          {"prefill", nullptr}};
 }
 
 // The end of a range; whole numbers without an exponent.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parses bodies of requests, and writes JSON in one line and errors in the API's shape.
+// Parses bodies of requests, and writes JSON in one line.
 #include "src/serve/json.h"
 
 #include <iterator>
@@ -15,21 +15,6 @@ constexpr int kMostDepth = 64;  // freeing and printing a value is recursive
 // Finding a key takes time by the number of keys before it.
 constexpr size_t kMostKeys = 4096;
 
-const char* type_of(int status) {
-  switch (status) {
-    case 401:
-      return "authentication_error";
-    case kTooMany:
-      return "rate_limit_error";
-    case kUnavailable:
-      return "overloaded_error";
-    case kTimeout:
-      return "timeout_error";
-    default:
-      return status < kInternal ? "invalid_request_error" : "server_error";
-  }
-}
-
 // Adds a key of an object. Readers of JSON differ in which of two equal keys counts.
 void take_key(const std::string& key, std::set<std::string>& keys) {
   if (keys.size() == kMostKeys) {
@@ -40,14 +25,6 @@ void take_key(const std::string& key, std::set<std::string>& keys) {
 }
 
 }  // namespace
-
-Json Refusal::json() const {
-  Json error = {{"message", what()}, {"type", type_of(status)}, {"param", nullptr}};
-  if (!param.empty()) error["param"] = param;
-  error["code"] = nullptr;
-  if (!code.empty()) error["code"] = code;
-  return {{"error", error}};
-}
 
 Json parse_body(std::string_view body) {
   std::vector<std::set<std::string>> open;  // the keys of the objects around the place

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// An answer that says why there is no other, in the shape of OpenAI's API.
+// An answer that says why there is no other.
 
 #include <stdexcept>
 #include <string>
 
+#include "include/moe_c.h"
 #include "src/serve/json.h"
 
 namespace moe_serve {
@@ -23,8 +24,9 @@ struct Refusal : std::runtime_error {
           const std::string& name = "")
       : std::runtime_error(text), status(http), param(field), code(name) {}
 
-  /// {"error": {"message", "type", "param", "code"}}
-  Json json() const;
+  /// As the API of the endpoint says errors: {"error": {"message", "type", "param", "code"}}, or
+  /// for Anthropic's {"type": "error", "error": {"type", "message", "param"}}.
+  Json json(moe_endpoint endpoint) const;
 
   int status;
   std::string param;  // the field of the request; empty: none
@@ -35,6 +37,11 @@ struct Refusal : std::runtime_error {
 inline Refusal bad_field(const std::string& field, const std::string& text,
                          const std::string& code = "invalid_value") {
   return {kBadRequest, "'" + field + "': " + text, field, code};
+}
+
+/// The refusal of a request without a field that it needs.
+inline Refusal missing_field(const std::string& field) {
+  return {kBadRequest, "'" + field + "' is missing", field, "missing_required_parameter"};
 }
 
 }  // namespace moe_serve

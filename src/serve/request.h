@@ -3,39 +3,39 @@
 // A request of the API, read and checked.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "src/serve/host.h"
-#include "src/serve/json.h"
+#include "src/serve/settings.h"
 
 namespace moe_serve {
 
-/// How the texts of a request are generated and answered.
-struct Settings {
-  moe_sampling sampling{};  // without its bias
-  std::vector<moe_logit_bias> bias;
-  std::vector<std::string> stop;
-  int32_t max_tokens = 0;  // 0: until the context is full
-  int32_t n = 1;           // texts for each prompt
-  bool ignore_eos = false;
-  bool logprobs = false;
-  int32_t n_top = 0;  // of logprobs
-  bool stream = false;
-  bool stream_usage = false;
-};
-
 /// A request, read and checked.
 struct Order {
-  bool is_chat = false;
+  moe_endpoint endpoint{};
   Settings settings;
   std::vector<std::vector<int32_t>> prompts;
-  Chat chat;  // of a conversation, without a session
+  Chat chat;                   // of a conversation, without a session
+  Json echo = Json::object();  // fields that the answer repeats
 };
 
-/// Reads the body of a request for a chat completion or a completion. Throws Refusal, or CallError
-/// where the request is not to blame.
+/// Reads the body of a request for an endpoint that generates. Throws Refusal, or CallError where
+/// the request is not to blame.
 Order read_order(const Host& host, moe_endpoint endpoint, std::string_view body);
-/// The answer to a request for the tokens of a text or a conversation.
-Json tokenize(const Host& host, std::string_view body);
+/// The answer of an endpoint that counts tokens: those of a text or a conversation.
+Json tokenize(const Host& host, moe_endpoint endpoint, std::string_view body);
+
+// The readers of the endpoints. Each fills in what its API has: settings, prompts and chat.
+void read_chat(const Host& host, const Json& request, Order& order);
+void read_completion(const Host& host, const Json& request, Order& order);
+void read_message(const Host& host, const Json& request, Order& order);
+void read_response(const Host& host, const Json& request, Order& order);
+/// The tokens of a request of /v1/messages/count_tokens.
+std::vector<int32_t> message_tokens(const Host& host, const Json& request);
+
+/// Refuses a prompt without tokens, or with too many. field: of the request.
+void check_length(const Host& host, const std::vector<int32_t>& prompt, const char* field);
+/// Refuses more log-probabilities than should be in memory until the answer is complete.
+void check_logprobs(const Host& host, const Order& order, const char* field);
 
 }  // namespace moe_serve

@@ -211,8 +211,8 @@ void check_submission(const moe_service* service, int endpoint, const char* body
   check_pointer(service, "service");
   if (body == nullptr && n_bytes != 0) check_pointer(body, "body");
   check_pointer(reinterpret_cast<const void*>(callback), "callback");
-  if (endpoint >= MOE_ENDPOINT_CHAT && endpoint <= MOE_ENDPOINT_TOKENIZE) return;
-  throw CallError(MOE_ERR_ARGUMENT, "endpoint: expected 1..3, found " + std::to_string(endpoint));
+  if (endpoint >= MOE_ENDPOINT_CHAT && endpoint <= MOE_ENDPOINT_RESPONSES) return;
+  throw CallError(MOE_ERR_ARGUMENT, "endpoint: expected 1..6, found " + std::to_string(endpoint));
 }
 
 // A request whose text cannot be read is to blame for it.
@@ -232,8 +232,8 @@ void submit(moe_service& service, moe_endpoint endpoint, std::string_view body,
   };
   if (out != nullptr) write_struct(ticket, out, "out");
   try {
-    if (endpoint == MOE_ENDPOINT_TOKENIZE) {
-      return listener.send(tokenize(service.host, body), true);
+    if (endpoint == MOE_ENDPOINT_TOKENIZE || endpoint == MOE_ENDPOINT_COUNT_TOKENS) {
+      return listener.answer(tokenize(service.host, endpoint, body));
     }
     Order order = read_order(service.host, endpoint, body);
     ticket.stream = order.settings.stream ? 1 : 0;
@@ -267,8 +267,8 @@ moe_status moe_service_submit(moe_service* service, moe_endpoint endpoint, const
     int number = 0;  // C may pass any, and reading an invalid enum value is undefined
     std::memcpy(&number, &endpoint, sizeof number);
     moe_serve::check_submission(service, number, body, n_bytes, callback);
-    moe_serve::submit(*service, static_cast<moe_endpoint>(number), {body, n_bytes},
-                      {callback, user}, out);
+    const auto checked = static_cast<moe_endpoint>(number);
+    moe_serve::submit(*service, checked, {body, n_bytes}, {checked, callback, user}, out);
   });
 }
 

@@ -11,13 +11,16 @@ namespace moe_serve {
 namespace {
 
 constexpr int kRetrySeconds = 1;  // after errors that pass
+// Clients of every API understand it.
+constexpr const char* kNoMemory =
+    R"({"type":"error","error":{"message":"out of memory","type":"overloaded_error","param":null,"code":null}})";
 
-// "chatcmpl-" or "cmpl-" and 24 digits that no other answer has.
-std::string new_id(bool is_chat) {
+// 24 digits that no other answer has.
+std::string new_digits() {
   std::random_device random;
   char digits[25];
   std::snprintf(digits, sizeof digits, "%08x%08x%08x", random(), random(), random());
-  return (is_chat ? "chatcmpl-" : "cmpl-") + std::string(digits);
+  return digits;
 }
 
 int64_t unix_seconds() {
@@ -28,35 +31,56 @@ int64_t unix_seconds() {
 
 }  // namespace
 
-void Listener::send(const Json& json, bool last) const {
-  const std::string text = to_text(json);
-  send_text(text.c_str(), text.size(), last, 200, 0);
+bool Listener::has_names() const {
+  return endpoint_ == MOE_ENDPOINT_MESSAGES || endpoint_ == MOE_ENDPOINT_RESPONSES;
 }
 
-void Listener::send_text(const char* text, size_t n_bytes, bool last, int status,
-                         int retry_after) const {
-  auto event = MOE_INIT(moe_service_event);
-  event.status = status;
-  event.json = text;
-  event.n_bytes = n_bytes;
-  event.last = last ? 1 : 0;
-  event.retry_after = retry_after;
+// Events with names have their type as their name.
+const char* Listener::name_of(const Json& event) const {
+  return has_names() ? event["type"].get_ref<const std::string&>().c_str() : nullptr;
+}
+
+void Listener::call(std::string_view text, moe_service_event event) const {
+  event.json = text.data();
+  event.n_bytes = text.size();
   callback_(user_, &event);
 }
 
+void Listener::answer(const Json& json) const {
+  auto event = MOE_INIT(moe_service_event);
+  event.status = 200;
+  event.last = 1;
+  call(to_text(json), event);
+}
+
+void Listener::send(const Json& json, bool last) const {
+  auto event = MOE_INIT(moe_service_event);
+  event.status = 200;
+  event.last = last ? 1 : 0;
+  event.name = name_of(json);
+  call(to_text(json), event);
+}
+
 // The last event comes also without memory for its text.
-void Listener::refuse(const Refusal& refusal) const {
+void Listener::refuse(const Refusal& refusal, Answer* stream) const {
   const bool passes = refusal.status == kTooMany || refusal.status == kUnavailable;
-  const int retry_after = passes ? kRetrySeconds : 0;
+  auto event = MOE_INIT(moe_service_event);
+  event.status = refusal.status;
+  event.last = 1;
+  event.retry_after = passes ? kRetrySeconds : 0;
+  Json json;
   std::string text;
   try {
-    text = to_text(refusal.json());
+    json = stream == nullptr ? refusal.json(endpoint_) : stream->failure(refusal);
+    text = to_text(json);
   } catch (const std::bad_alloc&) {
-    static constexpr char kText[] =
-        R"({"error":{"message":"out of memory","type":"overloaded_error","param":null,"code":null}})";
-    return send_text(kText, sizeof kText - 1, true, kUnavailable, retry_after);
+    event.status = kUnavailable;
+    event.retry_after = kRetrySeconds;
+    if (stream != nullptr && has_names()) event.name = "error";
+    return call(kNoMemory, event);
   }
-  send_text(text.c_str(), text.size(), true, refusal.status, retry_after);
+  if (stream != nullptr) event.name = name_of(json);
+  call(text, event);
 }
 
 ServiceRequest::ServiceRequest(const Host& host, Order&& order, uint64_t number,
@@ -65,7 +89,11 @@ ServiceRequest::ServiceRequest(const Host& host, Order&& order, uint64_t number,
       listener_(listener),
       settings_(std::move(order.settings)),
       chat_(std::move(order.chat)),
-      head_({order.is_chat, new_id(order.is_chat), unix_seconds(), host.name}) {
+      answer_(make_answer({.endpoint = order.endpoint,
+                           .digits = new_digits(),
+                           .created = unix_seconds(),
+                           .model = host.name},
+                          settings_, order)) {
   for (std::vector<int32_t>& prompt : order.prompts) {
     usage_.n_prompt += static_cast<int64_t>(prompt.size());
     for (int32_t i = 0; i < settings_.n; ++i) {
@@ -74,7 +102,12 @@ ServiceRequest::ServiceRequest(const Host& host, Order&& order, uint64_t number,
     }
   }
   n_left_ = texts_.size();
-  choices_.resize(n_left_);
+}
+
+void ServiceRequest::send(const Answer::Events& events, bool last) const {
+  for (size_t i = 0; i < events.size(); ++i) {
+    listener_.send(events[i], last && i + 1 == events.size());
+  }
 }
 
 // As for prompt_tokens, a prompt counts once however many texts continue it.
@@ -83,15 +116,13 @@ void ServiceRequest::count_reused(const Text& text, size_t n) {
 }
 
 void ServiceRequest::begin(const Text& text) {
-  if (streams() && head_.is_chat) listener_.send(role_chunk(head_, text.index()), false);
+  if (streams()) send(answer_->begin(text, usage_), false);
 }
 
 void ServiceRequest::report(Text& text) {
   if (!streams()) return;
   const Made made = text.take();
-  if (!made.empty()) {
-    listener_.send(text_chunk(head_, settings_, text.index(), made), false);
-  }
+  if (!made.empty()) send(answer_->add(text, made), false);
 }
 
 bool ServiceRequest::finish(Text& text) {
@@ -100,22 +131,17 @@ bool ServiceRequest::finish(Text& text) {
   usage_.n_thinking += text.n_thinking();
   ended_ = --n_left_ == 0;
   if (streams()) {
-    const bool usage_follows = settings_.stream_usage;
-    listener_.send(finish_chunk(head_, settings_, text), ended_ && !usage_follows);
-    if (ended_ && usage_follows) listener_.send(usage_chunk(head_, usage_), true);
+    send(answer_->end(text, usage_, ended_), ended_);
     return ended_;
   }
-  choices_[static_cast<size_t>(text.index())] = choice_json(head_, settings_, text, text.take());
-  if (!ended_) return false;
-  Json choices = Json::array();
-  for (Json& choice : choices_) choices.push_back(std::move(choice));
-  listener_.send(answer_json(head_, settings_, std::move(choices), usage_), true);
-  return true;
+  answer_->take(text, text.take());
+  if (ended_) listener_.answer(answer_->whole(usage_));
+  return ended_;
 }
 
 void ServiceRequest::fail(const Refusal& refusal) {
   ended_ = true;
-  listener_.refuse(refusal);
+  listener_.refuse(refusal, streams() ? answer_.get() : nullptr);
 }
 
 }  // namespace moe_serve

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/serve/answer.h"
@@ -15,19 +16,25 @@ namespace moe_serve {
 
 using Clock = std::chrono::steady_clock;
 
-/// The caller's callback.
+/// The caller's callback, for a request of an endpoint.
 class Listener {
  public:
-  Listener(moe_service_event_fn function, void* pointer) : callback_(function), user_(pointer) {}
+  Listener(moe_endpoint endpoint, moe_service_event_fn function, void* pointer)
+      : endpoint_(endpoint), callback_(function), user_(pointer) {}
 
-  /// Part of an answer. Throws std::bad_alloc before the callback is called.
+  /// A whole answer, which is the last event.
+  void answer(const Json& json) const;
+  /// A part of a stream. Throws std::bad_alloc before the callback is called.
   void send(const Json& json, bool last) const;
-  /// The last event.
-  void refuse(const Refusal& refusal) const;
+  /// The last event: why there is no answer, or why `stream` goes no further; null: not a stream.
+  void refuse(const Refusal& refusal, Answer* stream = nullptr) const;
 
  private:
-  void send_text(const char* text, size_t n_bytes, bool last, int status, int retry_after) const;
+  bool has_names() const;
+  const char* name_of(const Json& event) const;
+  void call(std::string_view text, moe_service_event event) const;  // terminated
 
+  moe_endpoint endpoint_;
   moe_service_event_fn callback_;
   void* user_;
 };
@@ -56,14 +63,14 @@ class ServiceRequest {
 
  private:
   bool streams() const { return settings_.stream; }
+  void send(const Answer::Events& events, bool last) const;
 
   const uint64_t number_;
   const Listener listener_;
   const Settings settings_;
   const Chat chat_;  // null: not a conversation
-  AnswerHead head_;
+  const std::unique_ptr<Answer> answer_;
   std::vector<std::unique_ptr<Text>> texts_;
-  std::vector<Json> choices_;  // of a whole answer
   size_t n_left_;
   Usage usage_;
   const Clock::time_point submitted_ = Clock::now();

@@ -69,13 +69,13 @@ void Text::begin(moe_session* session, moe_chat* chat) {
 }
 
 bool Text::next() {
-  moe_finish finish{};
   moe_error error;
-  const moe_status status = moe_generation_next(generation_.get(), &next_, &finish, &error);
+  const moe_status status = moe_generation_next(generation_.get(), &next_, &finish_, &error);
   if (out_of_memory_) throw std::bad_alloc();
   check(status, error);
   if (next_ >= 0) return true;
-  finish_ = finish == MOE_FINISH_EOS || finish == MOE_FINISH_STOP ? "stop" : "length";
+  const int32_t stop = moe_generation_stop(generation_.get());
+  if (stop >= 0) stop_ = &settings_.stop[static_cast<size_t>(stop)];
   return false;
 }
 
@@ -111,6 +111,7 @@ void Text::add(const moe_piece& piece) {
   }
   token["top_logprobs"] = std::move(top);
   made_.tokens.push_back(std::move(token));
+  if (thinking) ++made_.n_thinking;
 }
 
 }  // namespace moe_serve

@@ -16,6 +16,7 @@ struct Made {
   std::string content;
   std::string thinking;
   Json tokens = Json::array();  // log-probabilities: objects of chat completions
+  size_t n_thinking = 0;        // of these, at the beginning
 
   bool empty() const { return content.empty() && thinking.empty() && tokens.empty(); }
 };
@@ -38,8 +39,9 @@ class Text {
   uint64_t seed() const { return seed_; }
   int32_t n_made() const { return n_made_; }
   int32_t n_thinking() const { return n_thinking_; }
-  /// "stop" or "length", as the API calls the ends.
-  const char* finish() const { return finish_; }
+  /// Why it ended, and at which of the request's stop texts; null: at none.
+  moe_finish finish() const { return finish_; }
+  const std::string* stop() const { return stop_; }
   void release() { generation_.reset(); }
 
  private:
@@ -56,7 +58,8 @@ class Text {
   int32_t next_ = -1;  // to be evaluated
   int32_t n_made_ = 0;
   int32_t n_thinking_ = 0;
-  const char* finish_ = nullptr;
+  moe_finish finish_{};
+  const std::string* stop_ = nullptr;
   bool out_of_memory_ = false;
 };
 

@@ -100,6 +100,20 @@ class Server:
         self.test.assertEqual(events[-1], "data: [DONE]")
         return [json.loads(e[len("data: "):]) for e in events[:-1]]
 
+    def named_stream(self, url, body):
+        """The events of a stream whose events have names, which are their types."""
+        status, headers, text = self.ask("POST", url, {**body, "stream": True})
+        self.test.assertEqual((status, headers["Content-Type"]), (200, "text/event-stream"), text)
+        self.test.assertTrue(text.endswith("\n\n"), text)
+        events = []
+        for event in text.split("\n\n")[:-1]:
+            if event.startswith(":"):
+                continue
+            name, data = event.split("\n")
+            events.append(json.loads(data.removeprefix("data: ")))
+            self.test.assertEqual(name, "event: " + events[-1]["type"])
+        return events
+
     def metric(self, name):
         return float(re.search(rf"^{name} (.*)$", self.ask("GET", "/metrics")[2], re.M)[1])
 
@@ -231,6 +245,31 @@ class Answers(Cli):
         self.assertEqual("".join(d.get("reasoning_content", "") for d in deltas), "ab")
         self.assertEqual("".join(d.get("content", "") for d in deltas), "Yes.")
 
+    def test_messages_and_responses(self):
+        self.ok("convert", CHAT, self.path("chat.moe"), "--weights", "f32")
+        server = Server(self, "--name", "script", model=self.path("chat.moe"))
+        body = {"model": "script", "max_tokens": 50, "messages": [{"role": "user", "content": "Hello"}], "system": "Be brief."}
+        message = server.post("/v1/messages?beta=true", body, **{"anthropic-version": "2023-06-01", "x-api-key": "any"})
+        self.assertEqual(message["content"], [{"type": "thinking", "thinking": "ab", "signature": ""}, {"type": "text", "text": "Yes."}])
+        self.assertEqual(message["stop_reason"], "end_turn")
+        events = server.named_stream("/v1/messages", body)
+        self.assertEqual((events[0]["type"], events[-1]["type"]), ("message_start", "message_stop"))
+        self.assertEqual("".join(e["delta"].get("text", "") for e in events if e["type"] == "content_block_delta"), "Yes.")
+        usage = events[-2]["usage"]  # its prompt was in a slot
+        self.assertGreater(usage["cache_read_input_tokens"], 0)
+        count = server.post("/v1/messages/count_tokens", {k: v for k, v in body.items() if k != "max_tokens"})
+        self.assertEqual(count, {"input_tokens": usage["input_tokens"] + usage["cache_read_input_tokens"]})
+        body = {"model": "script", "input": "Hello", "instructions": "Be brief."}
+        response = server.post("/v1/responses", body)
+        self.assertEqual([(i["type"], i["content"][0]["text"]) for i in response["output"]], [("reasoning", "ab"), ("message", "Yes.")])
+        self.assertEqual(response["usage"]["input_tokens"], count["input_tokens"])
+        events = server.named_stream("/v1/responses", body)
+        self.assertEqual((events[0]["type"], events[-1]["type"]), ("response.created", "response.completed"))
+        self.assertEqual([e["sequence_number"] for e in events], list(range(len(events))))
+        self.assertEqual([i["content"] for i in events[-1]["response"]["output"]], [i["content"] for i in response["output"]])
+        models = json.loads(server.ask("GET", "/v1/models", headers={"anthropic-version": "2023-06-01"})[2])
+        self.assertEqual((models["data"][0]["type"], models["has_more"], models["last_id"]), ("model", False, "script"))
+
     def test_other_pages(self):
         server = Server(self, "--memory", "64M")
         self.assertIn("8 slots of 512 tokens", server.text())
@@ -288,6 +327,42 @@ class Refusals(Cli):
             server.post("/v1/completions", {"prompt": "a"}, Authorization=f"Bearer {key}")
         self.assertEqual(server.ask("GET", "/metrics")[0], 401)
         self.assertEqual(server.ask("GET", "/health")[0], 200)
+
+    def refuses_as_anthropic(self, server, status, kind, body, url="/v1/messages", method="POST", **headers):
+        found, _, text = server.ask(method, url, body, headers)
+        answer = json.loads(text)
+        self.assertEqual((found, answer["type"], answer["error"]["type"]), (status, "error", kind), text)
+        self.assertEqual(set(answer["error"]), {"message", "type", "param"})
+        return answer["error"]
+
+    def test_errors_of_each_api(self):
+        keys = self.path("keys")
+        with open(keys, "w", encoding="utf-8") as f:
+            f.write("key\n")
+        os.chmod(keys, 0o600)
+        server = Server(self, "--max-body", "100000")
+        body = {"max_tokens": 5, "messages": [{"role": "user", "content": "a"}]}
+        for url in ("/v1/messages", "/v1/messages/count_tokens"):
+            self.assertEqual(self.refuses_as_anthropic(server, 400, "invalid_request_error", {"messages": 5}, url)["param"],
+                             "messages" if "count" in url else "max_tokens")
+            self.refuses_as_anthropic(server, 400, "invalid_request_error", "{", url)
+            self.refuses_as_anthropic(server, 404, "not_found_error", {**body, "model": "x"} if "count" not in url else
+                                      {"messages": body["messages"], "model": "x"}, url)
+            self.refuses_as_anthropic(server, 405, "invalid_request_error", None, url, "GET")
+            self.refuses_as_anthropic(server, 413, "request_too_large", "x" * 100001, url)
+            self.refuses_as_anthropic(server, 415, "invalid_request_error", "{}", url, **{"Content-Type": "text/plain"})
+            self.refuses_as_anthropic(server, 403, "permission_error", body, url, Host="evil.example")
+        self.refuses_as_anthropic(server, 404, "not_found_error", body, "/v1/messages/batches")
+        # Refused before a stream begins.
+        self.assertEqual(self.refuses_as_anthropic(server, 400, "invalid_request_error", {**body, "stream": True, "tools": [{}]})["param"], "tools")
+        for bad, param in (({"input": "a", "tools": [{}]}, "tools"), ({}, "input"), ({"input": "a", "stream": True, "background": True}, "background")):
+            self.assertEqual(server.refuses(400, bad, url="/v1/responses")[0]["param"], param)
+        server = Server(self, "--api-key-file", keys)
+        for headers in ({}, {"x-api-key": "no"}, {"x-api-key": "keykey"}, {"x-api-key": ""}, {"x-api-key": "Bearer key"}):
+            self.refuses_as_anthropic(server, 401, "authentication_error", body, **headers)
+        for headers in ({"x-api-key": "key"}, {"Authorization": "Bearer key"}):
+            server.post("/v1/messages", body, **headers)
+            server.post("/v1/responses", {"input": "a", "max_output_tokens": 3}, **headers)
 
     def test_a_full_queue(self):
         server = Server(self, "--slots", "1", "--max-waiting", "60")

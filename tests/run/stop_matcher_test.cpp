@@ -57,6 +57,22 @@ TEST(StopMatcherTest, ReleasesWhatDidNotBecomeAStop) {
   EXPECT_FALSE(matcher.stopped());
 }
 
+TEST(StopMatcherTest, SaysWhichStopWasFound) {
+  const auto found = [](const std::vector<std::string>& stops, const char* text) {
+    StopMatcher matcher(system_allocator());
+    EXPECT_TRUE(init(matcher, stops).ok());
+    std::string_view ready;
+    EXPECT_TRUE(matcher.push(text, &ready).ok());
+    return matcher.found();
+  };
+  EXPECT_EQ(found({"one", "two"}, "three"), -1);
+  EXPECT_EQ(found({"one", "two"}, "one two"), 0);
+  EXPECT_EQ(found({"one", "two"}, "two one"), 1);
+  EXPECT_EQ(found({"x", "b", "ab"}, "xab"), 0);  // the first to be complete
+  EXPECT_EQ(found({"c", "b", "ab"}, "ab"), 2);   // the longest of those
+  EXPECT_EQ(found({"ab", "ab"}, "ab"), 0);
+}
+
 TEST(StopMatcherTest, NothingIsWithheldWhereAPartEnds) {
   StopMatcher matcher(system_allocator());
   ASSERT_TRUE(init(matcher, {"final answer"}).ok());

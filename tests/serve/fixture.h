@@ -85,6 +85,11 @@ class Answer {
     return finish;
   }
 
+  /// The names of the events; "": none.
+  std::vector<std::string> names() {
+    const std::lock_guard lock(mutex_);
+    return names_;
+  }
   /// Numbers in the order of all events of all requests.
   std::vector<int> order() {
     const std::lock_guard lock(mutex_);
@@ -101,6 +106,7 @@ class Answer {
       EXPECT_FALSE(ended_) << "an event after the last one";
       EXPECT_EQ(event.n_bytes, std::string(event.json).size());
       events_.push_back(Json::parse(event.json));
+      names_.emplace_back(event.name == nullptr ? "" : event.name);
       order_.push_back(++n_events);
       status_ = event.status;
       retry_after_ = event.retry_after;
@@ -115,6 +121,7 @@ class Answer {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<int> order_;
+  std::vector<std::string> names_;
   std::vector<Json> events_;
   int status_ = 0;
   int retry_after_ = 0;

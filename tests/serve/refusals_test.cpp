@@ -24,7 +24,13 @@ class RefusalsTest : public ServiceTest {
     EXPECT_EQ(error["param"], std::string(r.param).empty() ? Json() : Json(r.param)) << r.body;
     EXPECT_NE(error["message"].get<std::string>().find(r.says), std::string::npos) << r.body << "\n"
                                                                                    << error;
-    EXPECT_EQ(error["type"], "invalid_request_error");
+    const bool anthropic =
+        endpoint == MOE_ENDPOINT_MESSAGES || endpoint == MOE_ENDPOINT_COUNT_TOKENS;
+    EXPECT_EQ(answer.wait().contains("type"), anthropic) << r.body;
+    EXPECT_EQ(error["type"],
+              anthropic && r.status == 404 ? "not_found_error" : "invalid_request_error");
+    EXPECT_EQ(error.contains("code"), !anthropic);
+    EXPECT_EQ(answer.names()[0], "");
   }
 };
 
@@ -147,6 +153,127 @@ TEST_F(RefusalsTest, FieldsOfChats) {
   }
 }
 
+TEST_F(RefusalsTest, FieldsOfMessages) {
+  serve(slots(1));
+  // With what it needs besides the field in question.
+  const auto with = [&](const char* member, const char* param, const char* says, int status = 400) {
+    const std::string body =
+        R"({"max_tokens": 5, "messages": [{"role": "user", "content": "a"}], )" +
+        std::string(member) + "}";
+    check({body.c_str(), param, says, status}, MOE_ENDPOINT_MESSAGES);
+  };
+  with(R"("model": "other")", "model", "expected 'stories", 404);
+  with(R"("temperature": 101)", "temperature", "0..100");
+  with(R"("top_p": 0)", "top_p", "1e-06..1");
+  with(R"("top_k": -1)", "top_k", "whole number");
+  with(R"("stop_sequences": [""])", "stop_sequences", "non-empty");
+  with(R"("stop_sequences": 5)", "stop_sequences", "non-empty");
+  with(R"("stop": "a")", "stop", "unknown field");
+  with(R"("stream": 1)", "stream", "true or false");
+  with(R"("system": 5)", "system", "a string or a list of parts");
+  with(R"("system": [{"type": "image"}])", "system[0].type", "'text'");
+  with(R"("system": [{"type": "text"}])", "system[0].text", "missing");
+  with(R"("tools": [{"name": "a"}])", "tools", "not supported");
+  with(R"("tool_choice": {"type": "any"})", "tool_choice", "not supported");
+  with(R"("mcp_servers": [{}])", "mcp_servers", "not supported");
+  with(R"("container": "a")", "container", "not supported");
+  with(R"("prefill": "a")", "prefill", "not supported");
+  with(R"("thinking": true)", "thinking", "an object");
+  with(R"("thinking": {})", "thinking.type", "missing");
+  with(R"("thinking": {"type": "x"})", "thinking.type", "adaptive");
+  with(R"("thinking": {"type": "enabled"})", "thinking.budget_tokens", "missing");
+  with(R"("thinking": {"type": "enabled", "budget_tokens": 0.5})", "thinking.budget_tokens",
+       "whole number");
+  with(R"("thinking": {"type": "enabled", "budget_tokens": 1024})", "thinking.type", "no switch");
+  with(R"("thinking": {"type": "adaptive", "display": "omitted"})", "thinking.display",
+       "not supported");
+  with(R"("thinking": {"type": "adaptive", "x": 1})", "thinking.x", "unknown field");
+  with(R"("output_config": {"format": {"type": "json_schema"}})", "output_config.format",
+       "not supported");
+  with(R"("output_config": {"effort": "low"})", "output_config.effort", "does not use it");
+  with(R"("temprature": 1)", "temprature", "unknown field");
+  for (
+      const Refused& r : std::vector<Refused>{
+          {R"({"messages": [{"role": "user", "content": "a"}]})", "max_tokens", "missing"},
+          {R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 0})", "max_tokens",
+           "1.."},
+          {R"({"max_tokens": 5})", "messages", "missing"},
+          {R"({"max_tokens": 5, "messages": []})", "messages", "non-empty"},
+          {R"({"max_tokens": 5, "messages": [5]})", "messages[0]", "an object"},
+          {R"({"max_tokens": 5, "messages": [{"role": "user"}]})", "messages[0].content",
+           "missing"},
+          {R"({"max_tokens": 5, "messages": [{"role": "tool", "content": "a"}]})",
+           "messages[0].role", "'tool'"},
+          {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "a", "name": "b"}]})",
+           "messages[0].name", "unknown field"},
+          {R"({"max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})",
+           "messages[0].content[0].type", "'image'"},
+          {R"({"max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "thinking", "thinking": "a"}]}]})",
+           "messages[0].content[0].type", "'thinking'"},
+          {R"({"max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "text", "text": "a", "x": 1}]}]})",
+           "messages[0].content[0].x", "unknown field"},
+          {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})",
+           "messages[1].role", "beginning of a reply"},
+          {"{", "", "not valid JSON"}}) {
+    check(r, MOE_ENDPOINT_MESSAGES);
+  }
+  check({R"({"messages": []})", "messages", "non-empty"}, MOE_ENDPOINT_COUNT_TOKENS);
+  check({R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 5})", "max_tokens",
+         "unknown field"},
+        MOE_ENDPOINT_COUNT_TOKENS);
+  check({R"({"messages": [{"role": "user", "content": "a"}], "model": "x"})", "model", "expected",
+         404},
+        MOE_ENDPOINT_COUNT_TOKENS);
+}
+
+TEST_F(RefusalsTest, FieldsOfResponses) {
+  serve(slots(1));
+  for (const Refused& r : std::vector<Refused>{
+           {R"({})", "input", "missing"},
+           {R"({"input": 5})", "input", "non-empty list"},
+           {R"({"input": []})", "input", "non-empty"},
+           {R"({"input": [5]})", "input[0]", "an object"},
+           {R"({"input": [{"type": "reasoning"}]})", "input", "no message"},
+           {R"({"input": [{"type": "function_call"}]})", "input[0].type", "'function_call'"},
+           {R"({"input": [{"type": 5}]})", "input[0].type", "a string"},
+           {R"({"input": [{"role": "user"}]})", "input[0].content", "missing"},
+           {R"({"input": [{"content": "a"}]})", "input[0].role", "missing"},
+           {R"({"input": [{"role": "user", "content": [{"type": "input_image"}]}]})",
+            "input[0].content[0].type", "'input_text'"},
+           {R"({"input": [{"role": "assistant", "content": [{"type": "refusal"}]}]})",
+            "input[0].content[0].type", "'output_text'"},
+           {R"({"input": [{"role": "user", "content": "a", "x": 1}]})", "input[0].x", "unknown"},
+           {R"({"input": "a", "instructions": 5})", "instructions", "a string"},
+           {R"({"input": "a", "model": "x"})", "model", "expected", 404},
+           {R"({"input": "a", "max_output_tokens": 0})", "max_output_tokens", "1.."},
+           {R"({"input": "a", "max_tokens": 5})", "max_tokens", "unknown field"},
+           {R"({"input": "a", "temperature": "hot"})", "temperature", "0..100"},
+           {R"({"input": "a", "previous_response_id": "resp_1"})", "previous_response_id",
+            "not supported"},
+           {R"({"input": "a", "conversation": "c"})", "conversation", "not supported"},
+           {R"({"input": "a", "background": true})", "background", "not supported"},
+           {R"({"input": "a", "truncation": "auto"})", "truncation", "not supported"},
+           {R"({"input": "a", "tools": [{"type": "web_search"}]})", "tools", "not supported"},
+           {R"({"input": "a", "max_tool_calls": 1})", "max_tool_calls", "not supported"},
+           {R"({"input": "a", "text": {"format": {"type": "json_object"}}})", "text.format",
+            "not supported"},
+           {R"({"input": "a", "text": {"verbosity": "low"}})", "text.verbosity", "not supported"},
+           {R"({"input": "a", "text": {"x": 1}})", "text.x", "unknown field"},
+           {R"({"input": "a", "text": 5})", "text", "an object"},
+           {R"({"input": "a", "reasoning": 5})", "reasoning", "an object"},
+           {R"({"input": "a", "reasoning": {"effort": "low"}})", "reasoning.effort",
+            "does not use it"},
+           {R"({"input": "a", "include": "a"})", "include", "a list"},
+           {R"({"input": "a", "include": ["file_search_call.results"]})", "include[0]", "logprobs"},
+           {R"({"input": "a", "top_logprobs": 2})", "top_logprobs", "only with"},
+           {R"({"input": "a", "stream_options": {}})", "stream_options", "only with"},
+           {R"({"input": "a", "stream": true, "stream_options": {"include_usage": true}})",
+            "stream_options.include_usage", "unknown field"},
+           {R"({"input": "a", "messages": []})", "messages", "unknown field"}}) {
+    check(r, MOE_ENDPOINT_RESPONSES);
+  }
+}
+
 // Requests whose reading takes time by the square of their size.
 TEST_F(RefusalsTest, OfTooMuchInOneRequest) {
   serve(slots(1));
@@ -175,6 +302,26 @@ TEST_F(RefusalsTest, NotOfFieldsWithoutEffect) {
       MOE_ENDPOINT_CHAT);
   answer.wait();
   EXPECT_EQ(answer.status(), 200) << answer.wait();
+}
+
+TEST_F(RefusalsTest, NotOfFieldsOfOtherApisWithoutEffect) {
+  serve(slots(1));
+  Answer message, response;
+  submit_text(message,
+              R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "tools": [],
+    "metadata": {"user_id": "me"}, "service_tier": "auto", "thinking": {"type": "disabled"}, "stop_sequences": [],
+    "tool_choice": {"type": "none"}, "cache_control": {"type": "ephemeral"}, "output_config": {}, "container": null})",
+              MOE_ENDPOINT_MESSAGES);
+  submit_text(
+      response,
+      R"({"input": "a", "max_output_tokens": 2, "store": true, "metadata": {"a": "b"}, "background": false,
+    "text": {"format": {"type": "text"}, "verbosity": null}, "reasoning": {"effort": null, "summary": "auto"}, "include": [],
+    "previous_response_id": null, "truncation": "disabled", "parallel_tool_calls": true, "tool_choice": "none"})",
+      MOE_ENDPOINT_RESPONSES);
+  EXPECT_EQ(message.wait()["type"], "message");
+  EXPECT_EQ(response.wait()["store"], false);
+  EXPECT_EQ(message.status(), 200);
+  EXPECT_EQ(response.status(), 200);
 }
 
 TEST_F(RefusalsTest, AFullQueue) {
@@ -251,6 +398,9 @@ TEST_F(RefusalsTest, CallsWithBadArguments) {
       moe_service_submit(service_, MOE_ENDPOINT_CHAT, "", 0, nullptr, &answer, nullptr, &error_),
       MOE_ERR_ARGUMENT);
   EXPECT_EQ(moe_service_submit(service_, static_cast<moe_endpoint>(0), "", 0, Answer::take, &answer,
+                               nullptr, &error_),
+            MOE_ERR_ARGUMENT);
+  EXPECT_EQ(moe_service_submit(service_, static_cast<moe_endpoint>(7), "", 0, Answer::take, &answer,
                                nullptr, &error_),
             MOE_ERR_ARGUMENT);
   moe_service_ticket ticket{};  // without struct_size

@@ -74,6 +74,9 @@ inline constexpr Name<moe_endpoint> kEndpointNames[] = {
   {"chat", MOE_ENDPOINT_CHAT},
   {"completions", MOE_ENDPOINT_COMPLETIONS},
   {"tokenize", MOE_ENDPOINT_TOKENIZE},
+  {"messages", MOE_ENDPOINT_MESSAGES},
+  {"count_tokens", MOE_ENDPOINT_COUNT_TOKENS},
+  {"responses", MOE_ENDPOINT_RESPONSES},
 };
 // clang-format on
 

@@ -381,6 +381,12 @@ pub enum Endpoint {
     Completions,
     /// /tokenize: answered before moe_service_submit returns
     Tokenize,
+    /// /v1/messages, in the shapes of Anthropic's API
+    Messages,
+    /// /v1/messages/count_tokens: also answered at once
+    CountTokens,
+    /// /v1/responses
+    Responses,
 }
 
 impl Endpoint {
@@ -390,6 +396,9 @@ impl Endpoint {
             Endpoint::Chat => sys::MOE_ENDPOINT_CHAT,
             Endpoint::Completions => sys::MOE_ENDPOINT_COMPLETIONS,
             Endpoint::Tokenize => sys::MOE_ENDPOINT_TOKENIZE,
+            Endpoint::Messages => sys::MOE_ENDPOINT_MESSAGES,
+            Endpoint::CountTokens => sys::MOE_ENDPOINT_COUNT_TOKENS,
+            Endpoint::Responses => sys::MOE_ENDPOINT_RESPONSES,
         }
     }
 }

@@ -166,6 +166,12 @@ pub const MOE_ENDPOINT_CHAT: moe_endpoint = 1;
 pub const MOE_ENDPOINT_COMPLETIONS: moe_endpoint = 2;
 /// /tokenize: answered before moe_service_submit returns
 pub const MOE_ENDPOINT_TOKENIZE: moe_endpoint = 3;
+/// /v1/messages, in the shapes of Anthropic's API
+pub const MOE_ENDPOINT_MESSAGES: moe_endpoint = 4;
+/// /v1/messages/count_tokens: also answered at once
+pub const MOE_ENDPOINT_COUNT_TOKENS: moe_endpoint = 5;
+/// /v1/responses
+pub const MOE_ENDPOINT_RESPONSES: moe_endpoint = 6;
 
 /// Receives each message without a newline, possibly from several threads at once.
 pub type moe_log_fn = Option<unsafe extern "C" fn(*mut c_void, moe_log_level, *const c_char)>;
@@ -1225,8 +1231,8 @@ pub struct moe_service_event {
     /// as HTTP counts them: 200, or that of the error in `json`. 429 and 503: there is no room, or no
     /// service; 499: cancelled; 504: max_seconds are over
     pub status: i32,
-    /// an object in one line, terminated: the answer, a chunk of a stream, or
-    ///                           {"error": ...}
+    /// an object in one line, terminated: the answer, a part of a stream, or why there is none, as the
+    /// endpoint's API says errors
     pub json: *const c_char,
     /// of it
     pub n_bytes: usize,
@@ -1234,6 +1240,9 @@ pub struct moe_service_event {
     pub last: i32,
     /// seconds after which the request may be tried again; 0: not said
     pub retry_after: i32,
+    /// of an event of a stream, for the line "event: NAME" in front of its data; NULL: it has none.
+    /// Streams without names end with the line "data: [DONE]" after a last event of status 200
+    pub name: *const c_char,
 }
 
 /// The outcome of submitting a request.
@@ -1850,6 +1859,9 @@ extern "C" {
         finish: *mut moe_finish,
         error: *mut moe_error,
     ) -> moe_status;
+    /// After MOE_FINISH_STOP: the index in params.stop of the stop string that was found, the longest of
+    /// several that end at the same byte. Otherwise, and for NULL: -1.
+    pub fn moe_generation_stop(generation: *const moe_generation) -> i32;
     /// Frees it; NULL is allowed. The session keeps the text.
     pub fn moe_generation_free(generation: *mut moe_generation);
     /// The model file's Jinja template; NULL: none.
@@ -2454,13 +2466,14 @@ fn structs_are_those_of_c() {
         cache_folder: 64,
         cache_bytes: 72,
     });
-    layout!(moe_service_event, 32, {
+    layout!(moe_service_event, 40, {
         struct_size: 0,
         status: 4,
         json: 8,
         n_bytes: 16,
         last: 24,
         retry_after: 28,
+        name: 32,
     });
     layout!(moe_service_ticket, 16, {
         struct_size: 0,

@@ -194,3 +194,9 @@ class Endpoint(Enum):
     COMPLETIONS = 2
     # /tokenize: answered before moe_service_submit returns
     TOKENIZE = 3
+    # /v1/messages, in the shapes of Anthropic's API
+    MESSAGES = 4
+    # /v1/messages/count_tokens: also answered at once
+    COUNT_TOKENS = 5
+    # /v1/responses
+    RESPONSES = 6

@@ -268,6 +268,7 @@ MOE: Prototypes = {
         c.POINTER(c.c_int),
         c.POINTER(s.Error),
     ]),
+    "moe_generation_stop": (c.c_int32, [c.c_void_p]),
     "moe_generation_free": (None, [c.c_void_p]),
     "moe_model_chat_template": (c.c_char_p, [c.c_void_p]),
     "moe_chat_template_name": (c.c_char_p, [c.c_size_t]),

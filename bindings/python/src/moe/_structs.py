@@ -694,6 +694,7 @@ class ServiceEvent(Sized):
         ("n_bytes", c.c_size_t),
         ("last", c.c_int32),
         ("retry_after", c.c_int32),
+        ("name", c.c_char_p),
     ]
 
 

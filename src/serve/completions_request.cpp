@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// Reads requests of OpenAI's chat completions and completions.
+
+#include <algorithm>
+
+#include "src/serve/conversation.h"
+#include "src/serve/refusal.h"
+#include "src/serve/request.h"
+
+namespace moe_serve {
+namespace {
+
+Fields fields_with(const Fields& own) {
+  Fields fields = {"stream_options", "max_tokens", "stop", "n", "logprobs"};
+  fields.insert(fields.end(), own.begin(), own.end());
+  return generating_fields(fields);
+}
+
+// otherwise: the API's own default.
+void read_common(const Host& host, const Json& request, int64_t otherwise, Settings& s) {
+  s = read_settings(host, request);
+  read_stream_options(request, true, s);
+  if (request.contains("max_tokens") && request.contains("max_completion_tokens")) {
+    throw bad_field("max_completion_tokens", "the same as 'max_tokens'; give one of them");
+  }
+  s.max_tokens = tokens_of(request, "max_tokens", otherwise);
+  s.max_tokens = tokens_of(request, "max_completion_tokens", s.max_tokens);
+  s.stop = stops_of(host, request, "stop");
+  s.n = static_cast<int32_t>(integer_of(request, "n", 1, kMostTexts, 1));
+}
+
+std::vector<int32_t> ids_of(const Host& host, const Json& list) {
+  std::vector<int32_t> ids;
+  for (const Json& value : list) {
+    const bool good = value.is_number_integer() && value >= 0 && value < host.vocab_size;
+    if (!good) {
+      throw bad_field("prompt", "expected token ids in 0.." + std::to_string(host.vocab_size - 1) +
+                                    ", found " + shown(value));
+    }
+    ids.push_back(value.get<int32_t>());
+  }
+  return ids;
+}
+
+std::vector<int32_t> prompt_of(const Host& host, const Json& value) {
+  if (value.is_array()) return ids_of(host, value);
+  if (!value.is_string()) {
+    throw bad_field("prompt", "expected a text, a list of token ids, or a list of those, found " +
+                                  shown(value));
+  }
+  if (host.tokenizer == nullptr) {
+    throw bad_field("prompt", "the model has no tokenizer; give a list of token ids");
+  }
+  return host.encode(value.get<std::string>(), 0);
+}
+
+// A text, ids, or a list of either.
+std::vector<std::vector<int32_t>> prompts_of(const Host& host, const Json& request) {
+  const auto at = request.find("prompt");
+  if (at == request.end()) throw missing_field("prompt");
+  const bool several = at->is_array() && !at->empty() && !(*at)[0].is_number();
+  std::vector<std::vector<int32_t>> prompts;
+  for (const Json& value : several ? *at : Json::array({*at})) {
+    prompts.push_back(prompt_of(host, value));
+    if (static_cast<int64_t>(prompts.size()) > kMostTexts) break;
+  }
+  for (const auto& prompt : prompts) check_length(host, prompt, "prompt");
+  return prompts;
+}
+
+}  // namespace
+
+// In a chat "logprobs" is a switch and "top_logprobs" a number; in a completion "logprobs" is both.
+void read_chat(const Host& host, const Json& request, Order& order) {
+  check_fields(request, fields_with({"messages", "max_completion_tokens", "top_logprobs",
+                                     "chat_template_kwargs", "reasoning_effort"}));
+  Settings& s = order.settings;
+  read_common(host, request, 0, s);
+  s.logprobs = flag_of(request, "logprobs", false);
+  s.n_top = static_cast<int32_t>(integer_of(request, "top_logprobs", 0, 20, 0));
+  if (s.n_top > 0 && !s.logprobs) throw bad_field("top_logprobs", "only with 'logprobs': true");
+  ChatOptions options{.list = "messages"};
+  read_effort(request, "reasoning_effort", "", options);
+  order.chat = conversation(host, request, chat_turns(host, request), options);
+  order.prompts.push_back(conversation_tokens(order.chat.get(), "messages"));
+  check_length(host, order.prompts[0], "messages");
+  if (!s.stream) check_logprobs(host, order, "top_logprobs");
+}
+
+void read_completion(const Host& host, const Json& request, Order& order) {
+  check_fields(request, fields_with({"prompt"}));
+  Settings& s = order.settings;
+  read_common(host, request, 16, s);
+  const auto logprobs = request.find("logprobs");
+  s.logprobs = logprobs != request.end() && *logprobs != false;
+  if (s.logprobs) s.n_top = static_cast<int32_t>(integer_of(request, "logprobs", 0, 20, 0));
+  order.prompts = prompts_of(host, request);
+  if (static_cast<int64_t>(order.prompts.size()) * s.n > kMostTexts) {
+    throw bad_field(order.prompts.size() > 1 ? "prompt" : "n",
+                    "expected at most " + std::to_string(kMostTexts) + " texts in all");
+  }
+  if (!s.stream) check_logprobs(host, order, "logprobs");
+}
+
+}  // namespace moe_serve

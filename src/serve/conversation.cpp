@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+// Checks the parts of messages and renders conversations through the chat template.
+#include "src/serve/conversation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/serve/refusal.h"
+
+namespace moe_serve {
+namespace {
+
+std::string joined(const std::string& where, const std::string& key) {
+  return where.empty() ? key : where + "." + key;
+}
+
+bool among(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "'" : " or '") + name + "'";
+  return text;
+}
+
+// Besides its text a part may say what has been said of it, and where a cache should begin.
+std::string part_text(const Json& part, const std::string& where, const PartTypes& types) {
+  if (!part.is_object()) throw bad_field(where, "expected an object, found " + kind_of(part));
+  const std::string type = text_in(part, "type", where);
+  if (among(types.skipped, type)) return "";
+  if (!among(types.texts, type)) {
+    throw bad_field(where + ".type",
+                    "expected " + listed(types.texts) + ", found '" + type.substr(0, 40) + "'",
+                    "unsupported_value");
+  }
+  check_keys(part, where,
+             {"type", "text", "annotations", "logprobs", "citations", "cache_control",
+              "prompt_cache_breakpoint"});
+  return text_in(part, "text", where);
+}
+
+std::string variable_text(const Json& value, const std::string& field) {
+  if (value.is_string()) {
+    const std::string text = value.get<std::string>();
+    if (text.find('\0') == std::string::npos) return text;
+  }
+  if (value.is_boolean() || value.is_number_integer()) return value.dump();
+  throw bad_field(field, "expected a text, a whole number, true or false, found " + shown(value));
+}
+
+std::vector<std::string> variables_of(const Host& host, const Json& request,
+                                      const ChatOptions& options) {
+  std::vector<std::string> variables;
+  const std::string text = host.template_text();
+  const auto add = [&](const std::string& field, const std::string& name,
+                       const std::string& value) {
+    if (text.find(name) == std::string::npos) {  // it would have no effect
+      throw bad_field(field, "the chat template of the model does not use it");
+    }
+    variables.push_back(name + "=" + value);
+  };
+  const auto given = request.find("chat_template_kwargs");
+  if (given != request.end() && !given->is_object()) {
+    throw bad_field("chat_template_kwargs", "expected an object, found " + shown(*given));
+  }
+  if (given != request.end()) {
+    for (const auto& [name, value] : given->items()) {
+      const std::string field = "chat_template_kwargs." + name.substr(0, 40);
+      const bool is_name =
+          !name.empty() && name.find_first_of(std::string("=\0", 2)) == std::string::npos;
+      if (!is_name) throw bad_field(field, "expected the name of a variable");
+      add(field, name, variable_text(value, field));
+    }
+  }
+  if (!options.effort_field.empty()) add(options.effort_field, "reasoning_effort", options.effort);
+  return variables;
+}
+
+Chat make_chat(const Host& host, const std::vector<std::string>& variables,
+               const ChatOptions& options) {
+  std::vector<const char*> texts;
+  for (const std::string& variable : variables) texts.push_back(variable.c_str());
+  auto params = MOE_INIT(moe_chat_params);
+  if (!host.chat_template.empty()) params.chat_template = host.chat_template.c_str();
+  params.variables = texts.data();
+  params.n_variables = static_cast<int32_t>(texts.size());
+  params.thinking = options.thinking;
+  moe_chat* raw = nullptr;
+  moe_error error;
+  const moe_status status = moe_chat_create(host.witness, &params, &raw, &error);
+  Chat chat(raw);
+  const bool switched = options.thinking != MOE_THINKING_DEFAULT;
+  if (switched && status == MOE_ERR_UNSUPPORTED) {
+    throw bad_field(options.thinking_field, "the chat template of the model has no switch for it",
+                    "unsupported_value");
+  }
+  const bool variable_at_fault = !variables.empty() && status == MOE_ERR_ARGUMENT;
+  if (variable_at_fault) throw bad_field("chat_template_kwargs", error.text);
+  check(status, error);
+  check(moe_chat_set_session(raw, nullptr, &error), error);
+  return chat;
+}
+
+}  // namespace
+
+std::string text_in(const Json& object, const char* key, const std::string& where) {
+  const std::string field = joined(where, key);
+  const auto at = object.find(key);
+  if (at == object.end()) throw missing_field(field);
+  if (at->is_string()) return at->get<std::string>();
+  throw bad_field(field, "expected a string, found " + kind_of(*at));
+}
+
+void check_keys(const Json& object, const std::string& where,
+                const std::vector<const char*>& known) {
+  for (const auto& [key, value] : object.items()) {
+    const auto is = [&k = key](const char* name) { return k == name; };
+    const bool empty = value.is_null() || value == Json::array();
+    if (empty || std::any_of(known.begin(), known.end(), is)) continue;
+    const std::string field = joined(where, key.substr(0, 40));
+    throw Refusal(kBadRequest, "'" + field + "': unknown field, or not supported", field,
+                  "unknown_parameter");
+  }
+}
+
+std::string content_of(const Json& content, const std::string& where, const PartTypes& types) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) {
+    throw bad_field(where, "expected a string or a list of parts, found " + kind_of(content));
+  }
+  std::string text;
+  size_t i = 0;
+  for (const Json& part : content) {
+    text += part_text(part, where + "[" + std::to_string(i++) + "]", types);
+  }
+  return text;
+}
+
+std::string role_of(const Host& host, const std::string& role, const std::string& where) {
+  if (role == "system" || role == "user" || role == "assistant") return role;
+  if (role == "developer") {
+    return host.template_text().find("developer") == std::string::npos ? "system" : role;
+  }
+  throw bad_field(where + ".role", "expected system, developer, user or assistant, found '" +
+                                       role.substr(0, 40) + "'");
+}
+
+const Json& messages_in(const Json& request, const char* field) {
+  const auto messages = request.find(field);
+  if (messages == request.end()) throw missing_field(field);
+  if (!messages->is_array() || messages->empty()) {
+    throw bad_field(field, "expected a non-empty list, found " + shown(*messages));
+  }
+  // Each text of the request renders them again, while others wait.
+  constexpr size_t kMostMessages = 2048;
+  if (messages->size() > kMostMessages) {
+    throw bad_field(field, "expected at most " + std::to_string(kMostMessages) + ", found " +
+                               std::to_string(messages->size()));
+  }
+  for (size_t i = 0; i < messages->size(); ++i) {
+    if ((*messages)[i].is_object()) continue;
+    throw bad_field(std::string(field) + "[" + std::to_string(i) + "]",
+                    "expected an object, found " + kind_of((*messages)[i]));
+  }
+  return *messages;
+}
+
+void read_effort(const Json& object, const char* key, const std::string& where,
+                 ChatOptions& options) {
+  const auto at = object.find(key);
+  if (at == object.end() || at->is_null()) return;
+  options.effort_field = joined(where, key);
+  options.effort = variable_text(*at, options.effort_field);
+}
+
+Chat conversation(const Host& host, const Json& request, const std::vector<Turn>& turns,
+                  const ChatOptions& options) {
+  if (!host.chats()) {
+    throw Refusal(kBadRequest,
+                  host.tokenizer == nullptr
+                      ? "the model has no tokenizer; /v1/completions takes token ids"
+                      : "the model has no chat template; the service can be given one",
+                  options.list, "unsupported_value");
+  }
+  Chat chat = make_chat(host, variables_of(host, request, options), options);
+  for (const Turn& turn : turns) {
+    moe_error error;
+    check(moe_chat_add(chat.get(), turn.role.c_str(), turn.content.data(), turn.content.size(),
+                       &error),
+          error);
+  }
+  return chat;
+}
+
+std::vector<int32_t> conversation_tokens(const moe_chat* chat, const std::string& list) {
+  std::vector<int32_t> tokens(4096);
+  size_t n = 0;
+  moe_error error;
+  moe_status status = moe_chat_tokens(chat, true, tokens.data(), tokens.size(), &n, &error);
+  if (status == MOE_ERR_TOO_LONG && n > tokens.size()) {
+    tokens.resize(n);
+    status = moe_chat_tokens(chat, true, tokens.data(), tokens.size(), &n, &error);
+  }
+  const bool template_refuses =
+      status == MOE_ERR_TEXT || status == MOE_ERR_TOO_LONG || status == MOE_ERR_UNSUPPORTED;
+  if (template_refuses) throw bad_field(list, error.text);
+  check(status, error);
+  tokens.resize(n);
+  return tokens;
+}
+
+std::vector<Turn> chat_turns(const Host& host, const Json& request) {
+  std::vector<Turn> turns;
+  for (const Json& message : messages_in(request, "messages")) {
+    const std::string where = "messages[" + std::to_string(turns.size()) + "]";
+    check_keys(message, where, {"role", "content", "name", "reasoning_content"});
+    const std::string role = role_of(host, text_in(message, "role", where), where);
+    const auto content = message.find("content");
+    const bool none = content == message.end() || content->is_null();
+    if (none && role != "assistant") throw missing_field(where + ".content");
+    turns.push_back({role, none ? "" : content_of(*content, where + ".content", {{"text"}, {}})});
+  }
+  return turns;
+}
+
+}  // namespace moe_serve
