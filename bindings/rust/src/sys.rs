@@ -1215,9 +1215,9 @@ pub struct moe_service_params {
     /// slot takes its keys and values over, to the same bits; never with an expert capacity
     pub no_reuse: i32,
     /// a folder, made if it does not exist, that keeps evaluated texts of 64 tokens or more in files,
-    /// from which prompts are taken over as from slots, also by a later service of the same model; they
-    /// are written while there are no requests. It must be trusted: its files hold texts of users, and
-    /// forged ones give nonsense. NULL: none. MOE_ERR_IO
+    /// from which prompts are taken over as from slots, also by a later service of the same model;
+    /// they are written while there are no requests. It must be trusted: its files hold texts of
+    /// users, and forged ones give nonsense. NULL: none. MOE_ERR_IO
     pub cache_folder: *const c_char,
     /// of this model's files, the most; the least used go. 0: 10 GB
     pub cache_bytes: u64,
