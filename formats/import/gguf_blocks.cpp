@@ -114,19 +114,35 @@ void read_tq2_0(const uint8_t* block, float* to) {
   }
 }
 
-// Codes + 1, five to a byte: 32 bytes, then 16; four to a byte: 4 bytes; then the scale.
+// scale, then a bit per element: 1 is the scale, 0 its negative
+void read_q1_0(const uint8_t* block, float* to) {
+  const float scale = f16_at(block);
+  for (int i = 0; i < 128; ++i) to[i] = (block[2 + i / 8] >> i % 8 & 1) != 0 ? scale : -scale;
+}
+
+// Codes + 1 as digits of base 3, `n_digits` to a byte: the first digits of all bytes, the second
+// ones and so on.
+float* put_digits(const uint8_t* bytes, int n_bytes, int n_digits, float scale, float* to) {
+  for (int d = 0; d < n_digits; ++d) {
+    for (int i = 0; i < n_bytes; ++i) *to++ = static_cast<float>(digit(bytes[i], d) - 1) * scale;
+  }
+  return to;
+}
+
+// Five digits to a byte: 32 bytes, then 16; four to a byte: 4 bytes; then the scale.
 void read_tq1_0(const uint8_t* block, float* to) {
   const float scale = f16_at(block + 52);
-  const auto put = [&](const uint8_t* bytes, int n_bytes, int n_digits) {
-    for (int d = 0; d < n_digits; ++d) {
-      for (int i = 0; i < n_bytes; ++i) {
-        *to++ = static_cast<float>(digit(bytes[i], d) - 1) * scale;
-      }
-    }
-  };
-  put(block, 32, 5);
-  put(block + 32, 16, 5);
-  put(block + 48, 4, 4);
+  to = put_digits(block, 32, 5, scale, to);
+  to = put_digits(block + 32, 16, 5, scale, to);
+  put_digits(block + 48, 4, 4, scale, to);
+}
+
+// The same with 16 and 8 bytes, then 2.
+void read_ptq1_0(const uint8_t* block, float* to) {
+  const float scale = f16_at(block + 26);
+  to = put_digits(block, 16, 5, scale, to);
+  to = put_digits(block + 16, 8, 5, scale, to);
+  put_digits(block + 24, 2, 4, scale, to);
 }
 
 void scales_of_q4_0(const uint8_t* block, float* scales, float* minimums) {

@@ -42,6 +42,10 @@ MOE_GGUF_TYPE(kQ8_0, q8_0, .name = "Q8_0", .bytes = 34, .gguf = 8, .block = 32)
 MOE_GGUF_TYPE(kTq1_0, tq1_0, .name = "TQ1_0", .bytes = 54, .gguf = 34, .block = 256)
 MOE_GGUF_TYPE(kTq2_0, tq2_0, .name = "TQ2_0", .bytes = 66, .gguf = 35, .block = 256)
 MOE_GGUF_TYPE(kQ2_0, q2_0, .name = "Q2_0", .bytes = 18, .gguf = 42, .block = 64)
+MOE_GGUF_TYPE(kQ1_0, q1_0, .name = "Q1_0", .bytes = 18, .gguf = 41, .block = 128)
+// PrismML's llama.cpp has these two.
+MOE_GGUF_TYPE(kPq2_0, q2_0_group128, .name = "PQ2_0", .bytes = 34, .gguf = 142, .block = 128)
+MOE_GGUF_TYPE(kPtq1_0, ptq1_0, .name = "PTQ1_0", .bytes = 28, .gguf = 143, .block = 128)
 // The exponent precedes its block.
 MOE_GGUF_TYPE(kBlockMxfp4, mxfp4, .name = "MXFP4", .bytes = 17, .gguf = 39, .block = 32, .read_scales = scales_of_mxfp4)
 // The same type number as kQ2_0, in files of its first users.
@@ -79,7 +83,6 @@ MOE_GGUF_OTHER(33, "Q4_0_8_8")
 MOE_GGUF_OTHER(37, "I8_S")
 MOE_GGUF_OTHER(38, "TL1")
 MOE_GGUF_OTHER(40, "NVFP4")
-MOE_GGUF_OTHER(41, "Q1_0")
 // clang-format on
 
 #undef MOE_SOURCE_TYPE

@@ -49,6 +49,7 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
   const auto rope = write_rope(b, a.rope);
   const auto qk_norm = b.CreateSharedString(name_in(kQkNorms, a.qk_norm));
   fbs::AttentionBuilder out(b);
+  out.add_latent_eps(a.latent_eps);
   out.add_qkv_clip(a.qkv_clip);
   out.add_q_latent(a.q_latent);
   out.add_score_cap(a.score_cap);

@@ -103,6 +103,46 @@ ModelConfig deepseek_v2_lite() {
   return c;
 }
 
+void set_sigmoid(LayerConfig* l, float scale, int32_t shared) {
+  RouterConfig& router = l->ffn.moe.router;
+  router.kind = RouterKind::kSigmoid;
+  router.scale = scale;
+  l->ffn.moe.shared.d_ff = shared;
+}
+
+// zai-org/GLM-4.7-Flash, config.json.
+ModelConfig glm_flash() {
+  ModelConfig c = model("glm-4.7-flash", 154880, 2048, 202752, 1e-5f);
+  LayerConfig l = layer(20, 20, 192 + 64, 1e6f);
+  l.attention.latent = 512;
+  l.attention.q_latent = 768;
+  l.attention.latent_eps = 1e-6f;
+  l.attention.rope.kind = RopeKind::kInterleaved;
+  l.attention.rope.dims = 64;
+  set_ffn(&l, 10240, Activation::kSilu, true);
+  check(c.layers.push(l));
+  set_experts(&l, 64, 4, 1536, RouterWeights::kRenormalised);
+  set_sigmoid(&l, 1.8f, 1536);
+  for (int32_t i = 1; i < 47; ++i) check(c.layers.push(l));
+  return c;
+}
+
+// inclusionAI/Ling-mini-2.0, config.json.
+ModelConfig ling_mini() {
+  ModelConfig c = model("ling-mini-2.0", 157184, 2048, 32768, 1e-6f);
+  LayerConfig l = layer(16, 4, 128, 6e5f);
+  l.attention.qk_norm = QkNorm::kHead;
+  l.attention.rope.dims = 64;
+  set_ffn(&l, 5120, Activation::kSilu, true);
+  check(c.layers.push(l));
+  set_experts(&l, 256, 8, 512, RouterWeights::kRenormalised);
+  set_sigmoid(&l, 2.5f, 512);
+  l.ffn.moe.router.n_groups = 8;
+  l.ffn.moe.router.top_groups = 4;
+  for (int32_t i = 1; i < 20; ++i) check(c.layers.push(l));
+  return c;
+}
+
 // deepgrove/maple-preview, config.json and modelling code.
 ModelConfig maple() {
   ModelConfig c = model("maple-20b-a1b", 151936, 2048, 131072, 1e-6f);
@@ -191,6 +231,9 @@ constexpr Shape kShapes[] = {
     {"qwen3-30b-a3b", qwen3_moe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"deepseek-v2-lite", deepseek_v2_lite, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16,
      false},
+    {"glm-4.7-flash", glm_flash, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false,
+     true},
+    {"ling-mini-2.0", ling_mini, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"maple-20b-a1b", maple, ScaleKind::kRow, ActPrecision::kA8Block, FormatId::kBf16, false},
     {"bitnet-2b-4t", bitnet, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"mh-moe-768x12-h3", mh_moe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kF32, false},
@@ -208,8 +251,8 @@ const Shape* find_shape(const char* name) {
 }
 
 const char* shape_names() {
-  return "tiny, olmoe-1b-7b, qwen3-30b-a3b, deepseek-v2-lite, maple-20b-a1b, bitnet-2b-4t, "
-         "mh-moe-768x12-h3, xmoe-323m, edge-moe-768x12";
+  return "tiny, olmoe-1b-7b, qwen3-30b-a3b, deepseek-v2-lite, glm-4.7-flash, ling-mini-2.0, "
+         "maple-20b-a1b, bitnet-2b-4t, mh-moe-768x12-h3, xmoe-323m, edge-moe-768x12";
 }
 
 const char* shape_name(size_t index) {

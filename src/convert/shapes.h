@@ -11,10 +11,11 @@ namespace moe {
 struct Shape {
   const char* name;
   ModelConfig (*make)();
-  ScaleKind ternary_scale;   // of ternary matrices: kTensor (BitNet) or kRow (Maple)
-  ActPrecision ternary_act;  // how the inputs of ternary matrices are quantised
-  FormatId router;           // type of the published routers
-  bool bytes_tokenizer;      // ids are bytes
+  ScaleKind ternary_scale;    // of ternary matrices: kTensor (BitNet) or kRow (Maple)
+  ActPrecision ternary_act;   // how the inputs of ternary matrices are quantised
+  FormatId router;            // type of the published routers
+  bool bytes_tokenizer;       // ids are bytes
+  bool whole_values = false;  // of latent attention: values are as wide as keys
 };
 
 /// Null for an unknown name.

@@ -116,11 +116,11 @@ const AttentionConfig* latent_attention(const Recipe& recipe, const SlotGroup& g
 }
 
 // As in DeepSeek: rotated dimensions of keys do not read the latent, and values are as wide as the
-// unrotated part. Heads and their parts are whole tiles.
-bool is_zero_tile(const AttentionConfig& a, Role role, int32_t t) {
+// unrotated part, unless they are as wide as keys. Heads and their parts are whole tiles.
+bool is_zero_tile(const Recipe& recipe, const AttentionConfig& a, Role role, int32_t t) {
   const int32_t dim = t * kTileRows % a.head_dim;
   return (role == Role::kK && dim < a.rope.dims) ||
-         (role == Role::kV && dim >= a.head_dim - a.rope.dims);
+         (role == Role::kV && !recipe.shape->whole_values && dim >= a.head_dim - a.rope.dims);
 }
 
 // Copies the rotary part to each head.
@@ -139,8 +139,9 @@ void fill_rotary(const AttentionConfig& a, const BlobMatrix& m, uint8_t* out) {
 }
 
 // `poll` is called from time to time and may throw.
-void fill_matrix(const SlotGroup& group, const AttentionConfig* latent, const BlobMatrix& m,
-                 Random& random, uint8_t* blob, const std::function<void()>& poll) {
+void fill_matrix(const Recipe& recipe, const SlotGroup& group, const BlobMatrix& m, Random& random,
+                 uint8_t* blob, const std::function<void()>& poll) {
+  const AttentionConfig* const latent = latent_attention(recipe, group);
   if (m.cols == 1) return fill_vector(m, is_norm(group, m) ? 1.0f : 0.0f, random, blob + m.offset);
   if (m.role == Role::kKRope) return fill_rotary(*latent, m, blob + m.offset);
   RandomTiles tiles(m, amplitude_of(m));
@@ -148,7 +149,7 @@ void fill_matrix(const SlotGroup& group, const AttentionConfig* latent, const Bl
   for (int32_t t = 0; t < n_tiles; ++t) {
     poll();
     uint8_t* const out = blob + m.offset + static_cast<uint64_t>(t) * m.tile_stride;
-    if (latent != nullptr && is_zero_tile(*latent, m.role, t)) {
+    if (latent != nullptr && is_zero_tile(recipe, *latent, m.role, t)) {
       tiles.fill_zeros(t, out);
     } else {
       tiles.fill(t, random, out);
@@ -189,7 +190,7 @@ void write_model(const Recipe& recipe, const SyntheticOptions& options, ModelSin
     auto* bytes = reinterpret_cast<uint8_t*>(blob.data());
     Random random(seeds.next());
     for (const BlobMatrix& m : layout.matrices) {
-      fill_matrix(group, latent_attention(recipe, group), m, random, bytes, [&] { advance(0); });
+      fill_matrix(recipe, group, m, random, bytes, [&] { advance(0); });
     }
     check(writer.write_segment(id, layout, bytes));
     advance(round_up(layout.bytes, kSegmentAlign));

@@ -28,6 +28,14 @@ Status check_positive(const char* field, float value) {
                        static_cast<double>(value));
 }
 
+// A larger eps would dominate the norm.
+Status check_eps(const char* field, float eps) {
+  MOE_TRY(check_positive(field, eps));
+  if (eps <= 1) return {};
+  return Status::error(MOE_ERR_RANGE, "%s: expected at most 1, found %g", field,
+                       static_cast<double>(eps));
+}
+
 Status check_finite(const char* field, float value) {
   if (is_finite(value)) return {};
   return Status::error(MOE_ERR_RANGE, "%s: expected a finite number, found %g", field,
@@ -69,7 +77,7 @@ Status validate_cross(const LayerConfig& layer, bool in_decoder) {
                          "cross_attention: only for decoder layers of an encoder-decoder");
   }
   MOE_TRY(validate_heads(a).with_context("cross"));
-  const bool plain = a.window == 0 && a.latent == 0 && a.q_latent == 0 &&
+  const bool plain = a.window == 0 && a.latent == 0 && a.q_latent == 0 && a.latent_eps == 0 &&
                      a.rope.kind == RopeKind::kNone && a.qk_norm == QkNorm::kNone && !a.sinks &&
                      !a.sub_norm && !a.causal && a.score_cap == 0 && a.qkv_clip == 0;
   if (plain) return {};
@@ -86,6 +94,10 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
                          "attention.latent is set, but there are no rotary positions");
   }
   MOE_TRY(check_int("attention.q_latent", a.q_latent, 0, a.latent > 0 ? kMaxWidth : 0));
+  if (a.latent_eps != 0) MOE_TRY(check_eps("attention.latent_eps", a.latent_eps));
+  if (a.latent_eps != 0 && a.latent == 0) {
+    return Status::error(MOE_ERR_ARGUMENT, "attention.latent_eps is set, but there is no latent");
+  }
   MOE_TRY(check_int("attention.window", a.window, 0, kMaxContext));
   if (a.causal != causal) {
     return Status::error(MOE_ERR_ARGUMENT, "attention.causal: %s",
@@ -156,7 +168,7 @@ Status validate_layer(const ModelConfig& model, int32_t index, bool encoder) {
   if (layer.has_attention) {
     MOE_TRY(validate_attention(a, model, !encodes));
   } else if (a.n_heads != 0 || a.n_kv_heads != 0 || a.latent != 0 || a.q_latent != 0 ||
-             a.rope.kind != RopeKind::kNone) {
+             a.latent_eps != 0 || a.rope.kind != RopeKind::kNone) {
     return Status::error(MOE_ERR_ARGUMENT, "attention is absent, but configured");
   }
   if (!layer.has_ffn) {
@@ -258,11 +270,7 @@ Status validate(const ModelConfig& config) {
   if (config.norm == NormKind::kNone) {
     return Status::error(MOE_ERR_ARGUMENT, "norm: expected rms or layer, found none");
   }
-  MOE_TRY(check_positive("norm.eps", config.norm_eps));
-  if (config.norm_eps > 1) {  // a larger eps would dominate the norm
-    return Status::error(MOE_ERR_RANGE, "norm.eps: expected at most 1, found %g",
-                         static_cast<double>(config.norm_eps));
-  }
+  MOE_TRY(check_eps("norm.eps", config.norm_eps));
   MOE_TRY(check_finite("embedding_multiplier", config.embedding_multiplier));
   MOE_TRY(check_finite("residual_multiplier", config.residual_multiplier));
   MOE_TRY(check_finite("logit_multiplier", config.logit_multiplier));

@@ -49,6 +49,7 @@ struct AttentionConfig {
   // values are shared by every K. 0: none.
   int32_t latent = 0;
   int32_t q_latent = 0;  // q_lora_rank: width of the normed latent that Q is computed from; 0: none
+  float latent_eps = 0;  // of the norms of both latents; 0: the model's norm_eps
   float score_cap = 0;   // scores become cap * tanh(score / cap) after `multiplier`; 0: off
   float qkv_clip = 0;    // q, k and v are clipped to +-clip after qk_norm; 0: off
 };

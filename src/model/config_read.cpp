@@ -52,6 +52,7 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
   out->score_cap = a.score_cap();
   out->q_latent = a.q_latent();
   out->qkv_clip = a.qkv_clip();
+  out->latent_eps = a.latent_eps();
   out->norms = {a.norm(), a.out_norm(), a.post_norm()};
   MOE_TRY(parse_name(kQkNorms, "QK norm", text_of(a.qk_norm(), "none"), &out->qk_norm));
   return a.rope() == nullptr ? Status() : read_rope(*a.rope(), &out->rope);

@@ -99,6 +99,7 @@ struct Model::Impl {
   Status check_room(uint64_t session_bytes);
   Status load_weights();
   void bind_weights();
+  void set_latent_eps(int32_t layer);
   Status reserve_lengths();
   Status measure_embeddings();
   Status start_cache();
@@ -271,6 +272,13 @@ Status Model::Impl::load_weights() {
   return {};
 }
 
+void Model::Impl::set_latent_eps(int32_t layer) {
+  const auto l = static_cast<size_t>(layer);
+  const float eps = config.layers[l].attention.latent_eps;
+  if (eps == 0) return;
+  layers[l].attention.latent_norm.eps = layers[l].attention.q_latent_norm.eps = eps;
+}
+
 void Model::Impl::bind_weights() {
   const std::span<const FileSegment> segments = file->segments();
   for (size_t i = 0; i < segments.size(); ++i) {
@@ -278,6 +286,7 @@ void Model::Impl::bind_weights() {
     LayerWeights* layer = s.layer < 0 ? nullptr : &layers[static_cast<size_t>(s.layer)];
     if (s.part == Part::kExperts) continue;
     bind_part(file->layout(s), s.part, blobs[i].base(), norm_of(config), &common, layer);
+    if (s.part == Part::kAttention) set_latent_eps(s.layer);
   }
   if (config.tie_embeddings) common.head = common.embedding;
   common.transformed_head.down = common.head;

@@ -152,6 +152,10 @@ TEST_F(DamagedFamily, UnsupportedSettings) {
   load("glm4_moe");
   config_ = test::patched(R"({"n_group": 2})", config_.c_str());
   EXPECT_NE(error(MOE_ERR_UNSUPPORTED).find("n_group: 2"), std::string::npos);
+  load("bailing_moe");
+  tensors_.erase("model.layers.1.attention.query_key_value.weight");
+  EXPECT_EQ(error(MOE_ERR_NOT_FOUND),
+            "tensor model.layers.1.attention.query_key_value.weight is missing");
   load("phi3");
   tensors_["model.layers.0.self_attn.qkv_proj.weight"].shape = {32, 64};
   EXPECT_EQ(

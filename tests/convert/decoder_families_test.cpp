@@ -10,6 +10,12 @@ namespace {
 
 using DecoderFamilies = TransformersTest;
 
+std::string kinds_of_layers(const Imported& in) {
+  std::string text;
+  for (const LayerConfig& l : in.config.layers) text += l.ffn.kind == FfnKind::kMoe ? 'm' : 'd';
+  return text;
+}
+
 const char* const kErnie = R"({
   "model_type": "ernie4_5_moe", "hidden_size": 24, "vocab_size": 40, "num_hidden_layers": 4,
   "num_attention_heads": 4, "intermediate_size": 20, "hidden_act": "silu", "rms_norm_eps": 1e-5,
@@ -31,18 +37,11 @@ TEST_F(DecoderFamilies, Ernie) {
   EXPECT_EQ(layer.ffn.moe.router.weights, RouterWeights::kRenormalised);
   EXPECT_EQ(layer.ffn.moe.router.k, 2);
   EXPECT_EQ(layer.ffn.moe.shared.d_ff, 15);
-  const auto kinds = [](const Imported& imported) {
-    std::string text;
-    for (const LayerConfig& l : imported.config.layers) {
-      text += l.ffn.kind == FfnKind::kMoe ? 'm' : 'd';
-    }
-    return text;
-  };
-  EXPECT_EQ(kinds(in), "dmmd");
-  EXPECT_EQ(kinds(read_patched(R"({"moe_layer_end_index": -1})", kErnie)), "dmmm");
-  EXPECT_EQ(kinds(read_patched(R"({"moe_layer_interval": 2, "moe_layer_start_index": 0,
+  EXPECT_EQ(kinds_of_layers(in), "dmmd");
+  EXPECT_EQ(kinds_of_layers(read_patched(R"({"moe_layer_end_index": -1})", kErnie)), "dmmm");
+  EXPECT_EQ(kinds_of_layers(read_patched(R"({"moe_layer_interval": 2, "moe_layer_start_index": 0,
                                    "moe_layer_end_index": null})",
-                               kErnie)),
+                                         kErnie)),
             "dmdm");
   for (const char* patch : {R"({"use_bias": true})", R"({"moe_use_aux_free": false})",
                             R"({"moe_norm_min": 1e-3})", R"({"compression_ratio": 2.0})"}) {
@@ -77,6 +76,145 @@ TEST_F(DecoderFamilies, Dots) {
     error(patch, MOE_ERR_UNSUPPORTED, kDots);
   }
   error(R"({"scoring_func": "softmax"})", MOE_ERR_FORMAT, kDots);
+}
+
+const char* const kGlmLite = R"({
+  "model_type": "glm4_moe_lite", "hidden_size": 24, "vocab_size": 40, "num_hidden_layers": 3,
+  "num_attention_heads": 5, "num_key_value_heads": 5, "intermediate_size": 20, "hidden_act": "silu",
+  "rms_norm_eps": 1e-5, "max_position_embeddings": 64, "n_routed_experts": 4,
+  "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 5,
+  "routed_scaling_factor": 1.8, "kv_lora_rank": 8, "q_lora_rank": 6, "qk_nope_head_dim": 12,
+  "qk_rope_head_dim": 4, "v_head_dim": 16, "topk_method": "noaux_tc", "partial_rotary_factor": 1.0})";
+
+TEST_F(DecoderFamilies, GlmLite) {
+  const Imported in = read(kGlmLite);
+  EXPECT_EQ(kinds_of_layers(in), "dmm");
+  EXPECT_EQ(in.config.norm_eps, 1e-5f);
+  const LayerConfig& layer = in.config.layers[1];
+  EXPECT_EQ(layer.attention.latent_eps, 1e-6f);
+  EXPECT_EQ(layer.attention.head_dim, 16);
+  EXPECT_EQ(layer.attention.rope.dims, 4);
+  EXPECT_EQ(layer.ffn.moe.router.kind, RouterKind::kSigmoid);
+  EXPECT_EQ(layer.ffn.moe.router.n_groups, 1);
+  EXPECT_EQ(kinds_of_layers(read_patched(R"({"first_k_dense_replace": 2})", kGlmLite)), "ddm");
+  const char* const types = R"({"mlp_layer_types": ["sparse", "dense", "sparse"]})";
+  EXPECT_EQ(kinds_of_layers(read_patched(types, kGlmLite)), "mdm");
+  EXPECT_NE(error(R"({"mlp_layer_types": ["sparse"]})", MOE_ERR_SHAPE, kGlmLite)
+                .find("mlp_layer_types: expected 3 entries, found 1"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"partial_rotary_factor": 0.5})", MOE_ERR_UNSUPPORTED, kGlmLite)
+                .find("partial_rotary_factor"),
+            std::string::npos);
+  // With the latents' eps there is nothing to say.
+  EXPECT_EQ(
+      read_patched(R"({"rms_norm_eps": 1e-6})", kGlmLite).config.layers[1].attention.latent_eps, 0);
+}
+
+const char* const kLing = R"({
+  "model_type": "bailing_moe", "architectures": ["BailingMoeForCausalLM"], "hidden_size": 24,
+  "vocab_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+  "head_dim": 8, "intermediate_size": 20, "hidden_act": "silu", "rms_norm_eps": 1e-6,
+  "max_position_embeddings": 64, "num_experts": 8, "num_experts_per_tok": 2,
+  "num_shared_experts": 2, "moe_intermediate_size": 5, "first_k_dense_replace": 1,
+  "use_bias": false, "norm_head": false, "norm_softmax": false})";
+const char* const kLing2 = R"({"architectures": ["BailingMoeV2ForCausalLM"], "n_group": 4,
+  "topk_group": 2, "routed_scaling_factor": 2.5, "score_function": "sigmoid",
+  "router_dtype": "fp32", "partial_rotary_factor": 0.5, "moe_shared_expert_intermediate_size": 3})";
+
+TEST_F(DecoderFamilies, Ling) {
+  const Imported in = read(kLing);
+  EXPECT_EQ(kinds_of_layers(in), "dm");
+  const LayerConfig& layer = in.config.layers[1];
+  EXPECT_EQ(layer.attention.rope.theta, 10000);
+  EXPECT_EQ(layer.attention.qk_norm, QkNorm::kNone);
+  EXPECT_EQ(layer.ffn.moe.router.kind, RouterKind::kSoftmax);
+  EXPECT_EQ(layer.ffn.moe.router.weights, RouterWeights::kRenormalised);
+  EXPECT_EQ(layer.ffn.moe.shared.d_ff, 10);
+  const auto weights = [&](const char* patch) {
+    return read_patched(patch, kLing).config.layers[1].ffn.moe.router.weights;
+  };
+  EXPECT_EQ(weights(R"({"norm_topk_prob": false})"), RouterWeights::kRaw);
+  EXPECT_EQ(weights(R"({"num_experts_per_tok": 1})"), RouterWeights::kRaw);
+  for (const char* patch : {R"({"score_function": "sigmoid"})", R"({"use_qk_norm": true})",
+                            R"({"routed_scaling_factor": 2.5})", R"({"use_sliding_window": true})",
+                            R"({"norm_head": true, "tie_word_embeddings": true})"}) {
+    error(patch, MOE_ERR_UNSUPPORTED, kLing);
+  }
+}
+
+TEST_F(DecoderFamilies, HeadsInOneTensorMayBeTooWide) {
+  const char* const wide = R"({"num_attention_heads": 1000000, "head_dim": 1000000})";
+  EXPECT_NE(error(wide, MOE_ERR_RANGE, kLing).find("are too wide"), std::string::npos);
+  EXPECT_NE(error(wide, MOE_ERR_RANGE, test::patched(R"({"model_type": "phi3"})", kLlama).c_str())
+                .find("are too wide"),
+            std::string::npos);
+}
+
+TEST_F(DecoderFamilies, LingOfTheSecondVersion) {
+  const std::string second = test::patched(kLing2, kLing);
+  const Imported in = read(second);
+  const LayerConfig& layer = in.config.layers[1];
+  EXPECT_EQ(layer.attention.rope.theta, 600000);
+  EXPECT_EQ(layer.attention.rope.dims, 4);
+  EXPECT_EQ(layer.attention.qk_norm, QkNorm::kHead);
+  const RouterConfig& router = layer.ffn.moe.router;
+  EXPECT_EQ(router.kind, RouterKind::kSigmoid);
+  EXPECT_EQ(router.n_groups, 4);
+  EXPECT_EQ(router.top_groups, 2);
+  EXPECT_EQ(router.scale, 2.5f);
+  EXPECT_EQ(layer.ffn.moe.shared.d_ff, 6);
+  for (const char* patch :
+       {R"({"score_function": "softmax"})", R"({"moe_router_enable_expert_bias": false})",
+        R"({"norm_head": true})", R"({"norm_topk_prob": false})"}) {
+    error(patch, MOE_ERR_UNSUPPORTED, second.c_str());
+  }
+  error(R"({"n_group": 3})", MOE_ERR_SHAPE, second.c_str());
+  // Without the class, keys of the second version tell it; other classes are other models.
+  EXPECT_EQ(read_patched(R"({"architectures": null})", second.c_str())
+                .config.layers[1]
+                .ffn.moe.router.kind,
+            RouterKind::kSigmoid);
+  EXPECT_NE(error(R"({"architectures": ["BailingMoeLinearForCausalLM"]})", MOE_ERR_UNSUPPORTED,
+                  second.c_str())
+                .find("BailingMoeV2ForCausalLM"),
+            std::string::npos);
+}
+
+// transformers 5 renames keys of the published files.
+TEST_F(DecoderFamilies, SarvamInBothForms) {
+  const auto form = [&](const char* patch) {
+    Json config = parse_json(test::patched(patch, kLing).c_str(), "test");
+    config.merge_patch({{"model_type", "sarvam_moe"}, {"architectures", nullptr}});
+    return read(config.dump());
+  };
+  const Imported published = form(R"({})");
+  const Imported saved = form(R"({"num_experts": null, "n_routed_experts": 8,
+      "num_shared_experts": null, "n_shared_experts": 2, "attention_bias": false})");
+  for (const Imported* in : {&published, &saved}) {
+    const LayerConfig& layer = in->config.layers[1];
+    EXPECT_EQ(layer.attention.rope.theta, 8000000);
+    EXPECT_EQ(layer.attention.qk_norm, QkNorm::kHead);
+    EXPECT_EQ(layer.ffn.moe.n_experts, 8);
+    EXPECT_EQ(layer.ffn.moe.router.n_groups, 1);
+    EXPECT_EQ(layer.ffn.moe.shared.d_ff, 10);
+  }
+}
+
+TEST_F(DecoderFamilies, Gemma) {
+  const char* const gemma = R"({"model_type": "gemma", "head_dim": 8, "hidden_act": "gelu",
+                                "tie_word_embeddings": null})";
+  const auto act = [&](const char* patch) {
+    return read_patched(patch, test::patched(gemma, kLlama).c_str()).config.layers[0].ffn.act.kind;
+  };
+  EXPECT_EQ(act("{}"), Activation::kGeluTanh);
+  EXPECT_EQ(act(R"({"hidden_act": null})"), Activation::kGeluTanh);
+  EXPECT_EQ(act(R"({"hidden_act": "silu"})"), Activation::kSilu);
+  EXPECT_EQ(act(R"({"hidden_act": "silu", "hidden_activation": "gelu_pytorch_tanh"})"),
+            Activation::kGeluTanh);
+  const Imported in = read_patched(gemma);
+  EXPECT_TRUE(in.config.tie_embeddings);
+  EXPECT_FALSE(in.config.layers[0].attention.norms.out);
+  EXPECT_EQ(in.config.layers[0].attention.multiplier, 0);
 }
 
 const char* const kMinimax = R"({

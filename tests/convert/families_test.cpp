@@ -81,7 +81,7 @@ TEST_P(Families, LogitsOfALatentCacheAgree) {
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();
   const bool has_latent = machine.model().config().layers[0].attention.latent > 0;
   const auto named = [](const char* word) { return GetParam().find(word) != std::string::npos; };
-  EXPECT_EQ(has_latent, named("deepseek") || named("kimi"));
+  EXPECT_EQ(has_latent, named("deepseek") || named("kimi") || named("glm4_moe_lite"));
   SessionOptions latent, exact;
   latent.kv = KvType::kLatent;
   exact.kv = KvType::kF32;
@@ -111,6 +111,23 @@ TEST(FamilyCases, LayersLeftOutAreReported) {
   MemorySink without;
   ASSERT_TRUE(convert_to_sink(folder + "/deepseek_v3", without, {}, &report).ok());
   EXPECT_EQ(to_json(report).find("skipped_layers"), std::string::npos);
+}
+
+// Their weights have a scale per shard: of rows, or of columns.
+TEST(FamilyCases, ShardsOfTrilmStayTernary) {
+  MemorySink sink;
+  ConvertReport report;
+  ConvertOptions options;
+  std::map<std::string, MatrixReport> matrices;
+  options.on_matrix = [&](const MatrixReport& m) { matrices[m.name] = m; };
+  const std::string folder = kFamilyFolder;
+  ASSERT_TRUE(convert_to_sink(folder + "/trilm_shards", sink, options, &report).ok());
+  for (const auto& [name, m] : matrices) {
+    if (!name.starts_with("layers.")) continue;
+    EXPECT_EQ(m.format, FormatId::kTernary2) << name;
+    EXPECT_TRUE(m.lossless) << name;
+  }
+  EXPECT_EQ(matrices.size(), 9u);
 }
 
 // Compares unpacked codes with the values that the library which wrote them gives, where it can.

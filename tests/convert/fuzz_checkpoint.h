@@ -25,7 +25,7 @@ inline constexpr const char* kFamilies[] = {
     "bitnet_packed",   "deepseek_v2", "llama",  "mixtral",     "qwen2_moe",
     "torchscale_xmoe", "gptq",        "awq",    "w4a16",       "w8a8",
     "deepseek_v3_fp8", "nf4",         "gptq_8", "w8a16_group", "llm_int8",
-    "w8a8_tensor",     "nvfp4",       "mxfp4",  "fp8_fused"};
+    "w8a8_tensor",     "nvfp4",       "mxfp4",  "fp8_fused",   "bailing_moe"};
 inline constexpr const char* kTokenizer = R"({"version": "1.0", "truncation": null, "padding": null,
   "added_tokens": [{"id": 4, "content": "<s>", "special": true, "lstrip": false, "rstrip": false,
                     "normalized": false, "single_word": false}],

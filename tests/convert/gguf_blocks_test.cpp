@@ -88,7 +88,7 @@ class GgufBlocksTest : public testing::Test {
   }
   static std::vector<const SourceTypeInfo*> types() {
     std::vector<const SourceTypeInfo*> out;
-    for (uint32_t number = 0; number < 64; ++number) {
+    for (uint32_t number = 0; number < 256; ++number) {
       const SourceTypeInfo* info = find_gguf_type(number);
       const bool blocks = info != nullptr && info->read_block != nullptr;
       if (blocks && info->type != SourceType::kQ2_0)
@@ -116,7 +116,7 @@ class GgufBlocksTest : public testing::Test {
 };
 
 TEST_F(GgufBlocksTest, SameBitsAsGguf) {
-  EXPECT_EQ(types().size(), 15u);
+  EXPECT_EQ(types().size(), 18u);
   for (const SourceTypeInfo* info : types()) {
     ASSERT_TRUE(golden_.contains(info->name + std::string(".blocks"))) << info->name;
     const std::string blocks = bytes_of(golden_.at(info->name + std::string(".blocks")));
@@ -151,8 +151,10 @@ constexpr Kept kKept[] = {{SourceType::kQ4_0, FormatId::kInt4, 0},
                           {SourceType::kQ6K, FormatId::kInt6K, 0},
                           {SourceType::kQ2K, FormatId::kInt4Min, 0.1},
                           {SourceType::kQ3K, FormatId::kInt4Min, 0.1},
-                          // not TQ2_0, whose random blocks use all four codes
-                          {SourceType::kTq1_0, FormatId::kTernary2, 0}};
+                          // not TQ2_0 and PQ2_0, whose random blocks use all four codes
+                          {SourceType::kTq1_0, FormatId::kTernary2, 0},
+                          {SourceType::kPtq1_0, FormatId::kTernary2, 0},
+                          {SourceType::kQ1_0, FormatId::kTernary2, 0}};
 
 TEST_F(GgufBlocksTest, EveryTypeKeepsWhatItCan) {
   constexpr size_t kOne = 0, kZero = 2, kRandom = 9;  // scales of the golden blocks

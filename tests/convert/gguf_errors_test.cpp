@@ -202,6 +202,30 @@ TEST_F(GgufErrors, SayWhatToDo) {
             "llama.new.b,llama.new_a");
 }
 
+TEST(StoredTensorNames, AreThoseOfTheFile) {
+  for (const auto& [name, stored] :
+       {std::pair{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias"},
+        {"mlp.gate.expert_bias", "exp_probs_b.bias"},
+        {"mlp.gate.weight", "ffn_gate_inp.weight"},
+        {"mlp.experts.3.up_proj.weight", "ffn_up_exps.weight"},
+        {"attention.query_key_value.weight", "attn_qkv.weight"},
+        {"attention.dense.bias", "attn_output.bias"}}) {
+    EXPECT_EQ(stored_tensor_name(std::string("model.layers.2.") + name, false),
+              std::string("blk.2.") + stored);
+  }
+  EXPECT_EQ(stored_tensor_name("model.word_embeddings.weight", false), "token_embd.weight");
+}
+
+// Without the rotation the model would compute something else.
+TEST_F(GgufErrors, RotatedInputsAreRefused) {
+  std::vector<Pair> keys = pairs();
+  keys.push_back({"prism.hadamard.block_size", 4, raw<uint32_t>(1024)});
+  EXPECT_EQ(
+      said(convert_with(keys, tensors())),
+      "m.gguf: key prism.hadamard.block_size: matrices whose inputs are rotated by a Hadamard "
+      "transform are not supported; take a file of the model without this key");
+}
+
 // A file's name and its keys are anyone's, and the way out is a line for a shell.
 TEST_F(GgufErrors, AnOriginalLengthWithoutScalingChangesNothing) {
   std::vector<Pair> keys = pairs();

@@ -466,7 +466,7 @@ TEST_F(GgufTest, PhimoeKeysThatDoNotFitAreNamed) {
 
 // A DeepSeek-V2 of one layer with two heads (keys 4 + 2 wide, values 3) and a latent of 6. `split`:
 // with separate key and value matrices, as in newer files.
-GgufBuilder deepseek(bool split) {
+GgufBuilder deepseek(bool split, int n_blocks = 1) {
   GgufBuilder b;
   const auto add = [&](const char* key, int value) {
     b.u32(std::string("deepseek2.") + key, static_cast<uint32_t>(value));
@@ -474,7 +474,7 @@ GgufBuilder deepseek(bool split) {
   b.string("general.architecture", "deepseek2");
   for (const auto& [key, value] : {std::pair{"context_length", 64},
                                    {"embedding_length", 8},
-                                   {"block_count", 1},
+                                   {"block_count", n_blocks},
                                    {"feed_forward_length", 12},
                                    {"attention.head_count", 2},
                                    {"attention.kv_lora_rank", 6},
@@ -551,6 +551,30 @@ TEST_F(GgufTest, LatentAttentionInBothForms) {
                                    {"first_k_dense_replace", 0}}) {
     EXPECT_EQ(config.at(key), value) << key;
   }
+}
+
+// The biases of the selection tell the router of a file that lacks the key (GLM-4.7-Flash).
+TEST_F(GgufTest, ARouterWithoutItsKey) {
+  for (const bool biased : {false, true}) {
+    GgufBuilder b = deepseek(true);
+    if (biased) b.f32_tensor("blk.0.exp_probs_b.bias", {2});
+    folder_.write("m.gguf", b.file());
+    EXPECT_EQ(open_checkpoint(path()).document("config.json").at("model_type"),
+              biased ? "deepseek_v3" : "deepseek_v2");
+    const Status status = convert_file(b.file());
+    EXPECT_TRUE(status.ok()) << status.text();
+  }
+}
+
+// Layers of multi-token prediction are counted with the others.
+TEST_F(GgufTest, PredictionLayersAreLeftOut) {
+  GgufBuilder b = deepseek(true, 2);
+  b.u32("deepseek2.nextn_predict_layers", 1);
+  b.f32_tensor("blk.1.nextn.eh_proj.weight", {8, 16});
+  b.f32_tensor("blk.1.attn_norm.weight", {8});
+  const Status status = convert_file(b.file());
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(open_checkpoint(path()).document("config.json").at("num_hidden_layers"), 1);
 }
 
 TEST_F(GgufTest, DeepseekKeysThatDoNotFitAreNamed) {

@@ -40,8 +40,8 @@ class PackedBitnet : public test::PackedTest {
     return test::f32_tensor({n}, scales);
   }
   static bool is_projection(const std::string& name) {
-    for (const char* end :
-         {"_proj.weight", "_with_mqa.weight", ".w1.weight", ".w2.weight", ".w3.weight"}) {
+    for (const char* end : {"_proj.weight", "_with_mqa.weight", ".w1.weight", ".w2.weight",
+                            ".w3.weight", ".query_key_value.weight", ".attention.dense.weight"}) {
       if (name.ends_with(end)) return true;
     }
     return false;
@@ -95,9 +95,11 @@ constexpr const char* kMultiplies = R"({"quant_method": "bitnet", "linear_class"
 
 TEST_F(PackedBitnet, InEveryFamily) {
   for (const char* family :
-       {"llama", "mistral_window", "qwen2", "qwen3", "granite", "olmo2", "smollm3", "phi3",
-        "gemma2", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "phimoe", "dots1", "minimax_m2",
-        "ernie4_5_moe", "glm4_moe", "deepseek_v2"}) {
+       {"llama",       "mistral_window", "qwen2",      "qwen3",       "granite",
+        "olmo2",       "smollm3",        "phi3",       "gemma2",      "mixtral",
+        "olmoe",       "qwen2_moe",      "qwen3_moe",  "phimoe",      "dots1",
+        "minimax_m2",  "ernie4_5_moe",   "glm4_moe",   "deepseek_v2", "glm4_moe_lite",
+        "bailing_moe", "bailing_moe_v2", "sarvam_moe", "gemma"}) {
     SCOPED_TRACE(family);
     open(family);
     pack_all();

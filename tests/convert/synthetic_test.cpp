@@ -93,6 +93,10 @@ TEST(Synthetic, SizesAreThePublishedOnes) {
   // 15,706 published, plus the padding that is stored: zeros in keys, in values and in outputs, and
   // a copy of the rotary part for every head.
   EXPECT_NEAR(millions("deepseek-v2-lite"), 15706 + 27 * (1.05 + 2.1 + 0.2), 5);
+  // 29,943 without the layer of multi-token prediction, and padding as above; rotary copies and
+  // routers take 16 bits.
+  EXPECT_NEAR(millions("glm-4.7-flash"), 29943 + 47 * (0.66 + 0.16) - 3, 5);
+  EXPECT_NEAR(millions("ling-mini-2.0"), 16256, 5);
   EXPECT_NEAR(millions("maple-20b-a1b"), 20200, 100);
   EXPECT_NEAR(millions("bitnet-2b-4t"), 2413, 10);
   EXPECT_NEAR(millions("xmoe-323m"), 323, 2);

@@ -106,7 +106,10 @@ TEST_F(TransformersTest, ReadsALatentAttention) {
   refused(R"({"moe_layer_freq": 2})");
   refused(R"({"v_head_dim": 11})");
   refused(R"({"num_key_value_heads": 2})");
-  refused(R"({"rms_norm_eps": 1e-5})");
+  EXPECT_EQ(last.attention.latent_eps, 0);  // as the others, unless they have another
+  const Imported other = read_patched(R"({"rms_norm_eps": 1e-5})", kDeepseek);
+  EXPECT_EQ(other.config.norm_eps, 1e-5f);
+  EXPECT_EQ(other.config.layers[0].attention.latent_eps, 1e-6f);
 }
 
 TEST_F(TransformersTest, ReadsGroupsOfExperts) {

@@ -233,6 +233,14 @@ TEST_F(BadConfig, OtherNumbers) {
   }
   expect_config(MOE_ERR_RANGE, "attention.q_latent: expected 0..0, found 8",
                 [](ModelConfig* c) { c->layers[0].attention.q_latent = 8; });
+  expect_config(MOE_ERR_ARGUMENT, "attention.latent_eps is set, but there is no latent",
+                [](ModelConfig* c) { c->layers[0].attention.latent_eps = 1e-6f; });
+  for (const float bad : {-1.0f, 2.0f, std::nanf("")}) {
+    expect_config(MOE_ERR_RANGE, "attention.latent_eps", [bad](ModelConfig* c) {
+      c->layers[0].attention.latent = 8;
+      c->layers[0].attention.latent_eps = bad;
+    });
+  }
   for (const float bad : {-1.0f, 1001.0f, std::nanf("")}) {
     expect_config(MOE_ERR_RANGE, "logit_cap", [bad](ModelConfig* c) { c->logit_cap = bad; });
     expect_config(MOE_ERR_RANGE, "layer 0: attention.score_cap",

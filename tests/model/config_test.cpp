@@ -36,6 +36,7 @@ ModelConfig unusual() {
   a.qkv_clip = 8;
   a.latent = 24;
   a.q_latent = 20;
+  a.latent_eps = 2e-6f;
   a.rope = {RopeKind::kInterleaved,
             4,
             5e5f,
@@ -145,6 +146,7 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.attention.score_cap, b.attention.score_cap);
   EXPECT_EQ(a.attention.qkv_clip, b.attention.qkv_clip);
   EXPECT_EQ(a.attention.q_latent, b.attention.q_latent);
+  EXPECT_EQ(a.attention.latent_eps, b.attention.latent_eps);
   EXPECT_EQ(a.attention.latent, b.attention.latent);
   expect_same(a.attention.rope, b.attention.rope);
   EXPECT_EQ(a.ffn.kind, b.ffn.kind);

@@ -180,6 +180,102 @@ def make_published_v3(case, folder):
     return reference
 
 
+def make_published_glm4_lite(case, folder):
+    """With the keys and the multi-token-prediction layer of published files."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    for key in ("mlp_layer_types", "head_dim"):
+        config.pop(key, None)
+    config.update(topk_method="noaux_tc", first_k_dense_replace=1, num_nextn_predict_layers=1, partial_rotary_factor=1.0,
+                  rope_scaling=None, rope_theta=config.pop("rope_parameters")["rope_theta"])
+    json.dump(config, open(path, "w"), indent=2)
+    path = os.path.join(folder, "model.safetensors")
+    tensors = load_file(path)
+    tensors[f"model.layers.{config['num_hidden_layers']}.eh_proj.weight"] = torch.ones(32, 64).bfloat16()
+    save_file(tensors, path)
+    return reference
+
+
+def make_sarvam_published(case, folder):
+    """With the keys of published files, which transformers renames, and the class that they name."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    for published, key in (("num_experts", "n_routed_experts"), ("num_shared_experts", "n_shared_experts"),
+                           ("use_qkv_bias", "attention_bias")):
+        config[published] = config.pop(key)
+    config["architectures"] = ["SarvamMoEForCausalLM"]
+    config["score_function"] = "sigmoid"
+    if case.gguf:  # llama.cpp's converter reads a known model's keys through transformers, which has renamed them
+        config["model_type"] = "published"
+    json.dump(config, open(path, "w"), indent=2)
+    return reference
+
+
+def make_ling2(case, folder):
+    """Ling 2 as published. Its arithmetic is Sarvam's with half of each head rotated; its tensors have Sarvam's names."""
+    reference = make_sarvam_published(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    rope = config.pop("rope_parameters")
+    config.update(model_type="bailing_moe", architectures=["BailingMoeV2ForCausalLM"], num_nextn_predict_layers=1,
+                  moe_shared_expert_intermediate_size=12, moe_router_enable_expert_bias=True, score_function="sigmoid",
+                  router_dtype="fp32", use_bias=False, use_rmsnorm=True, embedding_dropout=0.0, output_dropout=0.0,
+                  max_window_layers=20, rope_theta=rope["rope_theta"], partial_rotary_factor=rope["partial_rotary_factor"],
+                  rope_scaling=None if rope["rope_type"] == "default" else dict(
+                      type="yarn", factor=rope["factor"],
+                      original_max_position_embeddings=rope["original_max_position_embeddings"]))
+    json.dump(config, open(path, "w"), indent=2)
+    path = os.path.join(folder, "model.safetensors")
+    tensors = load_file(path)
+    tensors[f"model.layers.{config['num_hidden_layers']}.eh_proj.weight"] = torch.ones(32, 64).bfloat16()
+    save_file(tensors, path)
+    return reference
+
+
+def make_ling1(case, folder):
+    """Ling 1 as published, from a Granite whose arithmetic is the same: softmax over the chosen experts, and a shared one."""
+    reference = make_transformers(case, folder)
+    model, divided = reference.model, case.name.endswith("norm_head")
+    path = os.path.join(folder, "config.json")
+    saved = json.load(open(path))
+    config = {key: saved[key] for key in (
+        "bos_token_id", "dtype", "eos_token_id", "hidden_act", "hidden_size", "max_position_embeddings", "num_attention_heads",
+        "num_experts_per_tok", "num_hidden_layers", "num_key_value_heads", "pad_token_id", "rms_norm_eps", "vocab_size")}
+    config.update(model_type="bailing_moe", architectures=["BailingMoeForCausalLM"], num_experts=saved["num_local_experts"],
+                  num_shared_experts=2, moe_intermediate_size=saved["intermediate_size"], intermediate_size=None,
+                  first_k_dense_replace=0, use_bias=saved["attention_bias"], use_qkv_bias=saved["attention_bias"],
+                  norm_head=divided, norm_softmax=False, norm_topk_prob=True, rope_scaling=None, use_sliding_window=False,
+                  sliding_window=4096, max_window_layers=28, rope_theta=saved["rope_parameters"]["rope_theta"],
+                  tie_word_embeddings=False)
+    json.dump(config, open(path, "w"), indent=2)
+    source, tensors = model.state_dict(), {}
+    for name, tensor in source.items():
+        new = name.replace("self_attn.o_proj", "attention.dense").replace("embed_tokens", "word_embeddings").replace(
+            "block_sparse_moe.router", "mlp.gate").replace("shared_mlp.output_linear", "mlp.shared_experts.down_proj")
+        if "self_attn.q_proj" in name:
+            parts = [source[name.replace("q_proj", part)] for part in ("q_proj", "k_proj", "v_proj")]
+            tensors[name.replace("self_attn.q_proj", "attention.query_key_value")] = torch.cat(parts)
+        elif "shared_mlp.input_linear" in name:
+            for part, half in zip(("gate", "up"), tensor.chunk(2)):
+                tensors[name.replace("shared_mlp.input_linear", f"mlp.shared_experts.{part}_proj")] = half
+        elif "experts.gate_up_proj" in name:
+            for e, expert in enumerate(tensor):
+                for part, half in zip(("gate", "up"), expert.chunk(2)):
+                    tensors[name.split("block_")[0] + f"mlp.experts.{e}.{part}_proj.weight"] = half
+        elif "experts.down_proj" in name:
+            for e, expert in enumerate(tensor):
+                tensors[name.split("block_")[0] + f"mlp.experts.{e}.down_proj.weight"] = expert
+        elif "self_attn.k_proj" not in name and "self_attn.v_proj" not in name:
+            tensors[new] = tensor
+    save_file({name: t.bfloat16().contiguous() for name, t in tensors.items()}, os.path.join(folder, "model.safetensors"))
+    if divided:
+        head = model.lm_head.weight
+        head.data = head.data / (head.data.norm(dim=0, keepdim=True) + 1e-7)
+    return reference
+
+
 def make_gemma2_published(case, folder):
     """With the keys of published files: no layer_types, no caps, and rope_theta at the top level."""
     reference = make_transformers(case, folder)
@@ -296,6 +392,15 @@ DEEPSEEK_V3 = dict(num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=24, qk_no
                    v_head_dim=8, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2,
                    n_shared_experts=1, moe_intermediate_size=12, first_k_dense_replace=1, routed_scaling_factor=2.5,
                    num_mtp_layers=0)
+SARVAM = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12, head_dim=16,
+              first_k_dense_replace=1, routed_scaling_factor=2.5)
+LING2 = dict(SARVAM, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, n_group=4, topk_group=2,
+             num_hidden_layers=3, rope_parameters=dict(rope_type="default", rope_theta=600000.0, partial_rotary_factor=0.5))
+LING1 = dict(LOCAL, attention_multiplier=8 ** -0.5, intermediate_size=20, shared_intermediate_size=40)
+# With an eps in which the norms of the latents differ visibly from the others.
+GLM4_LITE = dict(num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=4,
+                 v_head_dim=16, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=12,
+                 routed_scaling_factor=1.8, rms_norm_eps=1e-2)
 PHI_LONG = dict(LOCAL, max_position_embeddings=256, original_max_position_embeddings=128, attention_bias=True,
                 lm_head_bias=True, rope_parameters=dict(
                     rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=128, factor=2.0,
@@ -405,6 +510,9 @@ CASES = [
     Case("ernie4_5_moe_layers", "Ernie4_5_Moe", dict(ERNIE, num_hidden_layers=6, moe_layer_start_index=1,
                                                      moe_layer_end_index=4, moe_layer_interval=2,
                                                      moe_num_shared_experts=0), layout="fused"),
+    Case("gemma", "Gemma", dict(head_dim=16), golden=True),
+    Case("gemma_odd", "Gemma", dict(ODD, head_dim=12, num_key_value_heads=1, attention_bias=True, hidden_act="gelu"),
+         old_keys=True),
     Case("gemma2", "Gemma2", GEMMA2, golden=True),
     Case("gemma2_published", "Gemma2", dict(GEMMA2, num_hidden_layers=4, attn_logit_softcapping=50.0,
                                             final_logit_softcapping=30.0), make=make_gemma2_published),
@@ -430,6 +538,21 @@ CASES = [
                                        rope_parameters=dict(YARN, rope_theta=50000.0, beta_fast=1.0, beta_slow=1.0,
                                                             mscale=1.0, mscale_all_dim=1.0)),
          make=make_published_v3, golden=True),
+    Case("glm4_moe_lite", "Glm4MoeLite", GLM4_LITE, golden=True),
+    Case("glm4_moe_lite_layers", "Glm4MoeLite", dict(
+        GLM4_LITE, num_hidden_layers=4, mlp_layer_types=["sparse", "dense", "sparse", "dense"], n_group=2, topk_group=1,
+        q_lora_rank=None, v_head_dim=6, norm_topk_prob=False, n_shared_experts=2, rope_interleave=False), layout="fused"),
+    Case("glm4_moe_lite_published", "Glm4MoeLite", dict(GLM4_LITE, hidden_size=36, num_attention_heads=5, num_key_value_heads=5),
+         make=make_published_glm4_lite),
+    Case("sarvam_moe", "SarvamMoE", SARVAM, golden=True),
+    Case("sarvam_moe_fused", "SarvamMoE", dict(SARVAM, attention_bias=True, n_group=3, topk_group=2, norm_topk_prob=False,
+                                               tie_word_embeddings=True), layout="fused"),
+    Case("bailing_moe_v2", "SarvamMoE", LING2, make=make_ling2, golden=True),
+    Case("bailing_moe_v2_yarn", "SarvamMoE", dict(LING2, rope_parameters=dict(YARN, partial_rotary_factor=0.5),
+                                                  num_key_value_heads=4, n_group=1, topk_group=1), make=make_ling2, seed=2),
+    Case("bailing_moe", "GraniteMoeShared", LING1, make=make_ling1, golden=True),
+    Case("bailing_moe_norm_head", "GraniteMoeShared", dict(LING1, attention_bias=True), make=make_ling1),
+    Case("deepseek_v3_eps", "DeepseekV3", dict(DEEPSEEK_V3, rms_norm_eps=1e-3)),
     Case("deepseek_v2_groups", "DeepseekV2", dict(DEEPSEEK, q_lora_rank=20, topk_method="group_limited_greedy",
                                                   n_group=3, topk_group=2, num_experts_per_tok=3,
                                                   routed_scaling_factor=16.0, rope_parameters=DEEPSEEK_YARN)),
@@ -454,6 +577,13 @@ CASES = [
          make=quantised.make_bitnet_family("autobitlinear"), **dict(A8_HEAD, tolerance=4e-2)),
     Case("bitnet_qwen2_moe", "Qwen2Moe", dict(QWEN_MOE, shared_expert_intermediate_size=28),
          make=quantised.make_bitnet_family("bitlinear", ["shared_expert_gate"]), **A8_HEAD),
+    Case("falcon_e", "Llama", dict(num_attention_heads=4, num_key_value_heads=1, head_dim=12, rope_parameters=dict(
+        rope_type="default", rope_theta=1000042.0)), make=quantised.make_bitnet_family("bitlinear"), golden=True, **A8_HEAD),
+    Case("falcon_e_auto", "Llama", dict(ODD, hidden_size=48, intermediate_size=44), seed=4,
+         make=quantised.make_bitnet_family("autobitlinear"), **A8_HEAD),
+    Case("trilm", "Llama", make=quantised.make_trilm(1), convert=TERNARY, lossless=True, tolerance_kv16=3e-4),
+    Case("trilm_shards", "Llama", dict(vocab_size=48, hidden_size=128, intermediate_size=128, num_hidden_layers=1), golden=True,
+         make=quantised.make_trilm(2), convert=TERNARY, lossless=True, tolerance_kv16=3e-4),
     Case("bitnet_plain", "BitNet", dict(hidden_act="relu2")),
     Case("one_bit_llama", "BitNet", make=quantised.make_one_bit, golden=True, **A8),
     Case("bonsai", "Qwen3", make=quantised.make_bonsai, convert=TERNARY, lossless=True),
@@ -608,6 +738,8 @@ CASES += [
     Case("deepseek_v3_fp8_blocks_of_128", "DeepseekV3", dict(
         DEEPSEEK_V3, hidden_size=144, intermediate_size=300, moe_intermediate_size=136, kv_lora_rank=136),
         make=packed.make(packed.fp8, dict(FP8, weight_block_size=[128, 128]), block=(128, 128))),
+    Case("glm4_moe_lite_fp8", "Glm4MoeLite", GLM4_LITE, make=packed.make(
+        packed.fp8, dict(FP8, weight_block_size=[16, 24]), block=(16, 24))),
     Case("minimax_m2_fp8", "MiniMaxM2", MINIMAX, make=packed.make(
         packed.fp8, dict(FP8, weight_block_size=[16, 8], modules_to_not_convert=["gate", "e_score_correction_bias",
                                                                                 "lm_head"]), block=(16, 8))),
@@ -651,6 +783,12 @@ CASES += [
     gguf_case("phi3_longrope", "Phi3", "bf16", PHI3_LONG, inner=make_longrope, golden=True),
     gguf_case("glm4_moe", "Glm4Moe", "bf16", dict(GLM4, attention_bias=True)),
     gguf_case("glm4_moe_qk_norm", "Glm4Moe", "bf16", dict(GLM4, use_qk_norm=True, norm_topk_prob=False), golden=True),
+    gguf_case("glm4_moe_lite", "Glm4MoeLite", "bf16", dict(GLM4_LITE), inner=make_published_glm4_lite),
+    gguf_case("sarvam_moe", "SarvamMoE", "bf16", SARVAM, inner=make_sarvam_published),
+    gguf_case("bailing_moe_v2", "SarvamMoE", "bf16", dict(LING2, n_shared_experts=2), inner=make_ling2, golden=True),
+    gguf_case("bailing_moe", "GraniteMoeShared", "bf16", LING1, inner=make_ling1),
+    gguf_case("bailing_moe_norm_head", "GraniteMoeShared", "f32", dict(LING1), inner=make_ling1),
+    gguf_case("gemma", "Gemma", "bf16", dict(head_dim=16, num_key_value_heads=1, vocab_size=381), "gpt2", "gpt-2"),
     gguf_case("gemma2", "Gemma2", "bf16", dict(GEMMA2, query_pre_attn_scalar=16, vocab_size=381), "gpt2", "gpt-2"),
     gguf_case("gemma3", "Gemma3Text", "bf16", dict(GEMMA3, query_pre_attn_scalar=16, num_hidden_layers=7,
                                                   layer_types=None, vocab_size=381), "gpt2", "gpt-2",
@@ -681,6 +819,9 @@ CASES += [
     gguf_case("maple", "Maple", "bf16", inner=maple.make, convert=TERNARY, lossless=True),
     gguf_case("bonsai_q2_0", "Qwen3", "q2_0", inner=quantised.make_bonsai, convert=TERNARY, lossless=True,
               golden=True),
+    gguf_case("bonsai_pq2_0", "Qwen3", "pq2_0", inner=quantised.make_bonsai, convert=TERNARY, lossless=True),
+    gguf_case("bonsai_ptq1_0", "Qwen3", "ptq1_0", inner=quantised.make_bonsai, convert=TERNARY, lossless=True),
+    gguf_case("bonsai_q1_0", "Qwen3", "q1_0", inner=quantised.make_binary, convert=TERNARY, lossless=True),
     gguf_case("ternary_tq1_0", "Qwen3", "tq1_0", inner=quantised.make_ternary256, convert=TIED_TERNARY, lossless=True,
               golden=True),
     gguf_case("ternary_tq2_0", "Qwen3", "tq2_0", inner=quantised.make_ternary256, convert=TIED_TERNARY, lossless=True,

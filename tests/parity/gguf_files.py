@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Checkpoints as GGUF files, written by llama.cpp's own converter (--llama-cpp names its source folder)."""
 
+import enum
 import json
 import os
 import pathlib
@@ -34,14 +35,55 @@ def llama_cpp_convert(folder, out, outtype, pre):
     return gguf.GGUFReader(out)
 
 
-def pack_q2_0(weights):
-    """Blocks of 64 weights: a float16 scale, then code + 1 in two bits each, the lowest bits first."""
-    groups = weights.reshape(-1, 64)
+class OtherTypes(enum.IntEnum):
+    """Types of blocks whose numbers the `gguf` package does not know."""
+    PQ2_0 = 142
+    PTQ1_0 = 143
+
+
+def split_blocks(weights, size):
+    """Scales of blocks of `size` weights as bytes, and their codes plus 1."""
+    groups = weights.reshape(-1, size)
     scales = np.abs(groups).max(1, keepdims=True).astype(np.float16)
-    codes = np.round(groups / scales.astype(np.float32)).astype(np.uint8) + 1
-    codes = codes.reshape(-1, 16, 4) << np.array([0, 2, 4, 6], np.uint8)
-    packed = np.concatenate([scales.view(np.uint8), codes.sum(-1, dtype=np.uint8)], 1)
-    return packed.reshape(*weights.shape[:-1], -1)
+    codes = np.round(groups / scales.astype(np.float32)).astype(np.int8) + 1
+    return scales.view(np.uint8), codes.astype(np.uint8)
+
+
+def bits_of_2(codes):
+    """Two bits each, the lowest bits first."""
+    return (codes.reshape(len(codes), -1, 4) << np.array([0, 2, 4, 6], np.uint8)).sum(-1, dtype=np.uint8)
+
+
+def pack_q2_0(weights):
+    scales, codes = split_blocks(weights, 64)
+    return np.concatenate([scales, bits_of_2(codes)], 1)
+
+
+def pack_pq2_0(weights):
+    scales, codes = split_blocks(weights, 128)
+    return np.concatenate([scales, bits_of_2(codes)], 1)
+
+
+def pack_q1_0(weights):
+    scales, codes = split_blocks(weights, 128)
+    return np.concatenate([scales, np.packbits(codes == 2, axis=1, bitorder="little")], 1)
+
+
+def pack_ptq1_0(weights):
+    """Five base-3 digits to a byte, of codes 16 apart, then 8 apart; the last four pairs of codes in two bytes."""
+    scales, codes = split_blocks(weights, 128)
+
+    def digits(part, n_digits):
+        part = part.reshape(len(part), n_digits, -1).astype(int)
+        number = sum(part[:, i] * 3 ** (4 - i) for i in range(n_digits))
+        return ((number * 256 + 242) // 243).astype(np.uint8)
+
+    return np.concatenate([digits(codes[:, :80], 5), digits(codes[:, 80:120], 5), digits(codes[:, 120:], 4), scales], 1)
+
+
+# Types that the converter does not write: how a tensor becomes blocks, and its number.
+OWN_BLOCKS = {"q2_0": (pack_q2_0, 42), "q1_0": (pack_q1_0, 41), "pq2_0": (pack_pq2_0, OtherTypes.PQ2_0),
+              "ptq1_0": (pack_ptq1_0, OtherTypes.PTQ1_0)}
 
 
 def copy_fields(reader, writer, old="", new=""):
@@ -58,16 +100,20 @@ def write_all(writer):
     writer.close()
 
 
-def rewrite(reader, out, q2_0, new_arch):
-    """The same file with the layers' matrices as Q2_0, which the converter does not write, or with another architecture name."""
+def rewrite(reader, out, blocks, new_arch):
+    """The same file with the layers' matrices in a type of OWN_BLOCKS, or with another architecture name."""
     import gguf
+    gguf.constants.GGML_QUANT_SIZES.update({OtherTypes.PQ2_0: (128, 34), OtherTypes.PTQ1_0: (128, 28)})
     arch = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(out, new_arch or arch)
     copy_fields(reader, writer, arch + ".", (new_arch or arch) + ".")
     for t in reader.tensors:
-        if q2_0 and t.name.startswith("blk.") and len(t.shape) > 1:
+        if blocks and t.name.startswith("blk.") and len(t.shape) > 1:
             weights = gguf.quants.dequantize(t.data, t.tensor_type)
-            writer.add_tensor(t.name, pack_q2_0(weights), raw_dtype=gguf.GGMLQuantizationType.Q2_0)
+            pack, kind = OWN_BLOCKS[blocks]
+            if not isinstance(kind, OtherTypes):
+                kind = gguf.GGMLQuantizationType(kind)
+            writer.add_tensor(t.name, pack(weights).reshape(*weights.shape[:-1], -1), raw_dtype=kind)
         else:
             writer.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
     write_all(writer)
@@ -174,14 +220,15 @@ def make(inner, outtype, tokenizer=None, pre=None, arch=None):
             add_tokenizer(folder, tokenizer)
         out = os.path.join(folder, "model.gguf")
         types = outtype if isinstance(outtype, list) else None
-        reader = llama_cpp_convert(folder, out, "bf16" if outtype == "q2_0" else "f32" if types else outtype, pre)
+        blocks = outtype if types is None and outtype in OWN_BLOCKS else None
+        reader = llama_cpp_convert(folder, out, "bf16" if blocks else "f32" if types else outtype, pre)
         if types:
             requantise(reader, out + ".new", types, case.seed)
             os.replace(out + ".new", out)
             import gguf
             reader = gguf.GGUFReader(out)
-        if outtype == "q2_0" or arch:
-            rewrite(reader, out + ".new", outtype == "q2_0", arch)
+        if blocks or arch:
+            rewrite(reader, out + ".new", blocks, arch)
             os.replace(out + ".new", out)
         if outtype == "q8_0" or types:
             read_back(reader, reference.model, len(reference.model.model.layers))

@@ -203,8 +203,8 @@ def make_one_bit(case, folder):
     return families.forward(model)
 
 
-def make_groups(case, folder, group, scale, **sizes):
-    """A Qwen3 whose matrices are ternary with a scale per group of inputs."""
+def make_groups(case, folder, group, scale, zeros=True, **sizes):
+    """A Qwen3 whose matrices are ternary, or without zeros binary, with a scale per group of inputs."""
     config = tr.Qwen3Config(**{**families.SIZES, **sizes, **case.config})
     model = families.randomise(tr.Qwen3ForCausalLM(config), case.seed)
     g = torch.Generator().manual_seed(case.seed)
@@ -213,6 +213,8 @@ def make_groups(case, folder, group, scale, **sizes):
             if isinstance(module, torch.nn.Linear):
                 rows, cols = module.weight.shape
                 codes = torch.randint(-1, 2, (rows, cols // group, group), generator=g).float()
+                if not zeros:
+                    codes = torch.where(codes == 0, 1.0, codes)
                 codes[..., 0] = 1  # GGUF's scale is the largest of its group
                 scales = scale((0.5 + torch.rand(rows, cols // group, 1, generator=g)) / cols**0.5)
                 module.weight.copy_((codes * scales).view(rows, cols))
@@ -233,6 +235,29 @@ def both_halves(x):
 
 def make_bonsai(case, folder):
     return make_groups(case, folder, 128, both_halves, hidden_size=128, intermediate_size=256, head_dim=32)
+
+
+def make_binary(case, folder):
+    return make_groups(case, folder, 128, both_halves, zeros=False, hidden_size=128, intermediate_size=256, head_dim=32)
+
+
+def make_trilm(n_shards):
+    """A Llama of TriLM's suite as published, in float16: ternary, with one scale per matrix and shard of its training. Shards
+    split the rows of a matrix, and the columns of those whose inputs are split."""
+    def make(case, folder):
+        config = tr.LlamaConfig(**{**families.SIZES, "intermediate_size": 40, **case.config})
+        model = families.randomise(tr.LlamaForCausalLM(config), case.seed)
+        with torch.no_grad():
+            for name, module in model.model.layers.named_modules():
+                if not isinstance(module, torch.nn.Linear):
+                    continue
+                axis = 1 if name.endswith(("o_proj", "down_proj")) else 0
+                shards = [codes * gamma.half().float() for codes, gamma in map(ternary, module.weight.chunk(n_shards, axis))]
+                module.weight.copy_(torch.cat(shards, axis))
+        model.half().save_pretrained(folder)
+        return families.forward(model.float())
+
+    return make
 
 
 def make_ternary256(case, folder):

@@ -37,8 +37,8 @@ CLASSES = ["PreTrainedTokenizerFast", "TokenizersBackend", "LlamaTokenizer", "Ll
            "XLMRobertaTokenizer", "XLMRobertaTokenizerFast", "MBartTokenizer", "AlbertTokenizer", "BloomTokenizerFast",
            "SomeUnknownTokenizer"]
 MODEL_TYPES = ["llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "granite", "granitemoe",
-               "granitemoeshared", "olmo", "olmo2", "olmo3", "olmoe", "flex_olmo", "smollm3", "phi3", "phimoe", "gemma2",
-               "gemma3_text", "glm4_moe", "ernie4_5_moe", "minimax_m2", "gpt_oss", "deepseek_v2", "deepseek_v3", "dots1",
+               "granitemoeshared", "olmo", "olmo2", "olmo3", "olmoe", "flex_olmo", "smollm3", "phi3", "phimoe", "gemma", "gemma2",
+               "gemma3_text", "glm4_moe", "glm4_moe_lite", "ernie4_5_moe", "minimax_m2", "gpt_oss", "deepseek_v2", "deepseek_v3", "dots1",
                "bitnet", "xlm-roberta", "roberta", "bart", "mbart", "modernbert", "maple"]
 
 

@@ -18,6 +18,7 @@ constexpr TensorName kOutNorms[] = {
 
 constexpr const char* kHead = "lm_head.weight";
 constexpr int32_t kMaxWidth = 1 << 20;
+constexpr int32_t kMaxRows = 1 << 24;
 constexpr int32_t kMaxContext = 1 << 24;
 constexpr int32_t kMaxVocab = 1 << 24;
 
@@ -88,6 +89,26 @@ void Decoder::read_special_tokens() {
   c.pad_token_id = keys.integer("pad_token_id", -1, -1, kMaxVocab);
   if (c.pad_token_id >= c.vocab_size) c.pad_token_id = -1;
   if (keys.has("eos_token_id")) read_eos(keys.node("eos_token_id"), &c);
+}
+
+void Decoder::qkv_in_one(std::initializer_list<const char*> tensors) {
+  const AttentionConfig& a = layer(0).attention;
+  const int64_t q_rows = int64_t{a.n_heads} * a.head_dim;
+  if (q_rows > kMaxRows) {
+    fail(MOE_ERR_RANGE, "config.json: num_attention_heads %d of head_dim %d are too wide",
+         a.n_heads, a.head_dim);
+  }
+  const auto q = static_cast<int32_t>(q_rows);
+  const int32_t kv = a.n_kv_heads * a.head_dim;  // not more heads
+  for (const char* tensor : tensors) {
+    const bool bias = std::string_view(tensor).ends_with(".bias"),
+               first = tensor == *tensors.begin();
+    const TensorName rows[] = {
+        {bias ? "attention.q.bias" : "attention.q.weight", tensor, {.behind = 2 * kv}},
+        {bias ? "attention.k.bias" : "attention.k.weight", tensor, {.skipped = q, .behind = kv}},
+        {bias ? "attention.v.bias" : "attention.v.weight", tensor, {.skipped = q + kv}}};
+    for (const TensorName& row : rows) first ? replace_name(row) : name(row);
+  }
 }
 
 void Decoder::attention_bias(const char* key, bool fallback) {

@@ -50,6 +50,10 @@ class Decoder {
   void ignore_tensors(const char* pattern) { out_.ignored.push_back(pattern); }
   void precision(const PrecisionRule& rule) { out_.precision.push_back(rule); }
 
+  /// Replaces the names of q, k and v: all heads of each, in this order, are the rows of one
+  /// tensor,
+  /// "*.weight" or "*.bias", of which `tensors` are alternative names.
+  void qkv_in_one(std::initializer_list<const char*> tensors);
   /// Biases of q, k, v and o if the key says so.
   void attention_bias(const char* key, bool fallback);
   /// Biases of gate, up and down if "mlp_bias" says so.

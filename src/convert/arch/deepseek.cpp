@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// DeepSeek-V2 and V3 (Liu et al. 2024) and Kimi-K2: keys and values of all heads are projected from
-// one latent (kv_lora_rank), queries from another (q_lora_rank) or from the model, and the keys'
-// positions from a rotary part shared by all heads. In each head of a model file the rotated
-// dimensions come first, and values are padded with zeros to the width of keys. V3 selects experts
-// like GLM-4.5, but only from the best groups.
+// DeepSeek-V2 and V3 (Liu et al. 2024), Kimi-K2 and GLM-4.7-Flash: keys and values of all heads are
+// projected from one latent (kv_lora_rank), queries from another (q_lora_rank) or from the model,
+// and the keys' positions from a rotary part shared by all heads. In each head of a model file the
+// rotated dimensions come first, and values are padded with zeros to the width of keys. V3 selects
+// experts like GLM-4.5, but only from the best groups.
 
 #include <cmath>
 
@@ -15,6 +15,7 @@ namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxDerived = int64_t{1} << 26;
+constexpr float kLatentEps = 1e-6f;  // of the latents' norms, which has no key
 constexpr const char* kSharedKey = "the rotary part added to every head";  // in no file
 
 constexpr TensorName kNames[] = {
@@ -77,9 +78,6 @@ void read_attention(Decoder* d, const JsonNode& config, const Head& h) {
   const float multiplier = score_multiplier(d->keys, config, h);
   d->keys.require("attention_bias", false);
   d->keys.require("num_key_value_heads", d->layer(0).attention.n_heads);
-  if (d->config().norm_eps != 1e-6f) {  // of the latents' norms, which have no key
-    fail_value(d->keys.node("rms_norm_eps"), "only 1e-06 is");
-  }
   const int32_t q_latent = d->keys.integer("q_lora_rank", 0, 1, kMaxWidth);
   const bool neighbours = d->keys.boolean("rope_interleave", true);
   for (LayerConfig& layer : d->layers()) {
@@ -89,6 +87,7 @@ void read_attention(Decoder* d, const JsonNode& config, const Head& h) {
     a.rope.dims = h.rope;
     a.latent = latent;
     a.q_latent = q_latent;
+    if (d->config().norm_eps != kLatentEps) a.latent_eps = kLatentEps;
     a.multiplier = multiplier;
   }
 }
@@ -139,6 +138,22 @@ RouterConfig read_v3_router(ConfigKeys* keys) {
   return r;
 }
 
+// The layers without experts: those of the list, or the first ones.
+std::vector<bool> dense_layers(Decoder* d) {
+  const int32_t first = d->keys.integer("first_k_dense_replace", 0, 0, 1 << 16);
+  std::vector<bool> dense;
+  for (const JsonNode& type : d->keys.list("mlp_layer_types")) {
+    dense.push_back(type.choice({"dense", "sparse"}) == 0);
+  }
+  const size_t n = d->layers().size();
+  if (!dense.empty() && dense.size() != n) {
+    fail(MOE_ERR_SHAPE, "config.json: mlp_layer_types: expected %zu entries, found %zu", n,
+         dense.size());
+  }
+  for (size_t l = dense.size(); l < n; ++l) dense.push_back(l < static_cast<size_t>(first));
+  return dense;
+}
+
 void read_experts(Decoder* d, const RouterConfig& router) {
   const FfnConfig dense = d->layer(0).ffn;
   d->keys.require("moe_layer_freq", 1);
@@ -148,7 +163,7 @@ void read_experts(Decoder* d, const RouterConfig& router) {
   const int32_t width = d->keys.integer("moe_intermediate_size", 1, kMaxWidth);
   const int32_t n_shared = d->keys.integer("n_shared_experts", 0, 0, kMaxWidth / width);
   const float scale = d->keys.number("routed_scaling_factor", 1);
-  const auto first = static_cast<size_t>(d->keys.integer("first_k_dense_replace", 0, 0, 1 << 16));
+  const std::vector<bool> is_dense = dense_layers(d);
   d->experts("n_routed_experts", "num_local_experts", width, RouterWeights::kRaw);
   for (size_t l = 0; l < d->layers().size(); ++l) {
     FfnConfig& ffn = d->layer(l).ffn;
@@ -157,7 +172,7 @@ void read_experts(Decoder* d, const RouterConfig& router) {
     ffn.moe.router = router;
     ffn.moe.router.k = k;
     ffn.moe.router.scale = scale;
-    if (l < first) ffn = dense;
+    if (is_dense[l]) ffn = dense;
   }
 }
 
@@ -225,12 +240,32 @@ void arrange_heads(const Head& h, int32_t n_heads, Imported* out) {
   };
 }
 
+// `head_dim` is the width of what is rotated; without it, that of a model without a latent would be
+// derived, and need not be whole.
+Json with_head_dim(const JsonNode& config) {
+  Json c = config.value();
+  const Json* const rotated = c.find("qk_rope_head_dim");
+  if (!config.has("head_dim") && rotated != nullptr && rotated->is_number() &&
+      rotated->get<double>() >= 1) {
+    c["head_dim"] = Json(*rotated);
+  }
+  return c;
+}
+
 using ReadRouter = RouterConfig (*)(ConfigKeys* keys);
 
-Imported import_deepseek(const JsonNode& config, const Checkpoint& checkpoint,
+Imported import_deepseek(const JsonNode& original, const Checkpoint& checkpoint,
                          ReadRouter read_router, int32_t n_predictions) {
+  const Json with_width = with_head_dim(original);
+  const JsonNode config(with_width, "config.json");
   Decoder d(config, checkpoint, 10000);
   const Head h = read_head(&d.keys);
+  if (d.layer(0).attention.rope.dims != h.rope) {
+    fail(MOE_ERR_UNSUPPORTED,
+         "config.json: partial_rotary_factor: qk_rope_head_dim %d is rotated whole; only 1 is "
+         "supported",
+         h.rope);
+  }
   const int32_t n_heads = d.layer(0).attention.n_heads;
   d.names(mlp_names());
   d.names(moe_names());
@@ -255,12 +290,22 @@ Imported import_v2(const JsonNode& config, const Checkpoint& checkpoint) {
 Imported import_v3(const JsonNode& config, const Checkpoint& checkpoint) {
   return import_deepseek(config, checkpoint, read_v3_router, 1);
 }
+// V3's computation with other defaults.
+Imported import_glm4_lite(const JsonNode& config, const Checkpoint& checkpoint) {
+  Json c = config.value();
+  for (const char* key : {"n_group", "topk_group", "first_k_dense_replace"}) {
+    if (!config.has(key)) c[key] = 1;
+  }
+  return import_v3(JsonNode(c, "config.json"), checkpoint);
+}
 
 }  // namespace
 
 std::span<const Importer> importers() {
-  static constexpr Importer kRows[] = {
-      {"deepseek_v2", import_v2}, {"deepseek_v3", import_v3}, {"kimi_k2", import_v3}};
+  static constexpr Importer kRows[] = {{"deepseek_v2", import_v2},
+                                       {"deepseek_v3", import_v3},
+                                       {"kimi_k2", import_v3},
+                                       {"glm4_moe_lite", import_glm4_lite}};
   return kRows;
 }
 

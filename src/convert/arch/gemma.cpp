@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Gemma 2 (Gemma team 2024) and Gemma 3 (2025), of models that see images the text part: norms
-// around each block, whose stored weights are 1 less than their factors. Gemma 2: every second
-// layer has a window, and scores and logits are soft-capped. Gemma 3: most layers have a window and
-// separate rotary positions.
+// Gemma 1 and 2 (Gemma team 2024) and Gemma 3 (2025), of models that see images the text part: the
+// stored weights of norms are 1 less than their factors. From Gemma 2 on there are norms around
+// each block. Gemma 2: every second layer has a window, and scores and logits are soft-capped.
+// Gemma 3: most layers have a window and separate rotary positions.
 
 #include <cmath>
 
@@ -65,15 +65,19 @@ void add_one_to_norms(const Checkpoint& checkpoint, Imported* out) {
   };
 }
 
-// Common to both, except layers.
+// Common to all, except layers.
 void set_common(Decoder* d) {
   d->names(mlp_names());
-  d->out_norms(true);
-  d->replace_name({"ffn_norm.weight", "pre_feedforward_layernorm.weight"});
   d->attention_bias("attention_bias", false);
   d->keys.require("use_bidirectional_attention", false);
   d->keys.ignore({"hidden_activation", "cache_implementation"});
   d->config().embedding_multiplier = std::sqrt(static_cast<float>(d->config().d_model));
+}
+
+// From Gemma 2 on.
+void set_norms(Decoder* d) {
+  d->out_norms(true);
+  d->replace_name({"ffn_norm.weight", "pre_feedforward_layernorm.weight"});
 }
 
 Imported finish(Decoder* d, const Checkpoint& checkpoint) {
@@ -95,11 +99,24 @@ float read_cap(Decoder* d, const char* key, float fallback) {
   return cap;
 }
 
+// The first files say "gelu" for what was trained with its approximation.
+Imported import_gemma1(const JsonNode& config, const Checkpoint& checkpoint) {
+  Json c = config.value();
+  const bool exact = !config.has("hidden_act") || config.at("hidden_act").value() == "gelu";
+  if (!config.has("hidden_activation") && !exact) c["hidden_activation"] = c.at("hidden_act");
+  const Json renamed = as_others(JsonNode(c, "config.json"));
+  const JsonNode node(renamed, "config.json");
+  Decoder d(node, checkpoint, 10000);
+  set_common(&d);
+  return finish(&d, checkpoint);
+}
+
 Imported import_gemma2(const JsonNode& config, const Checkpoint& checkpoint) {
   const Json renamed = as_others(config);
   const JsonNode node(renamed, "config.json");
   Decoder d(node, checkpoint, 10000);
   set_common(&d);
+  set_norms(&d);
   d.window_except_every(2);
   set_layers(&d);
   d.config().logit_cap = read_cap(&d, "final_logit_softcapping", 30);
@@ -113,6 +130,7 @@ Imported import_gemma3(const JsonNode& config, const Checkpoint& checkpoint) {
   const JsonNode node(renamed, "config.json");
   Decoder d(node, checkpoint);
   set_common(&d);
+  set_norms(&d);
   d.qk_norm(QkNorm::kHead);
   d.keys.require("final_logit_softcapping", nullptr);
   d.keys.require("attn_logit_softcapping", nullptr);
@@ -156,7 +174,8 @@ Imported import_gemma3_with_images(const JsonNode& config, const Checkpoint& che
 }  // namespace
 
 std::span<const Importer> importers() {
-  static constexpr Importer kRows[] = {{"gemma2", import_gemma2},
+  static constexpr Importer kRows[] = {{"gemma", import_gemma1},
+                                       {"gemma2", import_gemma2},
                                        {"gemma3_text", import_gemma3},
                                        {"gemma3", import_gemma3_with_images}};
   return kRows;

@@ -15,15 +15,6 @@ constexpr TensorName kMlp[] = {{"ffn.gate.weight", "mlp.gate_up_proj.weight", kG
                                {"ffn.up.weight", "mlp.up_proj.weight", kUpHalf},
                                {"ffn.down.weight", "mlp.down_proj.weight"}};
 
-void name_attention(Decoder* d) {
-  const AttentionConfig& a = d->layer(0).attention;
-  const int32_t q = a.n_heads * a.head_dim, kv = a.n_kv_heads * a.head_dim;
-  const char* const tensor = "self_attn.qkv_proj.weight";
-  d->name({"attention.q.weight", tensor, {.behind = 2 * kv}});
-  d->name({"attention.k.weight", tensor, {.skipped = q, .behind = kv}});
-  d->name({"attention.v.weight", tensor, {.skipped = q + kv}});
-}
-
 // LongRoPE's original length: the model's own key, or 4096. It takes precedence over rope's.
 Json with_original_length(const JsonNode& config) {
   const char* const key = "original_max_position_embeddings";
@@ -40,7 +31,7 @@ Imported import_phi3(const JsonNode& config, const Checkpoint& checkpoint) {
   const JsonNode node(with_length, "config.json");
   Decoder d(node, checkpoint, 10000);
   d.names(kMlp);
-  name_attention(&d);
+  d.qkv_in_one({"self_attn.qkv_proj.weight"});
   d.window(d.sliding_window(0));
   d.keys.require("full_attn_mod", 1);
   d.keys.require("interpolate_factor", 1);

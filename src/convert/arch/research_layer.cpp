@@ -110,7 +110,7 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
                                std::deque<std::vector<float>>* factors) {
   node.only({"n_heads", "n_kv_heads", "head_dim", "window", "multiplier", "rope", "qk_norm",
              "sub_norm", "sinks", "latent", "q_latent", "norm", "out_norm", "post_norm", "causal",
-             "score_cap", "qkv_clip"});
+             "score_cap", "qkv_clip", "latent_eps"});
   AttentionConfig a = read_heads(node, model);
   a.window = node.integer("window", 0, 0, kMaxContext);
   a.causal = node.boolean("causal", true);
@@ -119,6 +119,7 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   a.sinks = node.boolean("sinks", false);
   a.latent = node.integer("latent", 0, 0, kMaxWidth);
   a.q_latent = node.integer("q_latent", 0, 0, kMaxWidth);
+  a.latent_eps = node.number("latent_eps", 0);
   a.score_cap = node.number("score_cap", 0);
   a.qkv_clip = node.number("qkv_clip", 0);
   // Without rotary positions the object is checked but unused.

@@ -39,9 +39,12 @@ constexpr Arch kArchs[] = {
     {.name = "deepseek2", .model_type = "deepseek_v2"},
     {.name = "olmo2", .model_type = "olmo2"},
     {.name = "phi3", .model_type = "phi3"},
+    {.name = "gemma", .model_type = "gemma"},
     {.name = "gemma2", .model_type = "gemma2"},
     {.name = "gemma3", .model_type = "gemma3_text"},
     {.name = "glm4moe", .model_type = "glm4_moe"},
+    {.name = "bailingmoe", .model_type = "bailing_moe", .interleaved = true},
+    {.name = "bailingmoe2", .model_type = "bailing_moe_v2"},
 };
 
 // Keys after "ARCH." with one meaning in all architectures.
@@ -91,12 +94,14 @@ class ConfigBuilder {
     if (is("deepseek2")) read_deepseek();
     read_rope();
     if (is("gpt-oss")) read_gpt_oss();
-    if (is("gemma2") || is("gemma3")) read_gemma();
+    if (std::string_view(arch_.name).starts_with("gemma")) read_gemma();
     if (is("glm4moe")) read_glm4();
+    if (is_bailing()) read_bailing();
     if (std::string_view(arch_.name).starts_with("bitnet")) read_bitnet();
     read_windows();
     read_tokens();
     check_constants();
+    refuse_rotated_inputs();
     check_all_taken();
     return std::move(config_);
   }
@@ -131,6 +136,7 @@ class ConfigBuilder {
   JsonNode node(const std::string& key) { return all_.at((arch_.name + ("." + key)).c_str()); }
 
   bool is(const char* arch) const { return std::string_view(arch_.name) == arch; }
+  bool is_bailing() const { return is("bailingmoe") || is("bailingmoe2"); }
 
   void read_gpt_oss() {
     config_["num_local_experts"] = config_["num_experts"];
@@ -143,13 +149,15 @@ class ConfigBuilder {
   // the 1.
   void read_gemma() {
     Json& c = config_;
+    c["hidden_act"] = "gelu_pytorch_tanh";
+    c["norms_hold_one"] = true;
+    if (is("gemma")) return;
     const double heads = std::max(node("attention.head_count").number(), 1.0);
     const bool largest = node("block_count").number() == (is("gemma2") ? 46 : 62);
     // default of llama.cpp
     if (is("gemma3") && !c.contains("sliding_window")) c["sliding_window"] = 0;
     c["query_pre_attn_scalar"] =
         largest ? node("embedding_length").number() / heads : node("attention.key_length").number();
-    c["norms_hold_one"] = true;
     for (const auto& [gguf, key] : {std::pair{"rope.freq_base_swa", "rope_local_base_freq"},
                                     {"attn_logit_softcapping", "attn_logit_softcapping"},
                                     {"final_logit_softcapping", "final_logit_softcapping"}}) {
@@ -157,18 +165,55 @@ class ConfigBuilder {
     }
   }
 
-  // The multi-token prediction layers are counted with the others.
-  void read_glm4() {
-    Json& c = config_;
-    if (!c.contains("num_experts")) {
-      fail(MOE_ERR_UNSUPPORTED, "%s: glm4moe without experts", checkpoint_.path().c_str());
-    }
-    read_deepseek_experts();
+  // They are counted with the other layers.
+  void read_prediction_layers() {
     const bool further = take("nextn_predict_layers") != nullptr;
     const int64_t n = further ? node("nextn_predict_layers").integer(0, 64) : 0;
-    c["num_nextn_predict_layers"] = n;
-    c["num_hidden_layers"] = node("block_count").integer(n + 1, 4096) - n;
+    config_["num_nextn_predict_layers"] = n;
+    config_["num_hidden_layers"] = node("block_count").integer(n + 1, 4096) - n;
+  }
+
+  void read_glm4() {
+    read_deepseek_experts();
+    read_prediction_layers();
+    config_["use_qk_norm"] = find("blk.0.attn_q_norm.weight") != nullptr;
+  }
+
+  void read_groups() {
+    const Json* const groups = take("expert_group_count");
+    const Json* const top = take("expert_group_used_count");
+    config_["n_group"] = groups == nullptr ? Json(1) : *groups;
+    config_["topk_group"] = top == nullptr ? Json(1) : *top;
+  }
+
+  // Ling; which biases there are is said by the tensors alone.
+  void read_bailing() {
+    Json& c = config_;
+    read_deepseek_experts();
+    read_prediction_layers();
+    c["use_qkv_bias"] = find("blk.0.attn_qkv.bias") != nullptr || c.contains("attention_bias");
+    c.erase("attention_bias");
+    c["use_bias"] = find("blk.0.attn_output.bias") != nullptr;
+    if (const Json* width = take("rope.dimension_count"); is("bailingmoe")) {
+      if (width != nullptr && !c.contains("head_dim")) c["head_dim"] = *width;
+      return;
+    }
+    read_groups();
     c["use_qk_norm"] = find("blk.0.attn_q_norm.weight") != nullptr;
+    read_shared_width();
+  }
+
+  // The width of one shared expert, as the key for it has been written in two ways.
+  void read_shared_width() {
+    Json& c = config_;
+    const Json* const shared = c.find("n_shared_experts");
+    const Json* const first = c.find("first_k_dense_replace");
+    const int64_t n = shared == nullptr ? 0 : node("expert_shared_count").integer(0, 1 << 16);
+    const int64_t l = first == nullptr ? 0 : node("leading_dense_block_count").integer(0, 4096);
+    const std::string name = "blk." + std::to_string(l) + ".ffn_gate_shexp.weight";
+    const SourceTensor* const gate = find(name.c_str());
+    if (n == 0 || gate == nullptr || gate->shape.empty()) return;
+    c["moe_shared_expert_intermediate_size"] = gate->shape[0] / n;
   }
 
   // llama.cpp's name is for 1bitLLM's models, bitnet.cpp's two are for BitNet b1.58 2B-4T. All
@@ -222,23 +267,28 @@ class ConfigBuilder {
     read_latent();
     if (const Json* rank = take("attention.q_lora_rank")) c["q_lora_rank"] = *rank;
     const Json* const gate = take("expert_gating_func");
-    const bool sigmoid = gate != nullptr && *gate == 2;
+    // Files of GLM-4.7-Flash lack the key; V2's softmax has no biases.
+    const bool sigmoid = gate == nullptr ? has_selection_bias() : *gate == 2;
     if (gate != nullptr && !sigmoid && *gate != 1) fail_key("expert_gating_func");
-    const Json* const groups = take("expert_group_count");
-    const Json* const top = take("expert_group_used_count");
-    c["n_group"] = groups == nullptr ? Json(1) : *groups;
-    c["topk_group"] = top == nullptr ? Json(1) : *top;
+    read_groups();
     const Json* const norm = take("expert_weights_norm");
     c["norm_topk_prob"] = norm == nullptr ? Json(false) : *norm;
-    c["num_nextn_predict_layers"] = 0;
+    read_prediction_layers();
     if (sigmoid) c["model_type"] = "deepseek_v3";
     if (!sigmoid && c["n_group"] != 1) c["topk_method"] = "group_limited_greedy";
+  }
+
+  bool has_selection_bias() const {
+    const auto& tensors = checkpoint_.tensors();
+    return std::any_of(tensors.begin(), tensors.end(), [](const auto& entry) {
+      return entry.first.find(".exp_probs_b.") != std::string::npos;
+    });
   }
 
   void read_deepseek_experts() {
     Json& c = config_;
     if (!c.contains("num_experts")) {
-      fail(MOE_ERR_UNSUPPORTED, "%s: deepseek2 without experts", checkpoint_.path().c_str());
+      fail(MOE_ERR_UNSUPPORTED, "%s: %s without experts", checkpoint_.path().c_str(), arch_.name);
     }
     c["n_routed_experts"] = c["num_experts"];
     c.erase("num_experts");
@@ -407,20 +457,33 @@ class ConfigBuilder {
       const Json* found = take(key);
       if (found != nullptr && *found != value) fail_key(key);
     };
-    if (!is("deepseek2")) require("expert_gating_func", is("glm4moe") ? 2 : 1);  // sigmoid, softmax
+    const bool sigmoid = is("glm4moe") || is("bailingmoe2");
+    if (!is("deepseek2")) require("expert_gating_func", sigmoid ? 2 : 1);
     require("use_parallel_residual", false);
     require("attention.causal", true);
     (void)take("pooling_type");  // read_gguf_pooling
     if (is("glm4moe")) {
       require("expert_group_count", 1);
       require("expert_group_used_count", 1);
-    } else if (!is("deepseek2")) {
+    } else if (!is("deepseek2") && !is_bailing()) {
       require("expert_weights_scale", 1.0);
       require("leading_dense_block_count", 0);
       require("expert_shared_count", 0);
     }
     const Json* const norm = take("expert_weights_norm");
     if (norm != nullptr && !is("deepseek2")) config_["norm_topk_prob"] = *norm;
+  }
+
+  // PrismML's keys outside the architecture: matrices times a Hadamard matrix and signs, which
+  // their inputs have to be multiplied by too.
+  void refuse_rotated_inputs() {
+    for (const auto& [key, value] : all_.value().items()) {
+      if (!key.starts_with("prism.hadamard.")) continue;
+      fail(MOE_ERR_UNSUPPORTED,
+           "%s: key %.60s: matrices whose inputs are rotated by a Hadamard transform are not "
+           "supported; take a file of the model without this key",
+           checkpoint_.path().c_str(), key.c_str());
+    }
   }
 
   [[noreturn]] void fail_key(const std::string& key) {

@@ -81,7 +81,14 @@ constexpr Name kOtherNames[] = {{"ffn_gate_inp", "block_sparse_moe.gate"},
                                 {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
                                 {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
                                 {"ffn_up", "mlp.gate_up_proj"},
-                                {"exp_probs_b", "mlp.gate.e_score_correction_bias"}};
+                                {"attn_qkv", "attention.query_key_value"},
+                                {"attn_output", "attention.dense"},
+                                {"attn_q_norm", "attention.query_layernorm"},
+                                {"attn_k_norm", "attention.key_layernorm"}};
+
+// Biases, of which a GGUF file's name has a suffix more.
+constexpr Name kOtherBiases[] = {{"exp_probs_b.bias", "mlp.gate.expert_bias"},
+                                 {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"}};
 
 // "mlp.experts.3.up_proj.weight" is "mlp.experts.up_proj.weight": a GGUF file stacks experts.
 std::string without_expert(std::string part) {
@@ -117,7 +124,9 @@ void add_prefix(Checkpoint* checkpoint) {
   const std::string_view prefix = "model.";
   const auto first = checkpoint->tensors().lower_bound(prefix);
   const bool prefixed = first != checkpoint->tensors().end() && first->first.starts_with(prefix);
-  if (prefixed || checkpoint->find("embed_tokens.weight") == nullptr) return;
+  const bool bare = checkpoint->find("embed_tokens.weight") != nullptr ||
+                    checkpoint->find("word_embeddings.weight") != nullptr;
+  if (prefixed || !bare) return;
   checkpoint->rename([prefix](const std::string& name) {
     return name.starts_with("lm_head.") ? name : std::string(prefix) + name;
   });
@@ -155,9 +164,10 @@ bool remove_prefix(Checkpoint* checkpoint, std::string_view prefix) {
 // or without.
 void remove_common_prefix(Checkpoint* checkpoint) {
   for (const char* embedding :
-       {"model.embed_tokens.weight", "bert.embeddings.word_embeddings.weight",
-        "roberta.embeddings.word_embeddings.weight", "embeddings.word_embeddings.weight",
-        "model.embeddings.tok_embeddings.weight", "embeddings.tok_embeddings.weight"}) {
+       {"model.embed_tokens.weight", "model.word_embeddings.weight",
+        "bert.embeddings.word_embeddings.weight", "roberta.embeddings.word_embeddings.weight",
+        "embeddings.word_embeddings.weight", "model.embeddings.tok_embeddings.weight",
+        "embeddings.tok_embeddings.weight"}) {
     if (checkpoint->find(embedding) != nullptr) break;
     const std::string prefix = prefix_of(*checkpoint, embedding);
     if (!remove_prefix(checkpoint, prefix)) continue;
@@ -205,6 +215,7 @@ std::string stored_tensor_name(const std::string& name, bool sandwich) {
   for (const Name& n : kModel) {
     if (name == n.transformers) return n.gguf;
   }
+  if (name == "model.word_embeddings.weight") return kModel[0].gguf;
   const std::string encoder = stored_encoder_name(name);
   if (!encoder.empty()) return encoder;
   constexpr std::string_view kLayers = "model.layers.";
@@ -212,6 +223,9 @@ std::string stored_tensor_name(const std::string& name, bool sandwich) {
   if (!name.starts_with(kLayers) || dot == std::string::npos) return name;
   const std::string block = "blk." + name.substr(kLayers.size(), dot - kLayers.size()) + ".";
   const std::string rest = without_expert(name.substr(dot + 1));
+  for (const Name& n : kOtherBiases) {
+    if (rest == n.transformers) return block + n.gguf;
+  }
   const size_t end = rest.rfind('.');
   const std::string part = rest.substr(0, end), tail = rest.substr(std::min(end, rest.size()));
   if (sandwich && part == "pre_feedforward_layernorm") return block + "ffn_norm" + tail;

@@ -35,6 +35,9 @@ constexpr const char* kO200k[] = {
     R"(|[^\r\n\p{L}\p{N}]?)" MOE_UPPER "+" MOE_LOWER "*" MOE_CONTRACTION
     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
 
+constexpr const char* kBailing[] = {
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"};
+
 // Its letters are the enumerated cased ones.
 constexpr const char* kDeepseekLlm[] = {
     R"([\r\n])",
@@ -87,6 +90,9 @@ constexpr Pre kPres[] = {
     {.name = "deepseek-coder", .regexes = kDeepseekCoder, .digits = true},
     {.name = "deepseek-v3", .regexes = kDeepseekV3},
     {.name = "kimi-k2", .regexes = kKimi, .ignore_merges = true},
+    {.name = "bailingmoe", .regexes = kBailing},
+    {.name = "bailingmoe2", .regexes = kBailing},
+    {.name = "llada-moe", .regexes = kBailing},
     {.name = "starcoder", .digits = true},
     {.name = "refact", .digits = true},
     {.name = "smollm", .digits = true},

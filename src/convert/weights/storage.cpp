@@ -97,6 +97,9 @@ bool are_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint) {
     case SourceType::kTq2_0:
     case SourceType::kQ2_0:
     case SourceType::kQ2_0Group128:
+    case SourceType::kPq2_0:
+    case SourceType::kPtq1_0:
+    case SourceType::kQ1_0:
       return true;
     default:
       return false;
