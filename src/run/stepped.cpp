@@ -79,6 +79,8 @@ Status SteppedGeneration::next(int32_t* token, Finish* finish) {
   return {};
 }
 
-int SteppedGeneration::stop() const { return generation_->stop(); }
+int SteppedGeneration::stop() const {
+  return generation_->result().finish == Finish::kStop ? generation_->stop() : -1;
+}
 
 }  // namespace moe

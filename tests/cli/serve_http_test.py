@@ -67,7 +67,8 @@ class Heads(Http):
                       ("Transfer-Encoding: identity",), ("Transfer-Encoding: gzip, chunked",), ("Transfer-Encoding: xchunked",),
                       ("Transfer-Encoding:\r\n chunked",), ("Content-Length: 1\r\n 5",), (n, "X: a\rTransfer-Encoding: chunked"),
                       (n, "Host: localhost"), (n, "Host: evil.example"), (n, "Content-Type: text/plain"),
-                      (n, "Authorization: Bearer a", "Authorization: Bearer b"), (n, "a b: c")):
+                      (n, "Authorization: Bearer a", "Authorization: Bearer b"),
+                      (n, "X-Api-Key: a", "x-api-key: b"), (n, "a b: c")):
             self.assertEqual(self.refused(server, head(*lines) + body + HEALTH), (400, "malformed_request"), lines)
         self.assertEqual(self.refused(server, head(n, host=None) + body), (400, "malformed_request"))
         self.assertEqual(self.refused(server, head("Transfer-Encoding: chunked", start="POST /v1/completions HTTP/1.0")), (400, "malformed_request"))

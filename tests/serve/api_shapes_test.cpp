@@ -54,7 +54,7 @@ class ShapesTest : public ScriptTest {
             {"metadata", {{"a", "b"}}}};
   }
   static Json sampling() {
-    return {{"temperature", 0.0},        {"top_k", 0}, {"top_p", 1.0}, {"min_p", 0.0},
+    return {{"temperature", 0.0},        {"top_k", 0}, {"top_p", 0.95}, {"min_p", 0.05},
             {"repetition_penalty", 1.0}, {"seed", 3}};
   }
 };
@@ -160,7 +160,7 @@ TEST_F(ShapesTest, AResponse) {
       {"tool_choice", "none"},
       {"tools", Json::array()},
       {"top_logprobs", 0},
-      {"top_p", 1.0},
+      {"top_p", 0.95},
       {"truncation", "disabled"},
       {"usage",
        {{"input_tokens", n_prompt},
@@ -197,7 +197,9 @@ TEST_F(ShapesTest, AResponseInEvents) {
     }
     const size_t index = event.value("output_index", size_t{0});
     if (event.contains("delta")) texts[index] += event["delta"];
-    if (event.contains("text")) EXPECT_EQ(event["text"], texts[index]);
+    if (event.contains("text")) {
+      EXPECT_EQ(event["text"], texts[index]);
+    }
     if (event["type"] == "response.output_item.done") {
       EXPECT_EQ(event["item"], last["response"]["output"][index]);
     }
