@@ -15,7 +15,7 @@ namespace moe {
 
 /// A session's states take at most so many bytes, as long as they are kLeastStates or more.
 inline constexpr uint64_t kStateBudget = uint64_t{32} << 20;
-inline constexpr int32_t kLeastStates = 4;
+inline constexpr int32_t kLeastStates = 3;
 inline constexpr int32_t kMostStates = 32;
 /// A state is kept at least every so many tokens, as long as there is room.
 inline constexpr int32_t kKeepEvery = 256;
