@@ -331,7 +331,8 @@ const Shape* find_shape(const char* name) {
 
 const char* shape_names() {
   return "tiny, olmoe-1b-7b, qwen3-30b-a3b, qwen3-next-80b-a3b, qwen3.6-35b-a3b, granite-4-h-tiny, "
-         "deepseek-v2-lite, glm-4.7-flash, ling-mini-2.0, lfm2-8b-a1b, maple-20b-a1b, bitnet-2b-4t, "
+         "deepseek-v2-lite, glm-4.7-flash, ling-mini-2.0, lfm2-8b-a1b, maple-20b-a1b, "
+         "bitnet-2b-4t, "
          "mh-moe-768x12-h3, xmoe-323m, edge-moe-768x12";
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Which beginning of a prompt is already evaluated, and in which slot.
+// Finds the beginning of a prompt that is already evaluated, and the slot or file that has it.
 
 #include <optional>
 #include <vector>

@@ -281,7 +281,7 @@ TEST(Config, Mixers) {
   EXPECT_STREQ(validate(c).text(), "layer 1: short_conv: only for decoders without an encoder");
 }
 
-// What a file says of its mixer: a name and parameters.
+// A file says the name of its mixer, and parameters.
 TEST(Config, MixersOfFiles) {
   const auto error = [](const char* kind, const char* param) {
     flatbuffers::FlatBufferBuilder b;

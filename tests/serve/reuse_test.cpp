@@ -64,7 +64,7 @@ TEST_F(ReuseTest, ThePromptItselfAgain) {
   EXPECT_EQ(cached(ask("The")), common("The", text));  // the token that begins every text
 }
 
-// What a conversation would lose more of than it gives is copied.
+// A slot that would lose more than it gives is copied.
 TEST_F(ReuseTest, ConversationsWithOneBeginningAreKeptApart) {
   serve(slots(3));
   const std::string begin = long_text(40);

@@ -110,7 +110,7 @@ pub struct LayerInfo {
     pub kv_latent: i32,
     /// The mixer in place of attention, "short_conv"; "": none.
     pub mixer: String,
-    /// Of a layer with a mixer, at one position of a session.
+    /// The bytes of a mixer's state at one position of a session.
     pub state_bytes: u64,
 }
 

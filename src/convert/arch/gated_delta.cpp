@@ -79,7 +79,7 @@ Piece piece_of(int weight, const DeltaSizes& s) {
   }
 }
 
-// Of the rows of q, k and v one after the other.
+// The rows of q, k and v stand one after the other.
 int64_t first_row(int weight, const DeltaSizes& s) {
   if (weight == Weights::kQ || weight == Weights::kQConv) return 0;
   return weight == Weights::kK || weight == Weights::kKConv ? s.keys() : int64_t{2} * s.keys();
