@@ -90,7 +90,7 @@ TEST(Synthetic, SizesAreThePublishedOnes) {
   };
   EXPECT_NEAR(millions("olmoe-1b-7b"), 6919, 10);
   EXPECT_NEAR(millions("qwen3-30b-a3b"), 30532, 30);
-  EXPECT_NEAR(millions("qwen3-next-80b-a3b"), 79674, 10);
+  EXPECT_NEAR(millions("qwen3-next-80b-a3b"), 79674 - 25, 10);  // routers take 16 bits
   EXPECT_NEAR(millions("qwen3.6-35b-a3b"), 34660, 10);
   EXPECT_NEAR(millions("granite-4-h-tiny"), 6939, 5);
   // 15,706 published, plus the padding that is stored: zeros in keys, in values and in outputs, and

@@ -111,6 +111,7 @@ TEST_F(BadTensors, OfAMixer) {
   layer.has_attention = false;
   layer.attention = {};
   layer.has_mixer = true;
+  layer.mixer.mixer.kind = MixerKind::kShortConv;
   layer.mixer.mixer.params[0] = 3;
   rebuild();
   EXPECT_TRUE(use(put_together(raw_)).ok());

@@ -251,6 +251,7 @@ LayerConfig short_conv(float length) {
   layer.has_attention = false;
   layer.attention = {};
   layer.has_mixer = true;
+  layer.mixer.mixer.kind = MixerKind::kShortConv;
   layer.mixer.mixer.params[0] = length;
   return layer;
 }
