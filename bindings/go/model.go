@@ -63,8 +63,8 @@ type LayerInfo struct {
 	NSublayers, K                                int
 	Threshold, Tau, Gamma                        float32
 	HasHead, HasMerge                            bool
-	NCrossHeads                                  int // of attention to an encoder's output
-	KVLatent                                     int // numbers of a position under KVLatent; 0: there is no latent
+	NCrossHeads                                  int    // of attention to an encoder's output
+	KVLatent                                     int    // numbers of a position under KVLatent; 0: there is no latent
 	Mixer                                        string // in place of attention, "short_conv"; "": none
 	StateBytes                                   uint64 // of a layer with a mixer, at one position of a session
 }
