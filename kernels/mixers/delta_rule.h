@@ -14,19 +14,19 @@
 #include "kernels/mixers/convolution.h"
 #include "kernels/mixers/gates.h"
 #include "kernels/mixers/info.h"
-#include "kernels/mixers/recurrence.h"
+#include "kernels/mixers/recurrent_block.h"
 
 namespace moe {
 
 struct DeltaSizes {
   int32_t key_heads = 0;
   int32_t value_heads = 0;  // a multiple of key_heads: each of these serves neighbouring ones
-  int32_t key_dim = 0;      // of a head, 1..kMaxDim
+  int32_t key_dim = 0;      // of a head, 1..RecurrentBlock::kMaxDim
   int32_t value_dim = 0;
   int32_t n_taps = 0;
 
   static constexpr int kMaxHeads = 1024;
-  static constexpr int kMaxDim = 256;
+  static constexpr int kMaxDim = RecurrentBlock::kMaxDim;
 
   constexpr MOE_HD int32_t keys() const { return key_heads * key_dim; }
   constexpr MOE_HD int32_t values() const { return value_heads * value_dim; }
@@ -73,17 +73,9 @@ class DeltaRule {
 
  private:
   using F = typename Isa::F;
-  static constexpr int kBlock = 8;  // tokens that go through a state while it is in cache
-  static constexpr int kMax = DeltaSizes::kMaxDim;
+  using Block = RecurrentBlock;
+  static constexpr int kBlock = Block::kTokens;
   static constexpr float kUnitEps = 1e-6f;
-
-  struct Block {
-    float key[kBlock * kMax];
-    float query[kBlock * kMax];
-    float value[kBlock * kMax];
-    float decay[16];
-    float rate[16];
-  };
 
   struct Convolutions {
     Convolution q, k, v;
@@ -145,24 +137,9 @@ class DeltaRule {
   }
 
   void recur(const MixerArgs& args, int64_t h, int32_t first, int32_t n, const Block& block) const {
-    const int64_t state = sizes.history() + h * sizes.matrix();
-    const float* before = first > 0 ? args.to : args.from;
-    Recurrence r;
-    r.n_rows = n;
-    r.n_keys = sizes.key_dim;
-    r.n_values = sizes.value_dim;
-    r.key = block.key;
-    r.query = block.query;
-    r.value = block.value;
-    r.decay = block.decay;
-    r.rate = block.rate;
-    r.from = before != nullptr ? before + state : nullptr;
-    r.to = args.to + state;
-    r.out = args.out + first * args.ld_out + h * sizes.value_dim;
-    r.ld_key = sizes.key_dim;
-    r.ld_value = sizes.value_dim;
+    Recurrence r = block.recurrence(args, first, n, sizes.key_dim, sizes.value_dim,
+                                    sizes.history() + h * sizes.matrix(), h * sizes.value_dim);
     r.delta = true;
-    r.ld_out = args.ld_out;
     run_recurrence<Isa, true>(r);
   }
 

@@ -79,7 +79,7 @@ struct MixerInfo {
   MixerSize units = nullptr;
   MixerSize work = nullptr;  // multiply-adds of a unit for one token
   bool finishes = false;     // the mixer has finish(), see above
-  // What is wrong with parameters that are each in range, or null; itself null: nothing can be.
+  // Says what is wrong with parameters that are each in range; returns null if nothing is.
   const char* (*wrong)(const MixerConfig&) = nullptr;
 
   // Set by kernels/mixers/table.h.

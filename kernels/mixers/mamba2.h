@@ -14,19 +14,19 @@
 #include "kernels/mixers/convolution.h"
 #include "kernels/mixers/gates.h"
 #include "kernels/mixers/info.h"
-#include "kernels/mixers/recurrence.h"
+#include "kernels/mixers/recurrent_block.h"
 
 namespace moe {
 
 struct Mamba2Sizes {
   int32_t heads = 0;     // a multiple of groups: each of these serves neighbouring ones
-  int32_t head_dim = 0;  // 1..kMaxDim
+  int32_t head_dim = 0;  // 1..RecurrentBlock::kMaxDim
   int32_t groups = 0;
-  int32_t state_dim = 0;  // 1..kMaxDim
+  int32_t state_dim = 0;  // the same
   int32_t n_taps = 0;
 
   static constexpr int kMaxHeads = 1024;
-  static constexpr int kMaxDim = 256;
+  static constexpr int kMaxDim = RecurrentBlock::kMaxDim;
 
   constexpr MOE_HD int64_t inner() const { return int64_t{heads} * head_dim; }
   constexpr MOE_HD int64_t channels() const { return inner() + int64_t{2} * groups * state_dim; }
@@ -128,16 +128,8 @@ struct Mamba2Mixer {
   }
 
  private:
-  static constexpr int kBlock = 8;  // tokens that go through a state while it is in cache
-  static constexpr int kMax = Mamba2Sizes::kMaxDim;
-
-  struct Block {
-    float key[kBlock * kMax];
-    float query[kBlock * kMax];
-    float value[kBlock * kMax];
-    float decay[16];
-    float rate[16];
-  };
+  using Block = RecurrentBlock;
+  static constexpr int kBlock = Block::kTokens;
 
   static MOE_HD Convolution convolution(const MixerArgs& args, const Mamba2Sizes& s) {
     Convolution c;
@@ -205,24 +197,9 @@ struct Mamba2Mixer {
   template <class Isa>
   static int32_t recur(const MixerArgs& args, const Mamba2Sizes& s, int64_t h, int32_t first,
                        int32_t n, const Block& block) {
-    const int64_t state = s.history() + h * s.matrix();
-    const float* before = first > 0 ? args.to : args.from;
-    Recurrence r;
-    r.n_rows = n;
-    r.n_keys = s.state_dim;
-    r.n_values = s.head_dim;
-    r.key = block.key;
-    r.query = block.query;
-    r.value = block.value;
-    r.decay = block.decay;
-    r.rate = block.rate;
+    Recurrence r = block.recurrence(args, first, n, s.state_dim, s.head_dim,
+                                    s.history() + h * s.matrix(), h * s.head_dim);
     r.skip = args.vectors[kD] + h;
-    r.from = before != nullptr ? before + state : nullptr;
-    r.to = args.to + state;
-    r.out = args.out + first * args.ld_out + h * s.head_dim;
-    r.ld_key = s.state_dim;
-    r.ld_value = s.head_dim;
-    r.ld_out = args.ld_out;
     run_recurrence<Isa, false>(r);
     for (int32_t i = 0; i < n; ++i) {
       if (!all_finite<Isa>(r.out + i * r.ld_out, s.head_dim)) return first + i;

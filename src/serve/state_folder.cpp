@@ -21,7 +21,7 @@ constexpr const char* kPart = ".moe-part-";  // of a file that is being written
 // In a saved session: what names the format and the model, the number of tokens, and the tokens.
 constexpr size_t kModelBytes = 32;
 constexpr size_t kHead = 64;
-constexpr uint64_t kMostSaved = uint64_t{1} << 30;
+constexpr uint64_t kMostSaved = uint64_t{1} << 24;
 
 uint64_t number_at(const char* bytes, int n) {
   uint64_t value = 0;
@@ -90,6 +90,59 @@ std::string model_mark(moe_session* witness) {
   return bytes;
 }
 
+/// A file beside the one that it becomes, for its user alone. It is removed unless it gets its
+/// name.
+class NewFile {
+ public:
+  NewFile(const fs::path& path, uint64_t most_bytes)
+      : path_(path),
+        part_(path.string() + kPart + std::to_string(std::random_device{}())),
+        out_(part_, std::ios::binary),
+        most_bytes_(most_bytes) {
+    std::error_code ignored;
+    fs::permissions(part_, fs::perms::owner_read | fs::perms::owner_write, ignored);
+  }
+  ~NewFile() {
+    out_.close();
+    std::error_code ignored;
+    fs::remove(part_, ignored);  // nothing, once it has its name
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  moe_writer writer() {
+    auto writer = MOE_INIT(moe_writer);
+    writer.user = this;
+    writer.write = [](void* user, const void* bytes, size_t n) {
+      return static_cast<NewFile*>(user)->write(bytes, n);
+    };
+    return writer;
+  }
+  bool too_large() const { return n_bytes_ > most_bytes_; }
+  uint64_t n_bytes() const { return n_bytes_; }
+  /// False if it was not written whole, or cannot have its name.
+  bool take_name() {
+    out_.close();
+    std::error_code error;
+    if (out_.good()) fs::rename(part_, path_, error);
+    return out_.good() && !error;
+  }
+
+ private:
+  bool write(const void* bytes, size_t n) {
+    n_bytes_ += n;
+    if (too_large()) return false;
+    out_.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(n));
+    return out_.good();
+  }
+
+  const fs::path path_;
+  const fs::path part_;
+  std::ofstream out_;
+  const uint64_t most_bytes_;
+  uint64_t n_bytes_ = 0;
+};
+
 bool is_old(const fs::path& path) {
   std::error_code error;
   const auto time = fs::last_write_time(path, error);
@@ -144,37 +197,18 @@ void StateFolder::save(moe_session* session, const std::vector<int32_t>& tokens)
   char name[64];
   std::snprintf(name, sizeof name, "%016" PRIx64 "%s", hash_of(model_, tokens), kEnding);
   const fs::path path = folder_ / name;
-  const fs::path part = path.string() + kPart + std::to_string(std::random_device{}());
-  struct Out {
-    std::ofstream file;
-    uint64_t n;
-    uint64_t most;
-  } out = {std::ofstream(part, std::ios::binary), 0, most_bytes_};
-  std::error_code ignored;
-  fs::permissions(part, fs::perms::owner_read | fs::perms::owner_write, ignored);
-  auto writer = MOE_INIT(moe_writer);
-  writer.user = &out;
-  writer.write = [](void* user, const void* bytes, size_t n) {
-    auto& to = *static_cast<Out*>(user);
-    to.n += n;
-    if (to.n > to.most) return false;
-    to.file.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(n));
-    return to.file.good();
-  };
+  NewFile file(path, most_bytes_);
+  const moe_writer writer = file.writer();
   moe_error error;
   const moe_status status = moe_session_save(session, &writer, &error);
-  out.file.close();
-  if (status == MOE_OK && out.file.good()) fs::rename(part, path, ignored);
-  const bool done = status == MOE_OK && out.file.good() && !ignored;
-  if (!done) fs::remove(part, ignored);
-  if (status != MOE_OK && status != MOE_ERR_IO) check(status, error);
-  if (out.n > most_bytes_) return;
-  if (!done) fail(path, "cannot be written");
+  if (file.too_large()) return;
+  if (status != MOE_ERR_IO) check(status, error);  // that is the writer's
+  if (status != MOE_OK || !file.take_name()) fail(path, "cannot be written");
   for (size_t i = files_.size(); i-- > 0;) {
     if (begins_with(tokens, files_[i].tokens)) forget(i, files_[i].path != path);
   }
-  remove_old(out.n);
-  files_.push_back({path, tokens, out.n, fs::file_time_type::clock::now()});
+  remove_old(file.n_bytes());
+  files_.push_back({path, tokens, file.n_bytes(), fs::file_time_type::clock::now()});
 }
 
 void StateFolder::remove_old(uint64_t room) {

@@ -9,8 +9,7 @@
 
 #include "kernels/mixers/table.h"
 #include "src/base/inline.h"
-#include "tests/kernels/random_floats.h"
-#include "tests/support/every_isa.h"
+#include "tests/kernels/mixer_checks.h"
 
 namespace moe {
 namespace {
@@ -58,8 +57,8 @@ struct Delta {
     vectors[GatedDeltaMixer::kDtBias] = dt_bias.data();
     vectors[GatedDeltaMixer::kALog] = a_log.data();
     vectors[GatedDeltaMixer::kNorm] = norm.data();
-    define(before.data(), &y, &after);
-    define(nullptr, &y_first, &after_first);
+    next = define(before.data());
+    first = define(nullptr);
   }
 
   static size_t size(int64_t n) { return static_cast<size_t>(n); }
@@ -88,20 +87,24 @@ struct Delta {
   }
 
   // Head by head: convolution, unit lengths, gates, the recurrence, gated norm.
-  void define(const float* from, std::vector<float>* out, std::vector<float>* state) const {
-    out->assign(size(of.n_rows * sizes.values()), 0);
-    state->assign(size(sizes.state()), 0);
+  MixerOutcome define(const float* from) const {
+    MixerOutcome out = {std::vector<float>(size(of.n_rows * sizes.values())),
+                        std::vector<float>(size(sizes.state()))};
     const int64_t keys = sizes.keys();
     const Convolution parts[] = {convolution(q_conv, keys, 0, from),
                                  convolution(k_conv, keys, keys, from),
                                  convolution(v_conv, sizes.values(), 2 * keys, from)};
     for (int i = 0; i < 3; ++i) {
-      parts[i].keep(of.n_rows, 0, parts[i].n_channels, state->data() + i * keys);
+      parts[i].keep(of.n_rows, 0, parts[i].n_channels, out.after.data() + i * keys);
     }
     for (int64_t h = 0; h < of.value_heads; ++h) {
-      define_head(parts, h, from, out->data(), state->data());
+      define_head(parts, h, from, out.y.data(), out.after.data());
     }
+    return out;
   }
+
+  // The last value of the last head.
+  void spoil(int32_t row, float value) { in[size(row * width + sizes.channels() - 1)] = value; }
 
   Convolution convolution(const std::vector<float>& weight, int64_t n, int64_t at,
                           const float* from) const {
@@ -168,75 +171,15 @@ struct Delta {
   DeltaSizes sizes;
   int64_t width = 0;
   std::vector<float> in, q_conv, k_conv, v_conv, dt_bias, a_log, norm, before;
-  std::vector<float> y, after, y_first, after_first;
+  MixerOutcome first, next;
   const float* vectors[kMaxMixerWeights] = {};
 };
 
 class DeltaRuleTest : public testing::TestWithParam<DeltaCase> {};
 
-TEST_P(DeltaRuleTest, FollowsItsDefinition) {
-  const Delta delta(GetParam());
-  for (const CpuKernels* kernels : every_isa()) {
-    for (const bool continues : {false, true}) {
-      MixerArgs a = delta.args();
-      std::vector<float> y(delta.y.size(), 7.0f), after(delta.after.size(), 7.0f);
-      a.from = continues ? delta.before.data() : nullptr;
-      a.out = y.data();
-      a.to = after.data();
-      EXPECT_EQ(kernels->mix(a), kMixerFinite) << kernels->name;
-      EXPECT_EQ(first_difference(y, continues ? delta.y : delta.y_first), -1) << kernels->name;
-      EXPECT_EQ(first_difference(after, continues ? delta.after : delta.after_first), -1)
-          << kernels->name;
-    }
-  }
-}
-
-// In calls of some rows each, heads alone or in twos, the states in turn.
-TEST_P(DeltaRuleTest, PartsAgreeWithTheWhole) {
-  const Delta delta(GetParam());
-  for (const CpuKernels* kernels : every_isa()) {
-    for (const int32_t rows : {1, 3, 7}) {
-      for (const int64_t units : {1, 2}) {
-        std::vector<float> y(delta.y.size()), states[] = {delta.before, delta.after};
-        const MixerArgs whole = delta.args();
-        int call = 0;
-        for (int32_t r = 0; r < whole.n_rows; r += rows, ++call) {
-          for (int64_t u = 0; u < whole.end; u += units) {
-            MixerArgs a = whole;
-            a.n_rows = std::min(rows, whole.n_rows - r);
-            a.in += r * a.ld_in;
-            a.out = y.data() + r * a.ld_out;
-            a.from = states[call % 2].data();
-            a.to = states[1 - call % 2].data();
-            a.begin = u;
-            a.end = std::min(u + units, whole.end);
-            EXPECT_EQ(kernels->mix(a), kMixerFinite);
-          }
-        }
-        EXPECT_EQ(first_difference(y, delta.y), -1) << kernels->name << " rows " << rows;
-        EXPECT_EQ(first_difference(states[call % 2], delta.after), -1) << kernels->name;
-      }
-    }
-  }
-}
-
-TEST_P(DeltaRuleTest, NamesTheFirstRowThatIsNotFinite) {
-  Delta delta(GetParam());
-  const int32_t row = delta.of.n_rows / 2;
-  const int64_t value = delta.sizes.channels() - 1;  // the last one of the last head
-  for (const float bad : {NAN, INFINITY}) {
-    delta.in[Delta::size(row * delta.width + value)] = bad;
-    for (const CpuKernels* kernels : every_isa()) {
-      MixerArgs a = delta.args();
-      std::vector<float> y(delta.y.size()), after(delta.after.size());
-      a.out = y.data();
-      a.to = after.data();
-      EXPECT_EQ(kernels->mix(a), row) << kernels->name;
-      a.end -= 1;  // the others do not see it
-      EXPECT_EQ(a.end == 0 ? kMixerFinite : kernels->mix(a), kMixerFinite) << kernels->name;
-    }
-  }
-}
+TEST_P(DeltaRuleTest, FollowsItsDefinition) { expect_definition(Delta(GetParam())); }
+TEST_P(DeltaRuleTest, PartsAgreeWithTheWhole) { expect_parts_agree(Delta(GetParam())); }
+TEST_P(DeltaRuleTest, NamesTheFirstRowThatIsNotFinite) { expect_first_bad_row(Delta(GetParam())); }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, DeltaRuleTest, testing::ValuesIn(kDeltaCases));
 
@@ -251,18 +194,10 @@ TEST(DeltaRule, ExtremeGatesLeaveAFiniteState) {
         &delta.in[Delta::size(t * delta.width + delta.sizes.channels() + delta.sizes.values())];
     for (int g = 0; g < 4; ++g) gates[g] = extremes[i++ * 5 / 3 % std::size(extremes)];
   }
-  delta.define(delta.before.data(), &delta.y, &delta.after);
-  for (const float v : delta.after) ASSERT_TRUE(is_finite(v));
-  for (const CpuKernels* kernels : every_isa()) {
-    MixerArgs a = delta.args();
-    std::vector<float> y(delta.y.size()), after(delta.after.size());
-    a.from = delta.before.data();
-    a.out = y.data();
-    a.to = after.data();
-    EXPECT_EQ(kernels->mix(a), kMixerFinite) << kernels->name;
-    EXPECT_EQ(first_difference(y, delta.y), -1) << kernels->name;
-    EXPECT_EQ(first_difference(after, delta.after), -1) << kernels->name;
-  }
+  delta.first = delta.define(nullptr);
+  delta.next = delta.define(delta.before.data());
+  for (const float v : delta.next.after) ASSERT_TRUE(is_finite(v));
+  expect_definition(delta);
 }
 
 TEST(DeltaRule, RefusesHeadsThatDoNotFit) {

@@ -8,8 +8,7 @@
 
 #include "kernels/mixers/table.h"
 #include "src/base/inline.h"
-#include "tests/kernels/random_floats.h"
-#include "tests/support/every_isa.h"
+#include "tests/kernels/mixer_checks.h"
 
 namespace moe {
 namespace {
@@ -54,8 +53,8 @@ struct Mamba {
     vectors[Mamba2Mixer::kALog] = a_log.data();
     vectors[Mamba2Mixer::kD] = d.data();
     vectors[Mamba2Mixer::kNorm] = norm.data();
-    define(before.data(), &y, &after);
-    define(nullptr, &y_first, &after_first);
+    next = define(before.data());
+    first = define(nullptr);
   }
 
   static size_t size(int64_t n) { return static_cast<size_t>(n); }
@@ -73,16 +72,10 @@ struct Mamba {
     return a;
   }
 
-  static int32_t mix(const CpuKernels& kernels, const MixerArgs& a) {
-    const int32_t bad = kernels.mix(a);
-    for (int32_t r = 0; r < a.n_rows; ++r) kernels.finish_mixed(a, r);
-    return bad;
-  }
-
   // Head by head the convolution, the step and the recurrence; then gate and norm of the groups.
-  void define(const float* from, std::vector<float>* out, std::vector<float>* state) const {
-    out->assign(size(of.n_rows * sizes.inner()), 0);
-    state->assign(size(sizes.state()), 0);
+  MixerOutcome define(const float* from) const {
+    MixerOutcome out = {std::vector<float>(size(of.n_rows * sizes.inner())),
+                        std::vector<float>(size(sizes.state()))};
     Convolution c;
     c.n_taps = of.length;
     c.n_channels = static_cast<int32_t>(sizes.channels());
@@ -92,18 +85,22 @@ struct Mamba {
     c.ld_in = width;
     c.from = from;
     c.ld_state = sizes.channels();
-    c.keep(of.n_rows, 0, c.n_channels, state->data());
-    for (int64_t h = 0; h < of.heads; ++h) define_head(c, h, from, out->data(), state->data());
+    c.keep(of.n_rows, 0, c.n_channels, out.after.data());
+    for (int64_t h = 0; h < of.heads; ++h) define_head(c, h, from, out.y.data(), out.after.data());
     const int64_t n = sizes.inner() / of.groups;
     for (int64_t g = 0; g < of.n_rows * of.groups; ++g) {
-      float* o = out->data() + g * n;
+      float* o = out.y.data() + g * n;
       const float* z = &in[size(g / of.groups * width + g % of.groups * n)];
       for (int64_t i = 0; i < n; ++i) o[i] = o[i] * activations::silu<ScalarLanes>(z[i], 1);
       const float squares = every_isa().back()->sum_squares(o, static_cast<int>(n));
       const float scale = 1 / std::sqrt(squares / static_cast<float>(n) + 1e-5f);
       for (int64_t i = 0; i < n; ++i) o[i] = o[i] * scale * norm[size(g % of.groups * n + i)];
     }
+    return out;
   }
+
+  // The last value of the last head.
+  void spoil(int32_t row, float value) { in[size(row * width + 2 * sizes.inner() - 1)] = value; }
 
   void define_head(const Convolution& c, int64_t h, const float* from, float* out,
                    float* state) const {
@@ -145,72 +142,15 @@ struct Mamba {
   Mamba2Sizes sizes;
   int64_t width = 0;
   std::vector<float> in, conv, conv_bias, dt_bias, a_log, d, norm, before;
-  std::vector<float> y, after, y_first, after_first;
+  MixerOutcome first, next;
   const float* vectors[kMaxMixerWeights] = {};
 };
 
 class Mamba2Test : public testing::TestWithParam<MambaCase> {};
 
-TEST_P(Mamba2Test, FollowsItsDefinition) {
-  const Mamba mamba(GetParam());
-  for (const CpuKernels* kernels : every_isa()) {
-    for (const bool continues : {false, true}) {
-      MixerArgs a = mamba.args();
-      std::vector<float> y(mamba.y.size(), 7.0f), after(mamba.after.size(), 7.0f);
-      a.from = continues ? mamba.before.data() : nullptr;
-      a.out = y.data();
-      a.to = after.data();
-      EXPECT_EQ(Mamba::mix(*kernels, a), kMixerFinite) << kernels->name;
-      EXPECT_EQ(first_difference(y, continues ? mamba.y : mamba.y_first), -1) << kernels->name;
-      EXPECT_EQ(first_difference(after, continues ? mamba.after : mamba.after_first), -1)
-          << kernels->name;
-    }
-  }
-}
-
-TEST_P(Mamba2Test, PartsAgreeWithTheWhole) {
-  const Mamba mamba(GetParam());
-  for (const CpuKernels* kernels : every_isa()) {
-    for (const int32_t rows : {1, 3, 7}) {
-      std::vector<float> y(mamba.y.size()), states[] = {mamba.before, mamba.after};
-      const MixerArgs whole = mamba.args();
-      int call = 0;
-      for (int32_t r = 0; r < whole.n_rows; r += rows, ++call) {
-        MixerArgs a = whole;
-        a.n_rows = std::min(rows, whole.n_rows - r);
-        a.in += r * a.ld_in;
-        a.out = y.data() + r * a.ld_out;
-        a.from = states[call % 2].data();
-        a.to = states[1 - call % 2].data();
-        for (a.begin = 0; a.begin < whole.end; a.begin = a.end) {
-          a.end = std::min<int64_t>(a.begin + 2, whole.end);
-          EXPECT_EQ(kernels->mix(a), kMixerFinite);
-        }
-        for (int32_t i = 0; i < a.n_rows; ++i) kernels->finish_mixed(a, i);
-      }
-      EXPECT_EQ(first_difference(y, mamba.y), -1) << kernels->name << " rows " << rows;
-      EXPECT_EQ(first_difference(states[call % 2], mamba.after), -1) << kernels->name;
-    }
-  }
-}
-
-TEST_P(Mamba2Test, NamesTheFirstRowThatIsNotFinite) {
-  Mamba mamba(GetParam());
-  const int32_t row = mamba.of.n_rows / 2;
-  const int64_t value = 2 * mamba.sizes.inner() - 1;  // the last one of the last head
-  for (const float bad : {NAN, INFINITY}) {
-    mamba.in[Mamba::size(row * mamba.width + value)] = bad;
-    for (const CpuKernels* kernels : every_isa()) {
-      MixerArgs a = mamba.args();
-      std::vector<float> y(mamba.y.size()), after(mamba.after.size());
-      a.out = y.data();
-      a.to = after.data();
-      EXPECT_EQ(kernels->mix(a), row) << kernels->name;
-      a.end -= 1;  // the others do not see it
-      EXPECT_EQ(a.end == 0 ? kMixerFinite : kernels->mix(a), kMixerFinite) << kernels->name;
-    }
-  }
-}
+TEST_P(Mamba2Test, FollowsItsDefinition) { expect_definition(Mamba(GetParam())); }
+TEST_P(Mamba2Test, PartsAgreeWithTheWhole) { expect_parts_agree(Mamba(GetParam())); }
+TEST_P(Mamba2Test, NamesTheFirstRowThatIsNotFinite) { expect_first_bad_row(Mamba(GetParam())); }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Mamba2Test, testing::ValuesIn(kMambaCases));
 
@@ -225,11 +165,9 @@ TEST(Mamba2, StepsThatOverflow) {
       mamba.in[Mamba::size(2 * mamba.width + mamba.sizes.inner())] = 1e20f;     // x
       mamba.in[Mamba::size(2 * mamba.width + 2 * mamba.sizes.inner())] = 1e3f;  // B
       for (const CpuKernels* kernels : every_isa()) {
-        MixerArgs a = mamba.args();
-        std::vector<float> y(mamba.y.size()), after(mamba.after.size());
-        a.out = y.data();
-        a.to = after.data();
-        EXPECT_EQ(kernels->mix(a), limited ? kMixerFinite : 2) << kernels->name;
+        int32_t bad = 0;
+        (void)run_mixer(*kernels, mamba.args(), mamba.first, &bad);
+        EXPECT_EQ(bad, limited ? kMixerFinite : 2) << kernels->name;
       }
     }
   }

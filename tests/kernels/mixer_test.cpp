@@ -6,8 +6,7 @@
 #include <cmath>
 
 #include "kernels/mixers/table.h"
-#include "tests/kernels/random_floats.h"
-#include "tests/support/every_isa.h"
+#include "tests/kernels/mixer_checks.h"
 
 namespace moe {
 namespace {
@@ -32,15 +31,14 @@ struct ShortConv {
     before = random_floats(d * (length - 1), 4);
     vectors[ShortConvMixer::kConv] = taps.data();
     if (c.bias) vectors[ShortConvMixer::kConvBias] = bias.data();
-    define(true, &y, &after);
-    define(false, &y_first, &after_first);
+    next = define(true);
+    first = define(false);
   }
 
   // y[t] = C[t] (b + sum over j of w[j] s[t - L + 1 + j]), token by token.
-  void define(bool continues, Floats* out, Floats* state) const {
+  MixerOutcome define(bool continues) const {
     const auto d = static_cast<size_t>(of.d), length = static_cast<size_t>(of.length);
-    out->resize(static_cast<size_t>(of.n_rows) * d);
-    state->resize(d * (length - 1));
+    MixerOutcome out = {Floats(static_cast<size_t>(of.n_rows) * d), Floats(d * (length - 1))};
     for (size_t c = 0; c < d; ++c) {
       Floats s(length, 0.0f);
       for (size_t j = 1; j < length && continues; ++j) s[j] = before[(j - 1) * d + c];
@@ -50,9 +48,17 @@ struct ShortConv {
         s.push_back(row[c] * row[2 * d + c]);
         float sum = of.bias ? bias[c] : 0.0f;
         for (size_t j = 0; j < length; ++j) sum = std::fma(taps[c * length + j], s[j], sum);
-        (*out)[t * d + c] = row[d + c] * sum;
+        out.y[t * d + c] = row[d + c] * sum;
       }
-      for (size_t j = 1; j < length; ++j) (*state)[(j - 1) * d + c] = s[j];
+      for (size_t j = 1; j < length; ++j) out.after[(j - 1) * d + c] = s[j];
+    }
+    return out;
+  }
+
+  // The last channel, from the row on: a convolution forgets.
+  void spoil(int32_t row, float value) {
+    for (int32_t r = row; r < of.n_rows; ++r) {
+      in[static_cast<size_t>(r * 3 * of.d + of.d - 1)] = value;
     }
   }
 
@@ -72,68 +78,16 @@ struct ShortConv {
 
   ShortConvCase of;
   Floats in, taps, bias, before;
-  Floats y, after, y_first, after_first;
+  MixerOutcome first, next;
   const float* vectors[kMaxMixerWeights] = {};
 };
 
 class ShortConvTest : public testing::TestWithParam<ShortConvCase> {};
 
-TEST_P(ShortConvTest, FollowsItsDefinition) {
-  const ShortConv conv(GetParam());
-  for (const CpuKernels* kernels : every_isa()) {
-    for (const bool continues : {false, true}) {
-      MixerArgs a = conv.args();
-      Floats y(conv.y.size(), 7.0f), after(conv.after.size(), 7.0f);
-      a.from = continues ? conv.before.data() : nullptr;
-      a.out = y.data();
-      a.to = after.data();
-      EXPECT_EQ(kernels->mix(a), kMixerFinite);
-      EXPECT_EQ(y, continues ? conv.y : conv.y_first) << kernels->name;
-      EXPECT_EQ(after, continues ? conv.after : conv.after_first) << kernels->name;
-    }
-  }
-}
-
-// Row by row and unit by unit, the states in turn.
-TEST_P(ShortConvTest, PartsAgreeWithTheWhole) {
-  const ShortConv conv(GetParam());
-  for (const CpuKernels* kernels : every_isa()) {
-    Floats y(conv.y.size()), states[] = {conv.before, conv.after};
-    for (int32_t r = 0; r < conv.of.n_rows; ++r) {
-      const MixerArgs whole = conv.args();
-      for (int64_t u = 0; u < whole.end; ++u) {
-        MixerArgs a = whole;
-        a.n_rows = 1;
-        a.in += r * a.ld_in;
-        a.out = y.data() + r * a.ld_out;
-        a.from = states[r % 2].data();
-        a.to = states[1 - r % 2].data();
-        a.begin = u;
-        a.end = u + 1;
-        EXPECT_EQ(kernels->mix(a), kMixerFinite);
-      }
-    }
-    EXPECT_EQ(y, conv.y) << kernels->name;
-    EXPECT_EQ(states[conv.of.n_rows % 2], conv.after) << kernels->name;
-  }
-}
-
+TEST_P(ShortConvTest, FollowsItsDefinition) { expect_definition(ShortConv(GetParam())); }
+TEST_P(ShortConvTest, PartsAgreeWithTheWhole) { expect_parts_agree(ShortConv(GetParam())); }
 TEST_P(ShortConvTest, NamesTheFirstRowThatIsNotFinite) {
-  ShortConv conv(GetParam());
-  const auto last = static_cast<size_t>(conv.of.d) - 1;
-  const int32_t row = conv.of.n_rows / 2;
-  for (const float bad : {NAN, INFINITY}) {
-    for (int32_t r = row; r < conv.of.n_rows; ++r) {
-      conv.in[static_cast<size_t>(r * 3 * conv.of.d) + last] = bad;
-    }
-    for (const CpuKernels* kernels : every_isa()) {
-      MixerArgs a = conv.args();
-      Floats y(conv.y.size()), after(conv.after.size());
-      a.out = y.data();
-      a.to = after.data();
-      EXPECT_EQ(kernels->mix(a), row) << kernels->name;
-    }
-  }
+  expect_first_bad_row(ShortConv(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(

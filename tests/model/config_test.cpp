@@ -282,6 +282,20 @@ TEST(Config, Mixers) {
   EXPECT_STREQ(validate(c).text(), "layer 1: short_conv: only for decoders without an encoder");
 }
 
+// Reads the configuration of a file with one layer.
+Status read_one_layer(flatbuffers::FlatBufferBuilder& b, flatbuffers::Offset<fbs::Layer> layer,
+                      ModelConfig* read) {
+  const auto norm = b.CreateString("rms");
+  const auto positions = b.CreateString("none");
+  const auto layers = b.CreateVector(&layer, 1);
+  fbs::ModelConfigBuilder model(b);
+  model.add_norm(norm);
+  model.add_positions(positions);
+  model.add_layers(layers);
+  b.Finish(model.Finish());
+  return read_config(*flatbuffers::GetRoot<fbs::ModelConfig>(b.GetBufferPointer()), read);
+}
+
 // A file says the name of its mixer, and parameters.
 TEST(Config, MixersOfFiles) {
   const auto error = [](const char* kind, const char* param) {
@@ -291,17 +305,8 @@ TEST(Config, MixersOfFiles) {
     const auto list = b.CreateVector(params);
     const auto mixer = fbs::CreateMixer(b, b.CreateString(kind), list);
     const auto layer = fbs::CreateLayer(b, 0, 0, 0, mixer);
-    const auto norm = b.CreateString("rms");
-    const auto positions = b.CreateString("none");
-    const auto layers = b.CreateVector(&layer, 1);
-    fbs::ModelConfigBuilder model(b);
-    model.add_norm(norm);
-    model.add_positions(positions);
-    model.add_layers(layers);
-    b.Finish(model.Finish());
     ModelConfig read;
-    return std::string(
-        read_config(*flatbuffers::GetRoot<fbs::ModelConfig>(b.GetBufferPointer()), &read).text());
+    return std::string(read_one_layer(b, layer, &read).text());
   };
   EXPECT_EQ(error("short_conv", "length"), "");
   EXPECT_EQ(error("short_conv", "width"), "layer 0: short_conv: unknown parameter 'width'");
@@ -316,17 +321,8 @@ TEST(Config, AFileThatSaysNothingOfBlocksHasNormsInFront) {
   const auto act = fbs::CreateActivation(b, b.CreateString("silu"));
   const auto layer =
       fbs::CreateLayer(b, attention, fbs::CreateFeedForward(b, 48, true, false, act));
-  const auto norm = b.CreateString("rms");
-  const auto positions = b.CreateString("none");
-  const auto layers = b.CreateVector(&layer, 1);
-  fbs::ModelConfigBuilder model(b);
-  model.add_norm(norm);
-  model.add_positions(positions);
-  model.add_layers(layers);
-  b.Finish(model.Finish());
   ModelConfig read;
-  ASSERT_TRUE(
-      read_config(*flatbuffers::GetRoot<fbs::ModelConfig>(b.GetBufferPointer()), &read).ok());
+  ASSERT_TRUE(read_one_layer(b, layer, &read).ok());
   EXPECT_TRUE(read.final_norm && read.layers[0].has_attention && read.layers[0].has_ffn);
   expect_same(read.layers[0].attention.norms, {true, false, false});
   expect_same(read.layers[0].ffn.norms, {true, false, false});

@@ -19,7 +19,7 @@ class _SessionParams(c.Structure):
 
 
 ROWS_LAST, ROWS_ALL = 1, 2
-KV_DEFAULT, KV_LATENT = 0, 4
+KV_DEFAULT, KV_F32, KV_LATENT = 0, 3, 4
 
 
 class Model:

@@ -122,8 +122,8 @@ def run_case(case, first_seed, args, scratch):
         if case.tokenizer:
             check_tokenizer(case, model)
         sequences = prompts(vocab_size, case.seed)
-        kv32, kv16 = (max(relative(model.eval(ids), reference(ids, half)) for ids in sequences)
-                      for half in (False, True))
+        kv32, kv16 = (max(relative(model.eval(ids, kv), reference(ids, half)) for ids in sequences)
+                      for kv, half in ((libmoe.KV_F32, False), (libmoe.KV_DEFAULT, True)))
         latent = max(relative(model.eval(ids, libmoe.KV_LATENT), reference(ids, False))
                      for ids in sequences) if case.latent else 0
         n, note, same = check_greedy(reference, model, sequences[1], case.tolerance_kv16)

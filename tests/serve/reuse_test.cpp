@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What prompts have in common with other texts is not evaluated again, and changes no answer.
+// The beginning that a prompt shares with another text is not evaluated again, and no answer
+// changes.
 
 #include <filesystem>
 #include <fstream>
