@@ -32,7 +32,7 @@ def save(state, folder):
     path = os.path.join(folder, "checkpoint.pt")
     torch.save(state, path)
     refused = subprocess.run([os.environ["MOE"], "convert", folder, folder + ".moe"], capture_output=True, text=True)
-    line = re.search(r'python -c ".*"', refused.stderr)
+    line = re.search(r'python -c ".*" \S+', refused.stderr)
     if not line:
         raise RuntimeError("no line of Python in: " + refused.stderr)
     subprocess.run([sys.executable, *shlex.split(line.group())[1:]], cwd=folder, check=True)
