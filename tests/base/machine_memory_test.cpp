@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/os/machine.h"
-#include "tests/support/system_tree.h"
+#include "tests/support/temp_folder.h"
 
 namespace moe {
 namespace {
@@ -21,7 +21,7 @@ class MachineMemoryTest : public ::testing::Test {
     EXPECT_EQ(memory.total, total);
     EXPECT_EQ(memory.available, available);
   }
-  test::SystemTree tree_;
+  test::TempFolder tree_;
 };
 
 TEST_F(MachineMemoryTest, WithoutCgroups) { expect(16000 * 1024, 9000 * 1024); }
@@ -67,7 +67,7 @@ TEST_F(MachineMemoryTest, CgroupsOfVersion1) {
 
 TEST_F(MachineMemoryTest, MissingAndMalformedValuesAreIgnored) {
   MachineMemory memory;
-  EXPECT_FALSE(machine_memory(&memory, tree_.path("nowhere").c_str()));
+  EXPECT_FALSE(machine_memory(&memory, tree_.file("nowhere").c_str()));
   write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: many\n");
   EXPECT_FALSE(machine_memory(&memory, tree_.path().c_str()));
   write("proc/meminfo", "MemTotal: 1000 kB");

@@ -9,14 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
+
+#include "tests/support/temp_folder.h"
 
 namespace moe {
 namespace {
@@ -26,28 +25,10 @@ using Names = std::vector<std::string>;
 
 class ReplacementTest : public ::testing::Test {
  protected:
-  ReplacementTest() {
-    char name[] = "/tmp/moe_replacement_XXXXXX";
-    folder_ = mkdtemp(name);
-  }
-  ~ReplacementTest() override { fs::remove_all(folder_); }
-
-  std::string path(const std::string& name = "m") const { return folder_ + "/" + name; }
-  void put(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name), std::ios::binary) << text;
-  }
-  std::string text(const std::string& name = "m") const {
-    std::ifstream in(path(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  Names names() const {
-    Names out;
-    for (const auto& entry : fs::directory_iterator(folder_)) {
-      out.push_back(entry.path().filename().string());
-    }
-    std::sort(out.begin(), out.end());
-    return out;
-  }
+  std::string path(const std::string& name = "m") const { return files_.file(name); }
+  void put(const std::string& name, const std::string& text) const { files_.write(name, text); }
+  std::string text(const std::string& name = "m") const { return files_.text(name); }
+  Names names() const { return files_.names(); }
   mode_t mode(const std::string& name = "m") const {
     struct stat info {};
     EXPECT_EQ(stat(path(name).c_str(), &info), 0);
@@ -72,7 +53,8 @@ class ReplacementTest : public ::testing::Test {
     return file.open(path.c_str()).text();
   }
 
-  std::string folder_;
+  const test::TempFolder files_;
+  const std::string folder_ = files_.path();
 };
 
 TEST_F(ReplacementTest, TheOldFileIsThereUntilTheNewOneIsComplete) {

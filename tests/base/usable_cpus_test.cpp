@@ -8,12 +8,12 @@
 #include <string>
 
 #include "src/base/os/machine.h"
-#include "tests/support/system_tree.h"
+#include "tests/support/temp_folder.h"
 
 namespace moe {
 namespace {
 
-int cpus_of(const test::SystemTree& tree) { return usable_cpus(tree.path().c_str()); }
+int cpus_of(const test::TempFolder& tree) { return usable_cpus(tree.path().c_str()); }
 
 int all_cpus() {
   cpu_set_t set;
@@ -23,7 +23,7 @@ int all_cpus() {
 }
 
 TEST(UsableCpus, WithoutALimit) {
-  const test::SystemTree tree;
+  const test::TempFolder tree;
   EXPECT_EQ(cpus_of(tree), all_cpus());
   tree.write("proc/self/cgroup", "0::/a\n");
   EXPECT_EQ(cpus_of(tree), all_cpus());
@@ -34,7 +34,7 @@ TEST(UsableCpus, WithoutALimit) {
 }
 
 TEST(UsableCpus, AQuotaIsRoundedUp) {
-  const test::SystemTree tree;
+  const test::TempFolder tree;
   tree.write("proc/self/cgroup", "0::/system.slice/a.service\n");
   tree.write("sys/fs/cgroup/system.slice/a.service/cpu.max", "1000 100000\n");
   EXPECT_EQ(cpus_of(tree), 1);
@@ -46,7 +46,7 @@ TEST(UsableCpus, AQuotaIsRoundedUp) {
 
 TEST(UsableCpus, ParentsLimitTheirGroups) {
   for (const char* parent : {"sys/fs/cgroup/a", "sys/fs/cgroup"}) {
-    const test::SystemTree tree;
+    const test::TempFolder tree;
     tree.write("proc/self/cgroup", "0::/a/b\n");
     tree.write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
     tree.write(std::string(parent) + "/cpu.max", "50000 100000\n");
@@ -55,7 +55,7 @@ TEST(UsableCpus, ParentsLimitTheirGroups) {
 }
 
 TEST(UsableCpus, ControllersOfVersion1) {
-  const test::SystemTree tree;
+  const test::TempFolder tree;
   tree.write("proc/self/cgroup", "5:cpuset:/x\n4:cpuacct,cpu:/pod\n0::/\n");
   tree.write("sys/fs/cgroup/cpu/pod/cpu.cfs_period_us", "100000\n");
   tree.write("sys/fs/cgroup/cpu/pod/cpu.cfs_quota_us", "-1\n");

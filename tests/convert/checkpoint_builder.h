@@ -2,8 +2,6 @@
 #pragma once
 // Writes small checkpoints for tests, valid and invalid ones.
 
-#include <unistd.h>
-
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -14,40 +12,9 @@
 #include <vector>
 
 #include "formats/moe/header.h"
+#include "tests/support/temp_folder.h"
 
 namespace moe::test {
-
-/// A temporary folder, removed by the destructor.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "moe_test_XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(file(name), std::ios::binary) << text;
-  }
-  std::string text(const std::string& name) const {
-    std::ifstream in(file(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  std::vector<std::string> names() const {
-    std::vector<std::string> out;
-    for (const auto& e : std::filesystem::directory_iterator(path_)) {
-      out.push_back(e.path().filename().string());
-    }
-    return out;
-  }
-
- private:
-  std::string path_;
-};
 
 struct RawTensor {
   std::string dtype;

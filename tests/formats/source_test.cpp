@@ -9,15 +9,14 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "formats/moe/file_source.h"
 #include "formats/moe/writer.h"
+#include "tests/support/temp_folder.h"
 
 static bool g_fstat_fails = false;
 
@@ -33,29 +32,16 @@ namespace {
 
 class Folder : public ::testing::Test {
  protected:
-  Folder() {
-    char name[] = "/tmp/moe_source_XXXXXX";
-    path_ = mkdtemp(name);
-  }
-  ~Folder() override {
-    const std::string command = "rm -rf " + path_;
-    EXPECT_EQ(std::system(command.c_str()), 0);
-  }
-  std::string path(const std::string& name) const { return path_ + "/" + name; }
+  std::string path(const std::string& name) const { return folder_.file(name); }
   std::string file(const std::string& name, const std::string& content) const {
-    std::ofstream(path(name), std::ios::binary) << content;
+    folder_.write(name, content);
     return path(name);
   }
   static bool exists(const std::string& p) { return access(p.c_str(), F_OK) == 0; }
-  std::vector<std::string> names() const {
-    std::vector<std::string> out;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      out.push_back(entry.path().filename().string());
-    }
-    return out;
-  }
+  std::vector<std::string> names() const { return folder_.names(); }
 
-  std::string path_;
+  const test::TempFolder folder_;
+  const std::string path_ = folder_.path();
 };
 using FileSourceTest = Folder;
 using SinkTest = Folder;

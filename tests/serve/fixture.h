@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "include/moe_c.h"
+#include "tests/support/temp_folder.h"
 
 namespace moe_serve_test {
 
@@ -287,24 +287,16 @@ class ScriptTest : public ServiceTest {
  protected:
   void SetUp() override {
     ServiceTest::SetUp();
-    path_ = std::filesystem::temp_directory_path() /
-            ("moe-serve-" + std::to_string(reinterpret_cast<uintptr_t>(this)) + ".moe");
+    const std::string file = folder_.file("script.moe");
     auto params = MOE_INIT(moe_convert_params);
     params.weights = "f32";
-    ASSERT_EQ(moe_convert("tests/data/chat/script", path_.c_str(), &params, &error_), MOE_OK)
+    ASSERT_EQ(moe_convert("tests/data/chat/script", file.c_str(), &params, &error_), MOE_OK)
         << error_.text;
-    open(path_);
-  }
-  void TearDown() override {
-    ServiceTest::TearDown();
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-    std::filesystem::remove(path_.parent_path() / ("." + path_.filename().string() + ".moe-lock"),
-                            ignored);
+    open(file);
   }
 
  private:
-  std::filesystem::path path_;
+  const moe::test::TempFolder folder_;
 };
 
 inline Json says(const std::string& text) {

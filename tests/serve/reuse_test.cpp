@@ -145,16 +145,6 @@ TEST_F(ReuseTest, CanBeSwitchedOff) {
 
 class FolderTest : public ReuseTest {
  protected:
-  void SetUp() override {
-    ReuseTest::SetUp();
-    folder_ = std::filesystem::temp_directory_path() /
-              ("moe-texts-" + std::to_string(reinterpret_cast<uintptr_t>(this)));
-    name_ = (folder_ / "below").string();
-  }
-  void TearDown() override {
-    ReuseTest::TearDown();
-    std::filesystem::remove_all(folder_);
-  }
   moe_service_params kept(int32_t n_slots, uint64_t most_bytes = 0) {
     auto params = slots(n_slots);
     params.cache_folder = name_.c_str();
@@ -173,8 +163,8 @@ class FolderTest : public ReuseTest {
     return files;
   }
 
-  std::filesystem::path folder_;
-  std::string name_;
+  const moe::test::TempFolder folder_;
+  const std::string name_ = folder_.file("below");
 };
 
 TEST_F(FolderTest, ANewServiceGoesOn) {

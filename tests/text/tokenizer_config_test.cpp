@@ -5,9 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
+#include "tests/support/temp_folder.h"
 #include "tests/text/tokenizer_support.h"
 
 namespace moe {
@@ -433,19 +431,14 @@ TEST(TokenizerConfig, OlderFilesOfTokens) {
 }
 
 TEST(TokenizerConfig, SpecialTokensFromTheFilesBeside) {
-  const auto folder = std::filesystem::temp_directory_path() / "moe_tokenizer_json_test";
-  std::filesystem::create_directories(folder);
-  const auto write = [&](const char* name, const std::string& text) {
-    std::ofstream(folder / name) << text;
-  };
-  write("tokenizer.json", kBpe);
-  write("tokenizer_config.json", R"({"bos_token": {"content": "<s>"}, "eos_token": null})");
-  write("special_tokens_map.json", R"({"eos_token": "u", "pad_token": "none"})");
-  const TokenizerData data = read_tokenizer(folder.string());
+  const test::TempFolder folder;
+  folder.write("tokenizer.json", kBpe);
+  folder.write("tokenizer_config.json", R"({"bos_token": {"content": "<s>"}, "eos_token": null})");
+  folder.write("special_tokens_map.json", R"({"eos_token": "u", "pad_token": "none"})");
+  const TokenizerData data = read_tokenizer(folder.path());
   EXPECT_EQ(data.bos_id, 4);
   EXPECT_EQ(data.eos_id, 3);
   EXPECT_EQ(data.pad_id, -1);
-  std::filesystem::remove_all(folder);
 }
 
 TokenizerData completed(const Json& tokenizer, const Json& config) {
