@@ -12,6 +12,7 @@ constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = 1 << 16;
 
 __global__ void __launch_bounds__(kThreads) cap_kernel(CapOp op) {
+  wait_for_previous();
   const int64_t n = int64_t{op.n_rows} * op.d;
   const int64_t step = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += step) {
@@ -21,6 +22,7 @@ __global__ void __launch_bounds__(kThreads) cap_kernel(CapOp op) {
 }
 
 __global__ void __launch_bounds__(kThreads) gate_kernel(GateOp op) {
+  wait_for_previous();
   const int64_t n = int64_t{op.n_rows} * op.d;
   const int64_t step = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += step) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Whether the GPU can run this module's kernels. All files are compiled for the same architectures.
 
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
 
 namespace moe::cuda {
@@ -20,6 +21,14 @@ cudaError_t load_code() {
   cudaFuncAttributes found;
   return cudaFuncGetAttributes(&found, reinterpret_cast<const void*>(any_kernel));
 }
+
+#if !defined(MOE_CUDA_EMULATOR)
+bool code_waits() {
+  cudaFuncAttributes found;
+  return cudaFuncGetAttributes(&found, reinterpret_cast<const void*>(any_kernel)) == cudaSuccess &&
+         found.ptxVersion >= 90;
+}
+#endif
 
 std::span<const int> built_for() { return kBuiltFor; }
 

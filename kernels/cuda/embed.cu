@@ -10,6 +10,7 @@ namespace {
 constexpr int kThreads = 128;
 
 __global__ void __launch_bounds__(kThreads) embed_kernel(EmbedOp op) {
+  wait_for_previous();
   const auto col = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
   if (col >= op.table.cols) return;
   for (int64_t row = blockIdx.y; row < op.n_rows; row += gridDim.y) {

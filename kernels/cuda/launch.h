@@ -24,6 +24,10 @@ struct Grid {
 };
 
 #if !defined(MOE_CUDA_EMULATOR) && defined(__CUDACC__)
+/// True if the kernels' code for this GPU waits for the kernels before it (wait_for_previous()).
+/// All files are compiled for the same architectures.
+bool code_waits();
+
 /// Allows a kernel all the shared memory of a block on this GPU: never less, since another thread
 /// may be launching it with another size.
 inline cudaError_t allow_shared(const void* kernel, size_t bytes) {
@@ -61,6 +65,12 @@ cudaError_t launch(void (*kernel)(P...), const Grid& grid, cudaStream_t stream, 
   config.blockDim = grid.threads;
   config.dynamicSmemBytes = grid.shared_bytes;
   config.stream = stream;
+  // The kernel starts while the one before it still runs, and waits for it itself.
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &early;
+  config.numAttrs = code_waits() ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
 #endif
 }

@@ -69,7 +69,7 @@ struct RowGroups {
   int32_t max_groups = 1;
   const int32_t* n_groups = nullptr;   // counted on the device; null: max_groups
   const int32_t* group = nullptr;      // (n_groups): matrix of each group, ascending
-  const int32_t* begin = nullptr;      // (n_groups + 1): its output rows
+  const int32_t* begin = nullptr;      // (max_groups + 1): its output rows, up to n_groups
   const int32_t* input_row = nullptr;  // (n_rows): the input row per output row; null: the same
 };
 

@@ -121,6 +121,12 @@ __device__ inline Norm norm_of(const RowNorms& norms, int64_t row) {
 }
 
 __global__ void __launch_bounds__(kMaxThreads) prepare_kernel(PrepareOp op, Shape shape) {
+  if (op.norm.norms == nullptr && op.norm.one.weight != nullptr && blockIdx.x == 0) {
+    for (int i = 32 * static_cast<int>(threadIdx.x); i < op.d; i += 32 * kMaxThreads) {
+      prefetch_l2(op.norm.one.weight + i);
+    }
+  }
+  wait_for_previous();
   MOE_CUDA_SHARED(RowStats, stats_of, [kMaxThreads / kWarp]);
   MOE_CUDA_SHARED(int32_t, largest_of, [kMaxThreads / kWarp]);
   MOE_CUDA_SHARED(int32_t, sum_of, [kMaxThreads / kWarp]);

@@ -103,6 +103,7 @@ __device__ inline void each_token(const DeviceSampleOp& op, const Row& r, const 
 }
 
 __global__ void __launch_bounds__(kThreads) best_kernel(DeviceSampleOp op) {
+  wait_for_previous();
   const Row r = row_of(op);
   const int thread = static_cast<int>(threadIdx.x);
   float* copy = op.op.copies[r.row];
@@ -153,6 +154,7 @@ struct Classes {
 };
 
 __global__ void __launch_bounds__(kThreads) sums_kernel(DeviceSampleOp op) {
+  wait_for_previous();
   MOE_CUDA_SHARED(Classes, classes);
   const Row r = row_of(op);
   if (!wants_anything(r.spec)) return;
@@ -249,6 +251,7 @@ __device__ inline Wanted wanted_classes(const DeviceSampleOp& op, const Row& r) 
 }
 
 __global__ void __launch_bounds__(kThreads) collect_kernel(DeviceSampleOp op) {
+  wait_for_previous();
   MOE_CUDA_SHARED(int, first);
   MOE_CUDA_SHARED(int, n_here);
   const Row r = row_of(op);

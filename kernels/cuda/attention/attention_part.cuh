@@ -100,11 +100,12 @@ struct Softmax {
   float own[kHeads];  // sum of exp(score - top)
 };
 
+/// Each array begins at 16 bytes, so that nvcc's wide loads of one read nothing of another.
 template <int kHeads>
 struct Memory {
-  float weight[kBatch][kHeads];
-  float of_warp[kWarps][kHeads];
-  float total[kHeads];
+  alignas(16) float weight[kBatch][kHeads];
+  alignas(16) float of_warp[kWarps][kHeads];
+  alignas(16) float total[kHeads];
 };
 
 /// Writes the weights of a batch of keys to shared memory; correction[g] rescales earlier sums.

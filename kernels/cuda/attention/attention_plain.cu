@@ -51,6 +51,7 @@ __device__ inline KeyRange visible_keys_of_row(const AttentionOp& op, int64_t ro
 }
 
 __global__ void __launch_bounds__(kThreads) plain_kernel(AttentionOp op) {
+  wait_for_previous();
   MOE_CUDA_SHARED(float, weight, [kThreads]);
   auto* sum = reinterpret_cast<float*>(dynamic_shared());  // (head_dim)
   const int thread = static_cast<int>(threadIdx.x);

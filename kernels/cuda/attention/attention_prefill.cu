@@ -390,6 +390,7 @@ __device__ inline void run_segment(const AttentionOp& op, const Segment& segment
 
 template <int kD>
 __global__ void __launch_bounds__(kThreads, 1) prefill_kernel(AttentionOp op, int32_t tile_rows) {
+  wait_for_previous();
   MOE_CUDA_SHARED(Scales, scales);
   const int group = op.n_heads / op.n_kv_heads;
   const int kv_head = static_cast<int>(blockIdx.y);

@@ -13,6 +13,7 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr int64_t kMaxHeld = 24 * 1024;  // floats of shared memory for norms over whole rows
 
 __global__ void __launch_bounds__(kThreads) prepare_kernel(AttentionOp op, bool held) {
+  wait_for_previous();
   MOE_CUDA_SHARED(RowStats, whole, [2]);
   const int64_t row = blockIdx.x;
   const int d = op.head_dim;

@@ -14,6 +14,7 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/attention_part.cuh"
 #include "kernels/cuda/attention/attention_rows.h"
+#include "kernels/math.h"
 
 namespace moe::cuda {
 namespace {
@@ -43,7 +44,11 @@ __device__ inline Plan plan_of(const KeyRange& visible, int32_t max_splits) {
 __device__ inline RowStats whole_stats(const Norm& norm, const float* x, int n, float* memory,
                                        RowStats* shared) {
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads) memory[i] = x[i];
+  MOE_CUDA_UNROLL_4
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < n;
+       i += 4 * kThreads) {  // d is a multiple of 16
+    *reinterpret_cast<float4*>(memory + i) = *reinterpret_cast<const float4*>(x + i);
+  }
   __syncthreads();
   if (threadIdx.x < kWarp) {
     const RowStats stats = row_stats(norm.kind, norm.eps, memory, n);
@@ -217,35 +222,57 @@ __device__ inline void run_part(const SplitOp& split, const Part& part, const He
   write_part(split, heads, plan, sums, n_subs, s, memory);
 }
 
-/// Merges the parts of one query in order.
-__device__ inline void merge_parts(const SplitOp& split, const Plan& plan, int64_t row, int head) {
-  MOE_CUDA_SHARED(float, weight, [kMaxSplits]);
+/// Of the parts of a block's heads.
+template <int kHeads>
+struct Merging {
+  float weight[kHeads][kMaxSplits];  // first the maximum
+  float total[kHeads][kMaxSplits];
+  Ending ending[kHeads];
+};
+
+/// Merges the parts of some heads of a row in order. All loads of a step are under way at once.
+template <int kHeads>
+__device__ inline void merge_parts(const SplitOp& split, const Plan& plan, const Heads& heads,
+                                   Merging<kHeads>& m) {
   const AttentionOp& op = split.op.op;
   const int d = op.head_dim;
   const int thread = static_cast<int>(threadIdx.x);
-  const float* parts = partial_at(split, row, head, 0);
-  const int64_t step = d + 2;
-  float top = __ldcg(parts + d);
-  for (int s = 1; s < plan.n_splits; ++s) {
-    const float other = __ldcg(parts + s * step + d);
-    top = other > top ? other : top;
-  }
-  __syncthreads();  // the previous query no longer uses `weight`
-  for (int s = thread; s < plan.n_splits; s += kThreads) {
-    const float mine = __ldcg(parts + s * step + d);
-    weight[s] = mine == top ? 1.0f : exp_float(mine - top);
+  for (int i = thread; i < heads.n * plan.n_splits; i += kThreads) {
+    const int g = i / plan.n_splits;
+    const int s = i % plan.n_splits;
+    const float* part = partial_at(split, heads.row, heads.first + g, s) + d;
+    m.weight[g][s] = __ldcg(part);
+    m.total[g][s] = __ldcg(part + 1);
   }
   __syncthreads();
-  float total = 0;
-  for (int s = 0; s < plan.n_splits; ++s) {
-    total = fused(weight[s], __ldcg(parts + s * step + d + 1), total);
+  for (int g = thread / kWarp; g < heads.n; g += kWarps) {
+    float top = -__builtin_inff();
+    for (int s = lane_id(); s < plan.n_splits; s += kWarp) {
+      top = m.weight[g][s] > top ? m.weight[g][s] : top;
+    }
+    top = warp_max(top);
+    for (int s = lane_id(); s < plan.n_splits; s += kWarp) {
+      const float mine = m.weight[g][s];
+      m.weight[g][s] = mine == top ? 1.0f : exp_float(mine - top);
+    }
+    __syncwarp();
+    if (lane_id() != 0) continue;
+    float total = 0;
+    MOE_UNROLL_8
+    for (int s = 0; s < plan.n_splits; ++s) total = fused(m.weight[g][s], m.total[g][s], total);
+    m.ending[g] = end_softmax(top, total, op.sinks, heads.first + g);
   }
-  const Ending ending = end_softmax(top, total, op.sinks, head);
-  for (int i = thread; i < d; i += kThreads) {
+  __syncthreads();
+  for (int i = thread; i < heads.n * d; i += kThreads) {
+    const int g = i / d;
+    const float* parts = partial_at(split, heads.row, heads.first + g, 0) + i % d;
     float v = 0;
-    MOE_CUDA_UNROLL_4
-    for (int s = 0; s < plan.n_splits; ++s) v = fused(weight[s], __ldcg(parts + s * step + i), v);
-    op.out[(row * op.n_heads + head) * d + i] = v * ending.scale / ending.total;
+    MOE_UNROLL_8
+    for (int s = 0; s < plan.n_splits; ++s) {
+      v = fused(m.weight[g][s], __ldcg(parts + int64_t{s} * (d + 2)), v);
+    }
+    op.out[(heads.row * op.n_heads + heads.first + g) * d + i % d] =
+        v * m.ending[g].scale / m.ending[g].total;
   }
 }
 
@@ -269,7 +296,9 @@ template <int kHeads>
 __global__ void __launch_bounds__(kThreads, kHeads == 8   ? 2
                                             : kHeads == 4 ? 3
                                                           : 4) split_kernel(SplitOp split) {
+  wait_for_previous();
   MOE_CUDA_SHARED(Memory<kHeads>, memory);
+  MOE_CUDA_SHARED(Merging<kHeads>, merging);
   const AttentionOp& a = split.op.op;
   const int group = a.n_heads / a.n_kv_heads;
   const int tiles = (group + kHeads - 1) / kHeads;
@@ -318,14 +347,17 @@ __global__ void __launch_bounds__(kThreads, kHeads == 8   ? 2
   }
   if (split.op.arrived == nullptr || plan.n_splits == 1) return;
   if (!last_to_arrive(split, heads, plan.n_splits)) return;
-  for (int g = 0; g < heads.n; ++g) merge_parts(split, plan, heads.row, heads.first + g);
+  merge_parts(split, plan, heads, merging);
 }
 
 __global__ void __launch_bounds__(kThreads) merge_kernel(SplitOp split) {
+  MOE_CUDA_SHARED(Merging<1>, merging);
+  wait_for_previous();
   const int64_t row = split.first_row + static_cast<int>(blockIdx.y);
   const AttentionOp& a = split.op.op;
   const Plan plan = plan_of(visible_keys(a.rows[row].position, a.window), split.max_splits);
-  if (plan.n_splits > 1) merge_parts(split, plan, row, static_cast<int>(blockIdx.x));
+  if (plan.n_splits > 1)
+    merge_parts<1>(split, plan, {row, static_cast<int>(blockIdx.x), 1}, merging);
 }
 
 template <int kHeads>

@@ -55,23 +55,49 @@ __device__ __forceinline__ bool find_chunk(const RowGroups& rows, int32_t index,
     out->matrix = 0;
     return out->begin < out->end;
   }
-  const int32_t n_groups = rows.n_groups != nullptr ? *rows.n_groups : rows.max_groups;
   const int32_t lane = static_cast<int32_t>(threadIdx.x % kWarp);
   int32_t group = 0;  // the last one whose first chunk is at or before `index`
-  for (int32_t span = n_groups; span > 1;) {
-    const int32_t step = (span + kWarp - 1) / kWarp;
-    const int32_t candidate = group + lane * step;
-    const bool before = lane * step < span && rows.begin[candidate] / kChunk + candidate <= index;
-    group += (__popc(__ballot_sync(~0u, before)) - 1) * step;
-    span = step < n_groups - group ? step : n_groups - group;
+  int32_t begin;
+  int32_t end;
+  if (rows.max_groups < kWarp) {  // as in a decode step: all loads at once
+    const int32_t first = lane <= rows.max_groups ? rows.begin[lane] : 0;
+    const int32_t n_groups = rows.n_groups != nullptr ? *rows.n_groups : rows.max_groups;
+    if (n_groups <= 0) return false;
+    const bool before = lane < n_groups && first / kChunk + lane <= index;
+    group = __popc(__ballot_sync(~0u, before)) - 1;
+    begin = __shfl_sync(~0u, first, group);
+    end = __shfl_sync(~0u, first, group + 1);
+  } else {
+    const int32_t n_groups = rows.n_groups != nullptr ? *rows.n_groups : rows.max_groups;
+    for (int32_t span = n_groups; span > 1;) {
+      const int32_t step = (span + kWarp - 1) / kWarp;
+      const int32_t candidate = group + lane * step;
+      const bool before = lane * step < span && rows.begin[candidate] / kChunk + candidate <= index;
+      group += (__popc(__ballot_sync(~0u, before)) - 1) * step;
+      span = step < n_groups - group ? step : n_groups - group;
+    }
+    if (n_groups <= 0) return false;
+    begin = rows.begin[group];
+    end = rows.begin[group + 1];
   }
-  if (n_groups <= 0) return false;
-  const int32_t begin = rows.begin[group];
-  const int32_t end = rows.begin[group + 1];
   out->begin = begin + (index - begin / kChunk - group) * kChunk;
   out->end = out->begin + kChunk < end ? out->begin + kChunk : end;
   out->matrix = rows.group[group];
   return out->begin < out->end;
+}
+
+/// True if a block's weights do not depend on the kernels before: it may load them before
+/// wait_for_previous().
+__device__ __forceinline__ bool weights_are_known(const RowGroups& rows) {
+  return rows.group == nullptr && rows.rows.counted == nullptr;
+}
+
+/// Brings a tile of weights to the L2 cache. All threads.
+__device__ __forceinline__ void prefetch_tile(const Matrix& m, int32_t tile) {
+  constexpr int64_t kLine = 128;
+  for (int64_t i = threadIdx.x * kLine; i < m.tile_stride; i += blockDim.x * kLine) {
+    prefetch_l2(m.tiles + tile * m.tile_stride + i);
+  }
 }
 
 __device__ __forceinline__ int32_t input_row(const RowGroups& rows, int32_t row) {
@@ -177,6 +203,10 @@ cudaError_t product_few_groups(cudaStream_t stream, ProductArgs args);
 cudaError_t product_many_groups(cudaStream_t stream, ProductArgs args);
 /// Float activations, no activation function, no group scales.
 cudaError_t product_floats(cudaStream_t stream, ProductArgs args);
+/// Number of blocks of product_floats().
+int64_t product_floats_blocks(const ProductArgs& args);
+/// The same for few outputs; float weights.
+cudaError_t product_floats_narrow(cudaStream_t stream, ProductArgs args);
 /// Estimated number of 64-row blocks that product_many() keeps busy.
 int64_t product_many_blocks(const ProductArgs& args);
 

@@ -236,6 +236,10 @@ class Chain {
     codes_ = c.codes + int64_t{input} * c.ld;
   }
 
+  /// True if the sums of segments are only added.
+  __device__ __forceinline__ bool plain() const { return floats_ && per_block_ == 0; }
+  __device__ __forceinline__ void add_plain(uint32_t bits) { sum_ = sum_ + __uint_as_float(bits); }
+
   __device__ __forceinline__ void add(uint32_t bits, int32_t segment) {
     if (floats_) {
       sum_ = sum_ + __uint_as_float(bits);
@@ -337,7 +341,12 @@ __device__ __forceinline__ float product(const Problem<kT>& p,
     __syncthreads();
     if (mine) {
       const int32_t n = n_segments - first < kRound ? n_segments - first : kRound;
-      for (int32_t s = 0; s < n; ++s) chain.add(partial[s][token][row], first + s);
+      if (chain.plain()) {
+        MOE_UNROLL_8
+        for (int32_t s = 0; s < n; ++s) chain.add_plain(partial[s][token][row]);
+      } else {
+        for (int32_t s = 0; s < n; ++s) chain.add(partial[s][token][row], first + s);
+      }
     }
     __syncthreads();
   }
@@ -346,6 +355,12 @@ __device__ __forceinline__ float product(const Problem<kT>& p,
 
 template <class Kernel, int kT>
 __global__ void __launch_bounds__(kThreads, 2) any_rows(const ProductArgs a) {
+  if (weights_are_known(a.rows)) {
+    int32_t known;
+    const MatmulOut of_block = find_out(a, a.y + static_cast<int32_t>(blockIdx.y), &known);
+    prefetch_tile(of_block.weight.matrix, known);
+  }
+  wait_for_previous();
   MOE_CUDA_SHARED(uint32_t, partial, [kRound][kT][kTileRows]);
   RowChunk chunk;
   if (!find_chunk<kT>(a.rows, static_cast<int32_t>(blockIdx.x), &chunk)) return;

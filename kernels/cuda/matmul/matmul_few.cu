@@ -113,14 +113,12 @@ struct WholeSums<Ternary2Mma, 1> {
 
 /// The warp's part of the sums: steps part, part + split, ...
 template <class Format, int kN>
-__device__ __forceinline__ void sum_steps(WholeSums<Format, kN>& sums, const LaneTile& tile,
-                                          const Codes& a8, const uint32_t (&rows)[kN], int32_t part,
-                                          int32_t split) {
+__device__ __forceinline__ void sum_steps(WholeSums<Format, kN>& sums, Ahead<Format>& ahead,
+                                          const LaneTile& tile, const Codes& a8,
+                                          const uint32_t (&rows)[kN], int32_t part, int32_t split) {
   using Weights = Ahead<Format>;
   constexpr bool kRefillFirst = kN <= 2;  // if registers suffice for both
   const int32_t n_steps = (tile.weight.matrix.cols + kStep - 1) / kStep;
-  Weights ahead;
-  ahead.start(tile, [=](int i) { return part + i * split; });
   StepCodes<kN> codes(a8, rows, part, n_steps);
   MOE_CUDA_NO_UNROLL
   for (int32_t first = part; first < n_steps; first += split * Weights::kSteps) {
@@ -161,6 +159,8 @@ struct WarpPair {
 
 template <class Format, int kN, bool kGated>
 __global__ void __launch_bounds__(kThreads, 2) few_rows(const ProductArgs a) {
+  const bool known = weights_are_known(a.rows);
+  if (!known) wait_for_previous();
   alignas(16) MOE_CUDA_SHARED(int32_t, results, [kWarps][8 * kN][kResultStride]);
   MOE_CUDA_SHARED(float, scales, [8 * kN]);
   MOE_CUDA_SHARED(int32_t, offsets, [8 * kN]);
@@ -174,8 +174,10 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows(const ProductArgs a) {
   const auto block = static_cast<int32_t>(blockIdx.y);
   const WarpPair pair = WarpPair::find<Format, kGated>(a, block, chunk.matrix);
   const Codes codes = codes_of(a.in, ActPrecision::kA8);
+  Ahead<Format> ahead;
+  if (pair.live) ahead.start(pair.tile, [&](int i) { return part + i * a.split; });
+  if (known) wait_for_previous();
 
-  // Loads the final operands before the weights.
   if (thread < count) {
     const int32_t input = input_row(a.rows, chunk.begin + thread);
     scales[thread] = codes.scales[input];
@@ -195,7 +197,7 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows(const ProductArgs a) {
 
   if (pair.live) {
     WholeSums<Format, kN> sums;
-    sum_steps<Format, kN>(sums, pair.tile, codes, rows, part, a.split);
+    sum_steps<Format, kN>(sums, ahead, pair.tile, codes, rows, part, a.split);
     MOE_CUDA_UNROLL
     for (int n = 0; n < kN; ++n) put_results<Format>(&results[warp][8 * n][0], sums.sums[n]);
   }
@@ -253,6 +255,8 @@ struct ScaledChain {
 
 template <class Format, bool kGated>
 __global__ void __launch_bounds__(kThreads, 2) few_rows_scaled(const ProductArgs a) {
+  const bool known = weights_are_known(a.rows);
+  if (!known) wait_for_previous();
   alignas(16) MOE_CUDA_SHARED(int32_t, results, [kRoundBlocks][8][kResultStride]);
   RowChunk chunk;
   if (!find_chunk<8>(a.rows, static_cast<int32_t>(blockIdx.x), &chunk)) return;
@@ -268,6 +272,9 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_scaled(const ProductArgs
   const int32_t n_steps = (m.cols + kStep - 1) / kStep;
   const ScaleRounds rounds(m);
   const bool grouped = m.scale_kind == ScaleKind::kGroup;
+  Ahead<Format> ahead;
+  ahead.start(tile, [&](int i) { return rounds.step_of(i, warp); });
+  if (known) wait_for_previous();
 
   const uint32_t x_row = piece_of(a, codes, chunk.begin + lane / 4, chunk.end);
   // Warp w finishes token w, lane r row r.
@@ -275,9 +282,6 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_scaled(const ProductArgs
   const int32_t row = tile.valid ? tile.row : 0;
   ScaledChain chain{m, codes.scales + int64_t{own} * n_act_scales(m), row, grouped,
                     m.act == ActPrecision::kA8};
-
-  Ahead<Format> ahead;
-  ahead.start(tile, [&](int i) { return rounds.step_of(i, warp); });
   int32_t sums[2][4] = {};
   MOE_CUDA_NO_UNROLL
   for (int32_t first = 0; first < rounds.steps; first += Ahead<Format>::kSteps) {
@@ -323,14 +327,14 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_scaled(const ProductArgs
 
 // --- Launching ---
 
-/// Warps that keep a large GPU's memory busy: 132 multiprocessors with 16 each.
-constexpr int64_t kWantedWarps = 132 * 16;
+/// Warps that a large GPU runs at once: 132 multiprocessors with 16 each.
+constexpr int64_t kMostWarps = 132 * 16;
 
-/// Warps per pair of tiles.
+/// Warps per pair of tiles: as many as run at once, for a second wave costs more than a longer sum.
 int32_t choose_split(int64_t pairs, int32_t cols) {
   const int32_t steps = (cols + kStep - 1) / kStep;
   int32_t split = 1;
-  while (split < kWarps && pairs * split < kWantedWarps && 2 * split <= steps) split *= 2;
+  while (split < kWarps && 2 * pairs * split <= kMostWarps && 2 * split <= steps) split *= 2;
   return split;
 }
 

@@ -94,6 +94,8 @@ __device__ __forceinline__ float add_round(const Round<Layout>& round, int32_t n
 
 template <class Format, bool kGated>
 __global__ void __launch_bounds__(kThreads, 2) few_rows_grouped(const ProductArgs a) {
+  const bool known = weights_are_known(a.rows);
+  if (!known) wait_for_previous();
   using Layout = typename Format::Layout;
   MOE_CUDA_SHARED(Round<Layout>, round);
   static_assert(sizeof(Round<Layout>) <= 47 * 1024, "48 KiB need a permission");
@@ -105,6 +107,9 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_grouped(const ProductArg
   const MatmulOut out = find_out(a, static_cast<int32_t>(blockIdx.y), &pair);
   const LaneTile tile = find_tile<Format, kGated>(a, out, chunk.matrix, pair);
   const Matrix& m = tile.weight.matrix;
+  Ahead<Format> ahead;
+  ahead.start(tile, [=](int i) { return i * kWarps + warp; });
+  if (known) wait_for_previous();
   const Codes codes = codes_of(a.in, m.act);
   const LaneCodes lane_codes(a, codes, chunk, m.cols);
   constexpr int kParts = kUnitGroups<Format>;
@@ -112,9 +117,6 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_grouped(const ProductArg
   const int32_t n_rounds = (n_groups + kParts * kRoundGroups - 1) / (kParts * kRoundGroups);
   const bool live = chunk.begin + warp < chunk.end;
   const RowScales scales(codes, m, input_row(a.rows, live ? chunk.begin + warp : chunk.begin));
-
-  Ahead<Format> ahead;
-  ahead.start(tile, [=](int i) { return i * kWarps + warp; });
   float total = 0;
   MOE_CUDA_NO_UNROLL
   for (int32_t first = 0; first < n_rounds; first += Ahead<Format>::kSteps) {

@@ -48,6 +48,7 @@ struct Int8Row {
 /// next 16 inputs), writes whole sectors.
 template <class Format>
 __global__ void unpack(const UnpackArgs a) {
+  wait_for_previous();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= a.n) return;
   const auto r = static_cast<int32_t>(i % kTileRows);
@@ -60,6 +61,7 @@ __global__ void unpack(const UnpackArgs a) {
 }
 
 __global__ void finish_all(const FinishOp a) {
+  wait_for_previous();
   const auto row = static_cast<int32_t>(blockIdx.y * kThreads + threadIdx.x);  // of the panel
   const Matrix& m = a.out.weight.matrix;
   if (row >= a.n_rows || a.first_row + row >= m.rows) return;

@@ -143,6 +143,7 @@ template <int kN, bool kScaled>
 
 template <class Format, int kN, bool kScaled, bool kGated>
 __global__ void __launch_bounds__(kThreads, (kBlocks<kN, kScaled>)) many_rows(const ProductArgs a) {
+  wait_for_previous();
   constexpr int kTokens = kTokensOf<kN>;
   MOE_CUDA_SHARED(int32_t, inputs, [kTokens]);
   MOE_CUDA_SHARED(RowChunk, kept);

@@ -5,6 +5,7 @@
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/warp.h"
 #include "kernels/math.h"
+#include "src/base/inline.h"
 
 namespace moe::cuda {
 namespace {
@@ -17,6 +18,8 @@ struct Served {
   float weight;
 };
 constexpr size_t kPairBytes = sizeof(Served) + sizeof(int32_t);
+/// Pairs with room in shared memory. nvcc reads two experts at a time, one past the last.
+MOE_INLINE int32_t room_for(int32_t pairs) { return pairs + pairs % 2; }
 constexpr size_t kStaticBytes = 128;  // at most, with alignment
 
 /// Sorts the token's active pairs by ascending expert to `served`; returns their number.
@@ -59,10 +62,11 @@ __device__ inline void write_result(const CombineOp& op, int64_t token, int c, b
 }
 
 __global__ void __launch_bounds__(kThreads) combine_kernel(CombineOp op, bool aligned) {
+  wait_for_previous();
   const int64_t token = blockIdx.x;
   const int k = op.routing.max_k;
   auto* served = reinterpret_cast<Served*>(dynamic_shared());
-  auto* experts = reinterpret_cast<int32_t*>(served + k);
+  auto* experts = reinterpret_cast<int32_t*>(served + room_for(k));
   const int n = sort_pairs(op, token, experts, served);
   for (int c = static_cast<int>(blockIdx.y * kSpan + 4 * threadIdx.x); c < op.d;
        c += static_cast<int>(gridDim.y) * kSpan) {
@@ -90,14 +94,14 @@ cudaError_t combine(cudaStream_t stream, const CombineOp& op) {
   grid.blocks = dim3(static_cast<unsigned>(op.routing.n_tokens),
                      static_cast<unsigned>((op.d + kSpan - 1) / kSpan));
   grid.threads = kThreads;
-  grid.shared_bytes = static_cast<size_t>(op.routing.max_k) * kPairBytes;
+  grid.shared_bytes = static_cast<size_t>(room_for(op.routing.max_k)) * kPairBytes;
   const bool aligned = rows_aligned(op.outputs, op.d) && rows_aligned(op.sum, op.d) &&
                        rows_aligned(op.subtract, op.d) && rows_aligned(op.y, op.d);
   return launch(combine_kernel, grid, stream, op, aligned);
 }
 
 int32_t most_combined(size_t shared) {
-  return static_cast<int32_t>((shared - kStaticBytes) / kPairBytes);
+  return static_cast<int32_t>((shared - kStaticBytes) / kPairBytes) / 2 * 2;
 }
 
 }  // namespace moe::cuda

@@ -61,6 +61,7 @@ __device__ inline float length_of(const CosineOp& op, int32_t expert) {
 }
 
 __global__ void __launch_bounds__(kThreads) cosine_kernel(CosineOp op) {
+  wait_for_previous();
   auto* z = reinterpret_cast<float*>(dynamic_shared());  // one token, normalised
   const int n_experts = op.embedding.rows;
   const auto expert = static_cast<int32_t>(blockIdx.y * kThreads + threadIdx.x);

@@ -17,6 +17,7 @@ __device__ inline void add(uint64_t* to, int64_t n) {
 
 /// Bins: experts' tokens, then tokens by how many experts served them.
 __global__ void __launch_bounds__(kThreads) count_kernel(CountOp op, bool shared_bins) {
+  wait_for_previous();
   auto* bins = reinterpret_cast<int32_t*>(dynamic_shared());
   const int n_bins = 2 * op.n_experts + 1;
   const int thread = static_cast<int>(threadIdx.x);

@@ -9,6 +9,7 @@ namespace {
 constexpr unsigned kThreads = 128;
 
 __global__ void __launch_bounds__(kThreads) gather_kernel(GatherOp op) {
+  wait_for_previous();
   const int32_t n = op.rows.counted != nullptr ? *op.rows.counted : op.rows.n;
   for (int64_t r = blockIdx.x; r < n; r += gridDim.x) {
     const float* from = op.x + static_cast<int64_t>(op.row[r]) * op.d;

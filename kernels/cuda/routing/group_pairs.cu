@@ -10,19 +10,30 @@ namespace {
 using namespace pairs;
 
 __global__ void __launch_bounds__(kThreads) count_kernel(GroupOp op) {
-  MOE_CUDA_SHARED(int4, experts, [kBatch / 4]);
-  clear_places(op, static_cast<int>(blockIdx.x));
-  count_chunk(op, static_cast<int>(blockIdx.x), reinterpret_cast<int32_t*>(experts));
+  MOE_CUDA_SHARED(int32_t, shared, [kSharedExperts]);
+  wait_for_previous();
+  const int chunk = static_cast<int>(blockIdx.x);
+  int32_t* const numbers = numbers_of(op, chunk, shared);
+  count_chunk(op, chunk, numbers);
+  copy_numbers(op, numbers, op.places + int64_t{chunk} * op.n_experts);
 }
-__global__ void __launch_bounds__(kThreads) scan_kernel(GroupOp op) { scan_chunks(op); }
+__global__ void __launch_bounds__(kThreads) scan_kernel(GroupOp op) {
+  wait_for_previous();
+  scan_chunks(op, op.places);
+}
 __global__ void __launch_bounds__(kThreads) place_kernel(GroupOp op) {
-  MOE_CUDA_SHARED(int4, experts, [kBatch / 4]);
-  place_chunk(op, static_cast<int>(blockIdx.x), reinterpret_cast<int32_t*>(experts));
+  MOE_CUDA_SHARED(int32_t, shared, [kSharedExperts]);
+  wait_for_previous();
+  const int chunk = static_cast<int>(blockIdx.x);
+  int32_t* const numbers = numbers_of(op, chunk, shared);
+  copy_numbers(op, op.places + int64_t{chunk} * op.n_experts, numbers);
+  place_chunk(op, chunk, numbers);
 }
 
 __global__ void __launch_bounds__(kThreads) group_kernel(GroupOp op) {
-  MOE_CUDA_SHARED(int4, experts, [kBatch / 4]);
-  group_block(op, reinterpret_cast<int32_t*>(experts));
+  MOE_CUDA_SHARED(int32_t, numbers, [kSharedExperts]);
+  wait_for_previous();
+  group_block(op, numbers);
 }
 
 }  // namespace

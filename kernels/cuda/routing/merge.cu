@@ -16,6 +16,7 @@ __device__ inline float merge_one(const MergeOp& op, float sum, float shared, fl
 }
 
 __global__ void __launch_bounds__(kThreads) merge_kernel(MergeOp op, bool aligned) {
+  wait_for_previous();
   const auto c = static_cast<int32_t>(4 * (blockIdx.x * kThreads + threadIdx.x));
   if (c >= op.d) return;
   for (int64_t row = blockIdx.y; row < op.n_rows; row += gridDim.y) {

@@ -9,6 +9,7 @@ namespace {
 constexpr int kThreads = 128;
 
 __global__ void __launch_bounds__(kThreads) move_kernel(MovePairsOp op) {
+  wait_for_previous();
   const int32_t k = op.routing.max_k;
   const int64_t slot = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (slot >= int64_t{op.routing.n_tokens} * k) return;

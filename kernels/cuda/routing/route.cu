@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kWarpsPerBlock = 4;
 constexpr int kThreads = kWarpsPerBlock * kWarp;
-constexpr int kMaxPer = 16;         // experts per lane
-constexpr int32_t kFewTokens = 32;  // four per warp of the single block
+constexpr int kMaxPer = 16;                    // experts per lane
+constexpr int32_t kFewTokens = pairs::kWarps;  // one per warp of the single block
 
 template <class Team>
 __device__ inline int32_t route_one(const RouterConfig& r, const RouterInput& in,
@@ -94,6 +94,7 @@ __device__ inline void route_token(const DeviceRouteOp& op, int64_t token, float
 
 template <int kPer>
 __global__ void __launch_bounds__(kThreads) route_warps(DeviceRouteOp op, int32_t floats) {
+  wait_for_previous();
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int64_t token = int64_t{blockIdx.x} * kWarpsPerBlock + warp;
   if (token >= op.out.n_tokens) return;
@@ -104,7 +105,8 @@ __global__ void __launch_bounds__(kThreads) route_warps(DeviceRouteOp op, int32_
 template <int kPer>
 __global__ void __launch_bounds__(pairs::kThreads, 1)
     route_and_group_kernel(DeviceRouteOp op, pairs::GroupOp group, int32_t floats) {
-  MOE_CUDA_SHARED(int4, experts, [pairs::kBatch / 4]);
+  wait_for_previous();
+  MOE_CUDA_SHARED(int32_t, numbers, [pairs::kSharedExperts]);
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   float* memory = reinterpret_cast<float*>(dynamic_shared()) + warp * floats;
   for (int64_t token = warp; token < op.out.n_tokens; token += pairs::kWarps) {
@@ -112,10 +114,11 @@ __global__ void __launch_bounds__(pairs::kThreads, 1)
     __syncwarp();
   }
   __syncthreads();
-  pairs::group_block(group, reinterpret_cast<int32_t*>(experts));
+  pairs::group_block(group, numbers);
 }
 
 __global__ void __launch_bounds__(kThreads, 1) route_threads(DeviceRouteOp op) {
+  wait_for_previous();
   const int64_t token = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (token >= op.out.n_tokens) return;
   const int k = op.out.max_k;
@@ -158,6 +161,7 @@ __device__ inline Run run_of(const DeviceRouteOp& op, int32_t token) {
 /// One thread per pair counts the pairs that its expert serves earlier: lower rank, then
 /// (kPriority) higher probability, then lower token.
 __global__ void __launch_bounds__(kThreads) capacity_kernel(DeviceRouteOp op) {
+  wait_for_previous();
   const int32_t k = op.out.max_k;
   const auto at = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
   if (at >= op.out.n_tokens * k) return;

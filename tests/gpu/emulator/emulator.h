@@ -190,6 +190,15 @@ inline uint32_t __ballot_sync(uint32_t mask, int predicate) {
   }
   return bits;
 }
+template <class T>
+uint32_t __match_any_sync(uint32_t mask, T value) {
+  const auto& e = ::emulator::exchange("__match_any_sync", mask, &value, sizeof value);
+  uint32_t bits = 0;
+  for (int i = 0; i < 32; ++i) {
+    if ((mask >> i & 1) != 0 && ::emulator::value_of<T>(e, i) == value) bits |= 1u << i;
+  }
+  return bits;
+}
 inline int __any_sync(uint32_t mask, int p) { return __ballot_sync(mask, p) != 0; }
 inline int __all_sync(uint32_t mask, int p) { return __ballot_sync(mask, p) == mask; }
 template <class T, class F>
