@@ -41,6 +41,7 @@ set(cuda_kernel_sources
   matmul/matmul_few.cu
   matmul/matmul_few_groups.cu
   matmul/matmul_floats.cu
+  matmul/matmul_floats_narrow.cu
   matmul/matmul_library.cu
   matmul/matmul_many.cu
   matmul/matmul_many_groups.cu

@@ -24,10 +24,18 @@ bool multiplies_codes(const ProductArgs& args) {
 /// Blocks that occupy a large GPU.
 constexpr int64_t kWantedBlocks = 96;
 
-/// True if matmul_floats.cu supports it.
+/// Inputs up to which matmul_floats_narrow.cu is the faster one for few rows too.
+constexpr int32_t kShortRow = 512;
+
+/// True if matmul_floats.cu supports it, and matmul_floats_narrow.cu if the weights are floats.
 bool multiplies_floats(const ProductArgs& args) {
   const Matrix& m = args.outs[0].weight.matrix;
   return !args.activated && m.act == ActPrecision::kF32 && m.scale_kind != ScaleKind::kGroup;
+}
+
+bool has_float_weights(const ProductArgs& args) {
+  const FormatId format = args.outs[0].weight.matrix.format;
+  return format == FormatId::kF32 || format == FormatId::kBf16 || format == FormatId::kF16;
 }
 
 /// True if the grids of all kernels can count the tiles of all outs. Only product_any() splits
@@ -46,6 +54,11 @@ ProductKernels choose(const ProductArgs& args) {
   const int64_t groups = args.rows.group != nullptr ? args.rows.max_groups : 1;
   const int64_t rows = args.rows.rows.n / (groups > 0 ? groups : 1);
   if (!multiplies_codes(args)) {
+    const bool floats = multiplies_floats(args) && has_float_weights(args);
+    if (floats && (rows > 32 || args.outs[0].weight.matrix.cols <= kShortRow)) {
+      return product_floats_blocks(args) < kWantedBlocks ? ProductKernels::kFewRows
+                                                         : ProductKernels::kManyRows;
+    }
     return rows > 32 ? ProductKernels::kManyRows : ProductKernels::kAny;
   }
   const int64_t blocks = product_many_blocks(args);
@@ -60,10 +73,11 @@ cudaError_t start(cudaStream_t stream, const ProductArgs& args, ProductKernels k
     kernels = choose(args);
   }
   if (!multiplies_codes(args)) {
-    const bool many =
-        kernels == ProductKernels::kManyRows || kernels == ProductKernels::kManyRowsWide;
-    return many && multiplies_floats(args) ? product_floats(stream, args)
-                                           : product_any(stream, args);
+    if (kernels == ProductKernels::kAny || !multiplies_floats(args)) {
+      return product_any(stream, args);
+    }
+    return kernels == ProductKernels::kFewRows ? product_floats_narrow(stream, args)
+                                               : product_floats(stream, args);
   }
   const bool grouped = has_group_scales(args.outs[0].weight.matrix);
   switch (kernels) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Matrix products with float activations for many rows (mainly routers): a block computes 64 rows
+// Matrix products with float activations for many rows and outputs: a block computes 64 rows
 // of weights for 64 rows of activations. Sums are bit-identical to matmul_any.cu: chains of fused
 // multiply-adds over segments of 32 inputs, added in ascending order.
 
@@ -144,6 +144,7 @@ __device__ __forceinline__ void add_segment(const Segment& s, int32_t row, int32
 
 template <class Weights>
 __global__ void __launch_bounds__(kThreads, 2) float_rows(const ProductArgs a) {
+  wait_for_previous();
   MOE_CUDA_SHARED(Segment, segments, [2]);
   RowChunk chunk;
   if (!find_chunk<kTokens>(a.rows, static_cast<int32_t>(blockIdx.x), &chunk)) return;
@@ -187,6 +188,14 @@ __global__ void __launch_bounds__(kThreads, 2) float_rows(const ProductArgs a) {
 }
 
 }  // namespace
+
+int64_t product_floats_blocks(const ProductArgs& args) {
+  int64_t y = 0;
+  for (int32_t i = 0; i < args.n_outs; ++i) {
+    y += (n_tiles(args.outs[i].weight.matrix) + kTiles - 1) / kTiles;
+  }
+  return n_chunks(args.rows, kTokens) * y;
+}
 
 cudaError_t product_floats(cudaStream_t stream, ProductArgs args) {
   int64_t y = 0;

@@ -7,14 +7,11 @@
 
 namespace moe::cuda {
 
-/// Not measured on a GPU. Model for an H200 (4.3 TB/s): own kernels at 600 TOP/s (mma.sync reaches
-/// about half of the tensor cores' rate there, and these kernels are untuned), cuBLASLt at 1300
-/// TOP/s, but every weight is written and read once more as a plain byte, and every sum as an
-/// int32: 2 N K + 8 M N bytes. The gain is 1.8e-15 M N K s, the cost 4.7e-13 N K + 1.9e-12 M N s:
-/// break-even at M K = 258 K + 1033 M, so 521 rows at K = 2048, 345 at 4096 and none at 1024. With
-/// few outputs three launches (10 us) are not recovered either. Own kernels therefore compute every
-/// matrix product below these sizes.
-inline constexpr int32_t kLibraryRows = 512;      // M
+/// Measured on an H100 (tests/bench/results/2026-11-26-h100.md), in microseconds, own kernels and
+/// cuBLASLt with what surrounds it: int8 2048 x 2048 with 128 rows 32.8 and 11.7, 512 rows 32.3 and
+/// 17.7; ternary2 4096 x 4096 with 256 rows 45.2 and 29.9, 4096 rows 339 and 182. Fewer rows, inputs
+/// and outputs were not measured: own kernels compute those.
+inline constexpr int32_t kLibraryRows = 128;      // M
 inline constexpr int32_t kLibraryInputs = 2048;   // K
 inline constexpr int32_t kLibraryOutputs = 1024;  // N
 
