@@ -207,8 +207,7 @@ typedef struct moe_env_params {
    * too small for them (11 KiB). */
   const char* isa;
   /* NULL, "auto" or "cpu": the CPU; "cuda" or "cuda:N": that GPU, or MOE_ERR_DEVICE if it is not
-   * usable. "auto" will mean a usable GPU once the CUDA kernels, which so far have run only on an
-   * emulator, have been tested on one. */
+   * usable. A later version's "auto" may mean a usable GPU. */
   const char* device;
   const moe_allocator* allocator; /* NULL: malloc; copied */
   moe_log_fn log;                 /* NULL: silent */

@@ -106,7 +106,7 @@ Status OpenDevice::open(const DeviceChoice& choice, ThreadPool& pool, const Logg
   if (cuda) {
     return open_cuda(index, choice.gpu_memory, logger, allocator).with_context("device %s", name);
   }
-  // A GPU is never taken unasked until tests/gpu/run.sh has passed on one.
+  // A GPU is never taken unasked: it cannot run every model, and few kinds of GPU were tried.
   if (automatic) logger.log(LogLevel::kInfo, "on the CPU: a GPU is used only if named, as cuda");
   device_ = cpu_;
   return {};

@@ -260,8 +260,7 @@ pub struct moe_env_params {
     /// too small for them (11 KiB).
     pub isa: *const c_char,
     /// NULL, "auto" or "cpu": the CPU; "cuda" or "cuda:N": that GPU, or MOE_ERR_DEVICE if it is not
-    /// usable. "auto" will mean a usable GPU once the CUDA kernels, which so far have run only on an
-    /// emulator, have been tested on one.
+    /// usable. A later version's "auto" may mean a usable GPU.
     pub device: *const c_char,
     /// NULL: malloc; copied
     pub allocator: *const moe_allocator,

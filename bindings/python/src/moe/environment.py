@@ -27,8 +27,7 @@ class Environment(Closable):
 
     threads: threads that compute, the caller's included; 0: what the machine allows this process.
     isa:     None for the best this CPU has, or a name of isas(). Results are the same bits.
-    device:  None, "auto" or "cpu" for the CPU; "cuda", "cuda:N" for a GPU. "auto" will mean a GPU where one can be
-             used once the CUDA kernels, so far run only on an emulator, have been tested on one.
+    device:  None, "auto" or "cpu" for the CPU; "cuda", "cuda:N" for a GPU.
     gpu_memory: most bytes that are allocated on the GPU; 0, or above: 15/16 of what is free.
     log:     gets each message, possibly from several threads. The library cannot be stopped by an
              exception in it: that is reported through sys.unraisablehook. It must not use the library,
