@@ -14,7 +14,7 @@
 
 namespace moe {
 
-/// What a mixer's definition gives for some rows.
+/// The rows that a mixer's definition gives.
 struct MixerOutcome {
   std::vector<float> y;      // (n_rows, ld_out)
   std::vector<float> after;  // the state

@@ -38,7 +38,7 @@ class TempFolder {
     std::ifstream in(file(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  /// Of what is in it, in order.
+  /// The names of what is in it, in order.
   std::vector<std::string> names() const {
     std::vector<std::string> out;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {

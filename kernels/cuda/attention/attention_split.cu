@@ -222,7 +222,7 @@ __device__ inline void run_part(const SplitOp& split, const Part& part, const He
   write_part(split, heads, plan, sums, n_subs, s, memory);
 }
 
-/// Of the parts of a block's heads.
+/// Weights, sums and endings of the parts of a block's heads.
 template <int kHeads>
 struct Merging {
   float weight[kHeads][kMaxSplits];  // first the maximum

@@ -9,8 +9,8 @@ namespace moe::cuda {
 
 /// Measured on an H100 (tests/bench/results/2026-11-26-h100.md), in microseconds, own kernels and
 /// cuBLASLt with what surrounds it: int8 2048 x 2048 with 128 rows 32.8 and 11.7, 512 rows 32.3 and
-/// 17.7; ternary2 4096 x 4096 with 256 rows 45.2 and 29.9, 4096 rows 339 and 182. Fewer rows, inputs
-/// and outputs were not measured: own kernels compute those.
+/// 17.7; ternary2 4096 x 4096 with 256 rows 45.2 and 29.9, 4096 rows 339 and 182. Fewer rows,
+/// inputs and outputs were not measured: own kernels compute those.
 inline constexpr int32_t kLibraryRows = 128;      // M
 inline constexpr int32_t kLibraryInputs = 2048;   // K
 inline constexpr int32_t kLibraryOutputs = 1024;  // N

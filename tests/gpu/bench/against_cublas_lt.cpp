@@ -97,14 +97,10 @@ void measure_against_cublas_lt(Bench& bench) {
   const struct {
     FormatId format;
     int32_t n, size;
-  } cases[] = {{FormatId::kInt8, 4096, 4096},
-               {FormatId::kInt8, 512, 4096},
-               {FormatId::kInt8, 512, 2048},
-               {FormatId::kInt8, 256, 2048},
-               {FormatId::kInt8, 128, 2048},
-               {FormatId::kTernary2, 4096, 4096},
-               {FormatId::kTernary2, 512, 4096},
-               {FormatId::kTernary2, 256, 4096},
+  } cases[] = {{FormatId::kInt8, 4096, 4096},    {FormatId::kInt8, 512, 4096},
+               {FormatId::kInt8, 512, 2048},     {FormatId::kInt8, 256, 2048},
+               {FormatId::kInt8, 128, 2048},     {FormatId::kTernary2, 4096, 4096},
+               {FormatId::kTernary2, 512, 4096}, {FormatId::kTernary2, 256, 4096},
                {FormatId::kTernary2, 512, 2048}};
   for (const auto& c : cases) {
     const int32_t n = bench.rows(c.n);
