@@ -48,7 +48,7 @@ class Bench(unittest.TestCase):
             self.assertGreater(k["us"], 0, k)
             in_cache = k["name"].startswith(("prepare,", "route,", "combine,"))
             self.assertEqual("share_of_copy" in k, not in_cache, k)
-        self.assertEqual(len(result["against_cublas_lt"]), 5)
+        self.assertEqual(len(result["against_cublas_lt"]), 9)
         for case in result["against_cublas_lt"]:
             self.assertIn("bare_us", case)
 
