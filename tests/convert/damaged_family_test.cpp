@@ -153,6 +153,11 @@ TEST_F(DamagedFamily, UnsupportedSettings) {
   config_ = test::patched(R"({"n_group": 2})", config_.c_str());
   EXPECT_NE(error(MOE_ERR_UNSUPPORTED).find("n_group: 2"), std::string::npos);
   load("bailing_moe");
+  const std::string bailing = config_;
+  config_ = test::patched(R"({"intermediate_size": null, "moe_intermediate_size": null})",
+                          bailing.c_str());
+  EXPECT_NE(error(MOE_ERR_FORMAT).find("moe_intermediate_size"), std::string::npos);
+  config_ = bailing;
   tensors_.erase("model.layers.1.attention.query_key_value.weight");
   EXPECT_EQ(error(MOE_ERR_NOT_FOUND),
             "tensor model.layers.1.attention.query_key_value.weight is missing");

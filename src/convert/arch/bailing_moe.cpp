@@ -127,9 +127,10 @@ RouterConfig read_router(Decoder* d, const Version& version) {
 
 void add_experts(Decoder* d, const RouterConfig& router) {
   const FfnConfig dense = d->layer(0).ffn;
-  const int32_t width = d->keys.integer("moe_intermediate_size", dense.d_ff, 1, kMaxWidth);
+  const int32_t width =
+      d->keys.integer_or_derived("moe_intermediate_size", dense.d_ff, 1, kMaxWidth);
   const int32_t of_shared =
-      d->keys.integer("moe_shared_expert_intermediate_size", width, 1, kMaxWidth);
+      d->keys.integer_or_derived("moe_shared_expert_intermediate_size", width, 1, kMaxWidth);
   const int32_t n_shared = d->keys.integer("num_shared_experts", 0, 0, kMaxWidth / of_shared);
   const auto first = static_cast<size_t>(d->keys.integer("first_k_dense_replace", 0, 0, 1 << 16));
   d->experts("num_experts", "num_experts", width, router.weights);

@@ -159,6 +159,10 @@ int32_t ConfigKeys::integer(const char* key, int32_t fallback, int32_t min, int3
   return has(key) ? integer(key, min, max) : fallback;
 }
 
+int32_t ConfigKeys::integer_or_derived(const char* key, int32_t value, int32_t min, int32_t max) {
+  return has(key) || value < min || value > max ? integer(key, min, max) : value;
+}
+
 float ConfigKeys::number(const char* key) {
   (void)node(key).number();  // also if null
   return config_.number(key, 0);

@@ -36,6 +36,9 @@ class ConfigKeys {
   JsonNode node(const char* key);
   int32_t integer(const char* key, int32_t min, int32_t max);
   int32_t integer(const char* key, int32_t fallback, int32_t min, int32_t max);
+  /// The member, or `value`, which follows from other members: one outside the range is no default,
+  /// and the member must exist.
+  int32_t integer_or_derived(const char* key, int32_t value, int32_t min, int32_t max);
   float number(const char* key);
   float number(const char* key, float fallback);
   bool boolean(const char* key, bool fallback);

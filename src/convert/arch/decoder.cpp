@@ -71,7 +71,7 @@ void Decoder::read_sizes(float default_theta, float default_eps) {
          "missing",
          a.n_heads, c.d_model);
   }
-  a.head_dim = keys.integer("head_dim", c.d_model / a.n_heads, 1, kMaxWidth);
+  a.head_dim = keys.integer_or_derived("head_dim", c.d_model / a.n_heads, 1, kMaxWidth);
   a.rope = read_rope(keys, a.head_dim, c.context_length, default_theta, &out_.factors);
   c.context_length = scaled_context(keys, a.rope, c.context_length);
   if (keys.boolean("rope_interleaved", false)) a.rope.kind = RopeKind::kInterleaved;

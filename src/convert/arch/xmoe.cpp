@@ -150,7 +150,7 @@ int32_t count_experts(ConfigKeys* keys) {
 
 FfnConfig megatron_experts(ConfigKeys* keys, int32_t n_experts, FfnConfig ffn) {
   ffn.kind = FfnKind::kMoe;
-  ffn.d_ff = keys->integer("moe_ffn_hidden_size", ffn.d_ff, 1, kMaxWidth);
+  ffn.d_ff = keys->integer_or_derived("moe_ffn_hidden_size", ffn.d_ff, 1, kMaxWidth);
   ffn.moe.n_experts = n_experts;
   ffn.moe.router = read_router(keys, megatron_routing(keys), "topk", n_experts);
   return ffn;
