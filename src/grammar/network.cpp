@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+// Builds a network, and removes the parts of it that lead nowhere.
+#include "src/grammar/network.h"
+
+namespace moe::grammar {
+namespace {
+
+constexpr uint64_t kMaxBytes = uint64_t{48} << 20;
+
+// For each node, the nodes whose property may follow from its own.
+struct Users {
+  explicit Users(const Allocator& a) : first(a), list(a) {}
+  Array<uint32_t> first;
+  Array<uint32_t> list;
+};
+
+}  // namespace
+
+Network::Network(const Allocator& allocator)
+    : nodes_(allocator),
+      edges_(allocator),
+      targets_(allocator),
+      starts_(allocator),
+      nullable_(allocator) {
+  (void)add({.kind = Node::kStop});
+  (void)add({.kind = Node::kSplit});
+}
+
+uint64_t Network::n_bytes() const {
+  return nodes_.size() * sizeof(Node) + edges_.size() * sizeof(Edge) +
+         (targets_.size() + starts_.size()) * sizeof(uint32_t);
+}
+
+uint32_t Network::add(const Node& node) {
+  if (status_.ok() && n_bytes() > kMaxBytes) {
+    status_ = Status::error(MOE_ERR_TOO_LONG, "grammar: larger than %llu MB when compiled",
+                            static_cast<unsigned long long>(kMaxBytes >> 20));
+  }
+  if (status_.ok()) status_ = nodes_.push(node);
+  return status_.ok() ? static_cast<uint32_t>(nodes_.size() - 1) : kNever;
+}
+
+template <class T>
+uint32_t Network::append(Array<T>& to, const T* values, size_t n) {
+  const size_t first = to.size();
+  if (status_.ok()) status_ = to.append(values, n);
+  return static_cast<uint32_t>(first);
+}
+
+uint32_t Network::bytes(std::span<const Edge> edges) {
+  const uint32_t first = append(edges_, edges.data(), edges.size());
+  return add({.kind = Node::kBytes, .first = first, .n = static_cast<uint32_t>(edges.size())});
+}
+
+uint32_t Network::byte(uint8_t low, uint8_t high, uint32_t next) {
+  const Edge edge = {low, high, next};
+  return bytes({&edge, 1});
+}
+
+uint32_t Network::literal(std::string_view text, uint32_t next) {
+  for (size_t i = text.size(); i-- > 0;) {
+    const auto b = static_cast<uint8_t>(text[i]);
+    next = byte(b, b, next);
+  }
+  return next;
+}
+
+uint32_t Network::split(std::span<const uint32_t> targets) {
+  if (targets.size() == 1) return targets[0];
+  const uint32_t first = append(targets_, targets.data(), targets.size());
+  return add({.kind = Node::kSplit, .first = first, .n = static_cast<uint32_t>(targets.size())});
+}
+
+uint32_t Network::optional(uint32_t taken, uint32_t next) {
+  const uint32_t targets[] = {taken, next};
+  return split(targets);
+}
+
+uint32_t Network::call(uint32_t rule, uint32_t next) {
+  return add({.kind = Node::kCall, .rule = rule, .next = next});
+}
+
+uint32_t Network::repeat(uint32_t rule, uint32_t min, uint32_t max, uint32_t next) {
+  if (max == 0) return next;
+  if (min == 1 && max == 1) return call(rule, next);
+  return add({.kind = Node::kRepeat, .rule = rule, .next = next, .min = min, .max = max});
+}
+
+uint32_t Network::open_split() { return add({.kind = Node::kSplit}); }
+
+void Network::close_split(uint32_t node, std::span<const uint32_t> targets) {
+  const uint32_t first = append(targets_, targets.data(), targets.size());
+  if (!status_.ok()) return;
+  nodes_[node].first = first;
+  nodes_[node].n = static_cast<uint32_t>(targets.size());
+}
+
+uint32_t Network::add_rule() {
+  if (status_.ok()) status_ = starts_.push(kNever);
+  return status_.ok() ? static_cast<uint32_t>(starts_.size() - 1) : 0;
+}
+
+// Whether a node has the property, one of whose successors has it.
+bool Network::follows(const Node& n, bool nullable, const Array<uint8_t>& holds) const {
+  switch (n.kind) {
+    case Node::kStop:
+      return true;
+    case Node::kBytes:
+      return !nullable && std::any_of(edges_.data() + n.first, edges_.data() + n.first + n.n,
+                                      [&](const Edge& e) { return holds[e.next] != 0; });
+    case Node::kSplit:
+      return std::any_of(targets_.data() + n.first, targets_.data() + n.first + n.n,
+                         [&](uint32_t t) { return holds[t] != 0; });
+    case Node::kCall:
+      return holds[starts_[n.rule]] != 0 && holds[n.next] != 0;
+    case Node::kRepeat:
+      return (n.min == 0 || holds[starts_[n.rule]] != 0) && holds[n.next] != 0;
+  }
+  return false;
+}
+
+// The nodes that can reach the end of their rule; nullable: without reading.
+Status Network::spread(bool nullable, Array<uint8_t>& holds) const {
+  const Allocator& allocator = nodes_.allocator();
+  Users users(allocator);
+  MOE_TRY(users.first.resize(nodes_.size() + 1));
+  const auto each = [&](auto&& f) {
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      const Node& n = nodes_[i];
+      if (n.kind == Node::kBytes) {
+        for (const Edge& e : edges(n)) f(e.next, i);
+      } else if (n.kind == Node::kSplit) {
+        for (const uint32_t t : targets(n)) f(t, i);
+      } else if (n.kind != Node::kStop) {
+        f(n.next, i);
+        f(starts_[n.rule], i);
+      }
+    }
+  };
+  each([&](uint32_t of, uint32_t) { ++users.first[of]; });
+  uint32_t sum = 0;
+  for (uint32_t& first : users.first) {
+    sum += first;
+    first = sum;
+  }
+  MOE_TRY(users.list.resize(sum));
+  each([&](uint32_t of, uint32_t user) { users.list[--users.first[of]] = user; });
+  MOE_TRY(holds.resize(nodes_.size()));
+  Array<uint32_t> work(allocator);
+  holds[kEnd] = 1;
+  MOE_TRY(work.push(kEnd));
+  while (!work.empty()) {
+    const uint32_t of = work.back();
+    work.pop();
+    for (uint32_t i = users.first[of]; i < users.first[of + 1]; ++i) {
+      const uint32_t user = users.list[i];
+      if (holds[user] != 0 || !follows(nodes_[user], nullable, holds)) continue;
+      holds[user] = 1;
+      MOE_TRY(work.push(user));
+    }
+  }
+  return {};
+}
+
+void Network::prune(const Array<uint8_t>& productive) {
+  for (Node& n : nodes_) {
+    if (n.kind == Node::kBytes) {
+      Edge* const first = edges_.data() + n.first;
+      n.n = static_cast<uint32_t>(
+          std::remove_if(first, first + n.n, [&](const Edge& e) { return !productive[e.next]; }) -
+          first);
+    } else if (n.kind == Node::kSplit) {
+      uint32_t* const first = targets_.data() + n.first;
+      n.n = static_cast<uint32_t>(
+          std::remove_if(first, first + n.n, [&](uint32_t t) { return !productive[t]; }) - first);
+    } else if (n.kind == Node::kRepeat && !productive[starts_[n.rule]]) {
+      n.max = 0;
+    }
+  }
+}
+
+void Network::classify() {
+  bool begins[257] = {true};
+  for (const Node& n : nodes_) {
+    if (n.kind != Node::kBytes) continue;
+    for (const Edge& e : edges(n)) begins[e.low] = begins[e.high + 1] = true;
+  }
+  for (uint32_t b = 0; b < 256; ++b) {
+    if (begins[b]) byte_of_class_[n_classes_++] = static_cast<uint8_t>(b);
+    class_of_[b] = static_cast<uint8_t>(n_classes_ - 1);
+  }
+}
+
+// Some text would satisfy the grammar if the tokenizer could write it.
+Status Network::no_text(const ByteSet& writable) const {
+  for (const Node& n : nodes_) {
+    if (n.kind != Node::kBytes || n.n != 1) continue;
+    const Edge& e = edges_[n.first];
+    if (e.low != e.high || writable[e.low]) continue;
+    const char shown = e.low > 0x20 && e.low < 0x7F ? static_cast<char>(e.low) : '?';
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "grammar: the tokenizer has no token for the byte 0x%02X ('%c') alone, "
+                         "and without it no text satisfies the grammar",
+                         e.low, shown);
+  }
+  return Status::error(MOE_ERR_UNSUPPORTED,
+                       "grammar: the tokenizer lacks tokens for single bytes that every text "
+                       "needs");
+}
+
+Status Network::finish(uint32_t root, const ByteSet& writable) {
+  MOE_TRY(status_);
+  root_ = root;
+  Array<uint8_t> productive(nodes_.allocator());
+  MOE_TRY(spread(false, productive));
+  if (productive[starts_[root]] == 0) {
+    return Status::error(MOE_ERR_RANGE, "grammar: no text satisfies it");
+  }
+  prune(productive);
+  // Each range that is left is cut into those that the tokenizer can write.
+  const size_t n_before = nodes_.size();
+  bool all = true;
+  for (const bool w : writable) all = all && w;
+  if (!all) {
+    for (size_t i = 0; i < n_before; ++i) {
+      Node& n = nodes_[i];
+      if (n.kind != Node::kBytes) continue;
+      const auto first = static_cast<uint32_t>(edges_.size());
+      for (uint32_t j = 0; j < n.n; ++j) {
+        const Edge e = edges_[n.first + j];
+        for (uint32_t b = e.low; b <= e.high; ++b) {
+          if (!writable[b]) continue;
+          uint32_t last = b;
+          while (last < e.high && writable[last + 1]) ++last;
+          MOE_TRY(edges_.push({static_cast<uint8_t>(b), static_cast<uint8_t>(last), e.next}));
+          b = last;
+        }
+      }
+      n.first = first;
+      n.n = static_cast<uint32_t>(edges_.size()) - first;
+    }
+    productive.clear();
+    MOE_TRY(spread(false, productive));
+    if (productive[starts_[root]] == 0) return no_text(writable);
+    prune(productive);
+  }
+  classify();
+  return spread(true, nullable_);
+}
+
+}  // namespace moe::grammar

@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: MIT
+// Lists of schemas: references, allOf, choices, types.
+#include "src/grammar/schema_compiler.h"
+
+#include "src/grammar/schema.h"
+
+namespace moe::grammar {
+namespace {
+
+constexpr size_t kMaxParts = 500;  // schemas that one value must satisfy
+constexpr size_t kMaxRules = 100000;
+constexpr size_t kMaxOptions = 300;  // of oneOf, each compared with each other
+
+constexpr std::string_view kKnown[] = {
+    "$ref", "allOf", "anyOf", "oneOf", "type", "enum", "const", "minimum", "maximum",
+    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern",
+    "format", "properties", "required", "additionalProperties", "patternProperties",
+    "propertyNames", "minProperties", "maxProperties", "items", "prefixItems", "additionalItems",
+    "minItems", "maxItems", "uniqueItems",
+    // Annotations, and places for schemas.
+    "$schema", "$id", "id", "$anchor", "$comment", "$defs", "definitions", "$vocabulary", "title",
+    "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly",
+    "contentMediaType", "contentEncoding", "contentSchema", "nullable"};
+
+/// Keywords that restrict values and are not here.
+constexpr std::string_view kRefused[] = {"not",
+                                         "if",
+                                         "then",
+                                         "else",
+                                         "dependentRequired",
+                                         "dependentSchemas",
+                                         "dependencies",
+                                         "contains",
+                                         "minContains",
+                                         "maxContains",
+                                         "unevaluatedProperties",
+                                         "unevaluatedItems",
+                                         "$dynamicRef",
+                                         "$dynamicAnchor",
+                                         "$recursiveRef",
+                                         "$recursiveAnchor",
+                                         "extends",
+                                         "disallow",
+                                         "divisibleBy"};
+
+bool among(std::span<const std::string_view> list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+uint32_t type_named(std::string_view name) {
+  static constexpr std::pair<std::string_view, uint32_t> kTypes[] = {
+      {"null", kTypeNull},       {"boolean", kTypeBoolean},
+      {"integer", kTypeInteger}, {"number", kTypeInteger | kTypeFraction},
+      {"string", kTypeString},   {"array", kTypeArray},
+      {"object", kTypeObject}};
+  for (const auto& [known, type] : kTypes) {
+    if (known == name) return type;
+  }
+  return 0;
+}
+
+uint32_t type_of_value(const Json& json, uint32_t value) {
+  switch (json.kind(value)) {
+    case Json::kNull:
+      return kTypeNull;
+    case Json::kFalse:
+    case Json::kTrue:
+      return kTypeBoolean;
+    case Json::kNumber:
+      return kTypeInteger | kTypeFraction;
+    case Json::kString:
+      return kTypeString;
+    case Json::kArray:
+      return kTypeArray;
+    case Json::kObject:
+      return kTypeObject;
+  }
+  return 0;
+}
+
+}  // namespace
+
+SchemaCompiler::SchemaCompiler(const Json& json, Network& network)
+    : json_(json),
+      network_(network),
+      keys_(json.allocator()),
+      rules_(json.allocator()),
+      checked_(json.allocator()),
+      patterns_(json.allocator()) {
+  std::fill(std::begin(shared_), std::end(shared_), ~0U);
+}
+
+Status SchemaCompiler::error(moe_status code, uint32_t node, const char* what) const {
+  String path(allocator());
+  MOE_TRY(json_.path(node, path));
+  const std::string_view shown = slice(path.view(), 0, 200);
+  return Status::error(code, "JSON schema: %.*s: %s", static_cast<int>(shown.size()), shown.data(),
+                       what);
+}
+
+Status SchemaCompiler::at(uint32_t node, const Status& status) const {
+  if (status.ok()) return {};
+  return error(status.code(), node, status.text());
+}
+
+Status SchemaCompiler::count(uint32_t value, uint32_t* out) const {
+  const std::string_view text = json_.text(value);
+  if (json_.kind(value) != Json::kNumber) return malformed(value, "expected a number");
+  uint64_t n = 0;
+  size_t i = 0;
+  for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
+    n = std::min<uint64_t>(n * 10 + static_cast<uint64_t>(text[i] - '0'), kNoLimit - 1);
+  }
+  while (i < text.size() && (text[i] == '.' || text[i] == '0')) ++i;
+  if (i < text.size()) return malformed(value, "expected a whole number from 0 on");
+  *out = static_cast<uint32_t>(n);
+  return {};
+}
+
+Status SchemaCompiler::least_and_most(const Parts& parts, std::string_view least,
+                                      std::string_view most, uint32_t* min, uint32_t* max) const {
+  *min = 0;
+  *max = kNoLimit;
+  uint32_t n = 0;
+  const auto raise = [&](uint32_t v) -> Status {
+    MOE_TRY(count(v, &n));
+    *min = std::max(*min, n);
+    return {};
+  };
+  const auto lower = [&](uint32_t v) -> Status {
+    MOE_TRY(count(v, &n));
+    *max = std::min(*max, n);
+    return {};
+  };
+  MOE_TRY(each(parts, least, raise));
+  return each(parts, most, lower);
+}
+
+// Every schema that is used is checked once.
+Status SchemaCompiler::check_keywords(uint32_t node) {
+  if (checked_[node]) return {};
+  checked_[node] = 1;
+  if (json_.is_bool(node)) return {};
+  if (json_.kind(node) != Json::kObject) {
+    return malformed(node, "expected a schema: an object, true or false");
+  }
+  const bool ref = ref_alone_ && json_.find(node, "$ref") != Json::kNone;
+  for (uint32_t c = json_.first(node); c != Json::kNone; c = json_.next(c)) {
+    const std::string_view name = json_.name(c);
+    if (ref || among(kKnown, name) || name.starts_with("x-")) continue;
+    if (among(kRefused, name)) return unsupported(c, "this keyword is not supported");
+    return unsupported(c, "not a keyword of JSON Schema; names of one's own begin with \"x-\"");
+  }
+  return {};
+}
+
+Status SchemaCompiler::find_anchor(std::string_view name, uint32_t* node) const {
+  for (uint32_t i = 0; i < json_.n_nodes(); ++i) {
+    if (json_.kind(i) != Json::kString) continue;
+    const std::string_view key = json_.name(i);
+    const std::string_view text = json_.text(i);
+    const bool found =
+        (key == "$anchor" && text == name) ||
+        ((key == "$id" || key == "id") && text.starts_with("#") && slice(text, 1) == name);
+    if (!found) continue;
+    *node = json_.parent(i);
+    return {};
+  }
+  *node = Json::kNone;
+  return {};
+}
+
+// The schema that a $ref names, which must be in this text.
+Status SchemaCompiler::resolve(uint32_t ref, uint32_t* node) const {
+  if (json_.kind(ref) != Json::kString) return malformed(ref, "expected a string");
+  std::string_view to = json_.text(ref);
+  uint32_t id = json_.find(json_.root(), "$id");
+  if (id == Json::kNone) id = json_.find(json_.root(), "id");
+  if (id != Json::kNone && json_.kind(id) == Json::kString && !to.starts_with("#")) {
+    std::string_view base = json_.text(id);
+    if (base.ends_with("#")) base.remove_suffix(1);
+    if (!base.empty() && to.starts_with(base)) to.remove_prefix(base.size());
+  }
+  *node = json_.root();
+  if (to.empty() || to == "#") return {};
+  if (!to.starts_with("#")) return unsupported(ref, "a schema outside of this one");
+  to.remove_prefix(1);
+  if (!to.starts_with("/")) {
+    MOE_TRY(find_anchor(to, node));
+    return *node != Json::kNone ? Status()
+                                : error(MOE_ERR_NOT_FOUND, ref, "there is no such schema");
+  }
+  String step(allocator());
+  while (!to.empty()) {
+    to.remove_prefix(1);
+    const size_t n = std::min(to.find('/'), to.size());
+    MOE_TRY(unescape_pointer(slice(to, 0, n), step));
+    to.remove_prefix(n);
+    if (json_.kind(*node) == Json::kArray) {
+      uint32_t index = 0;
+      bool digits = !step.empty();
+      for (const char c : step.view()) {
+        digits = digits && c >= '0' && c <= '9';
+        index = std::min<uint32_t>(index * 10 + static_cast<uint32_t>(c - '0'), 1U << 24);
+      }
+      *node = digits ? json_.element(*node, index) : Json::kNone;
+    } else {
+      *node = json_.find(*node, step.view());
+    }
+    if (*node == Json::kNone) return error(MOE_ERR_NOT_FOUND, ref, "there is no such schema");
+  }
+  return {};
+}
+
+Status SchemaCompiler::add_part(Parts& parts, size_t at, uint32_t node) {
+  MOE_TRY(check_keywords(node));
+  if (json_.kind(node) == Json::kTrue) return {};
+  for (const Part& p : parts) {
+    if (p.node == node) return {};
+  }
+  if (parts.size() == kMaxParts) {
+    return unsupported(node, "a value would have to satisfy more than 500 schemas");
+  }
+  MOE_TRY(parts.push({node, 0}));
+  std::rotate(parts.begin() + at, parts.end() - 1, parts.end());
+  return {};
+}
+
+// Adds what $ref and allOf name behind the schemas that name it.
+Status SchemaCompiler::flatten(Parts& parts) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const uint32_t node = parts[i].node;
+    if (json_.kind(node) != Json::kObject) continue;
+    if ((parts[i].done & Part::kRef) == 0) {
+      parts[i].done |= Part::kRef;
+      const uint32_t ref = json_.find(node, "$ref");
+      if (ref != Json::kNone) {
+        uint32_t to = 0;
+        MOE_TRY(resolve(ref, &to));
+        MOE_TRY(add_part(parts, i + 1, to));
+        if (ref_alone_) {
+          std::rotate(parts.begin() + i, parts.begin() + i + 1, parts.end());
+          parts.pop();
+          --i;
+          continue;
+        }
+      }
+    }
+    const uint32_t all = json_.find(node, "allOf");
+    if (all == Json::kNone || (parts[i].done & Part::kAllOf) != 0) continue;
+    parts[i].done |= Part::kAllOf;
+    if (json_.kind(all) != Json::kArray) return malformed(all, "expected an array");
+    size_t at = i + 1;
+    for (uint32_t c = json_.first(all); c != Json::kNone; c = json_.next(c)) {
+      const size_t n = parts.size();
+      MOE_TRY(add_part(parts, at, c));
+      at += parts.size() - n;
+    }
+  }
+  return {};
+}
+
+Status SchemaCompiler::rule_of(const Parts& given, uint32_t* rule) {
+  Parts parts(allocator());
+  for (const Part& p : given) {
+    MOE_TRY(check_keywords(p.node));
+    if (json_.kind(p.node) != Json::kTrue) MOE_TRY(parts.push(p));
+  }
+  MOE_TRY(flatten(parts));
+  Array<uint32_t> key(allocator());
+  for (const Part& p : parts) {
+    MOE_TRY(key.push(p.node));
+    MOE_TRY(key.push(p.done));
+  }
+  uint32_t id = 0;
+  bool fresh = false;
+  MOE_TRY(keys_.find(key.span(), &id, &fresh));
+  if (fresh) {
+    if (rules_.size() == kMaxRules) {
+      return Status::error(MOE_ERR_TOO_LONG, "JSON schema: more than %zu rules", kMaxRules);
+    }
+    MOE_TRY(rules_.push(network_.add_rule()));
+  }
+  *rule = rules_[id];
+  return network_.status();
+}
+
+Status SchemaCompiler::define_rule(uint32_t id) {
+  Parts parts(allocator());
+  const std::span<const uint32_t> key = keys_[id];
+  for (size_t i = 0; i < key.size(); i += 2) MOE_TRY(parts.push({key[i], key[i + 1]}));
+  uint32_t start = kNever;
+  bool never = false;
+  size_t any_of = parts.size();
+  size_t one_of = parts.size();
+  for (size_t i = parts.size(); i-- > 0;) {
+    const Part& p = parts[i];
+    never = never || json_.kind(p.node) == Json::kFalse;
+    if (get(p, "anyOf") != Json::kNone && (p.done & Part::kAnyOf) == 0) any_of = i;
+    if (get(p, "oneOf") != Json::kNone && (p.done & Part::kOneOf) == 0) one_of = i;
+  }
+  if (never) {
+  } else if (any_of < parts.size()) {
+    MOE_TRY(split_choice(parts, any_of, "anyOf", &start));
+  } else if (one_of < parts.size()) {
+    MOE_TRY(split_choice(parts, one_of, "oneOf", &start));
+  } else {
+    MOE_TRY(leaf(parts, &start));
+  }
+  network_.define(rules_[id], start);
+  return network_.status();
+}
+
+Status SchemaCompiler::split_choice(const Parts& parts, size_t i, std::string_view keyword,
+                                    uint32_t* out) {
+  const bool one = keyword == "oneOf";
+  const uint32_t list = get(parts[i], keyword);
+  if (json_.kind(list) != Json::kArray || json_.size(list) == 0) {
+    return malformed(list, "expected an array of schemas");
+  }
+  if (one && json_.size(list) > kMaxOptions) return unsupported(list, "more than 300 options");
+  Array<uint32_t> targets(allocator());
+  for (uint32_t c = json_.first(list); c != Json::kNone; c = json_.next(c)) {
+    for (uint32_t d = json_.first(list); one && d != c; d = json_.next(d)) {
+      bool apart = false;
+      MOE_TRY(disjoint(d, c, 0, &apart));
+      if (!apart) {
+        return unsupported(c,
+                           "oneOf: cannot tell that no value satisfies this option and another "
+                           "one; anyOf does not ask that");
+      }
+    }
+    Parts option(allocator());
+    MOE_TRY(option.append(parts.data(), parts.size()));
+    option[i].done |= one ? Part::kOneOf : Part::kAnyOf;
+    MOE_TRY(add_part(option, i + 1, c));
+    uint32_t rule = 0;
+    MOE_TRY(rule_of(option, &rule));
+    MOE_TRY(targets.push(network_.call(rule, kEnd)));
+  }
+  *out = network_.split(targets.span());
+  return {};
+}
+
+Status SchemaCompiler::types_of(const Parts& parts, uint32_t* types) const {
+  *types = kTypeAll;
+  for (const Part& p : parts) {
+    if (json_.kind(p.node) == Json::kFalse) *types = 0;
+    const uint32_t value = get(p, "type");
+    if (value == Json::kNone) continue;
+    uint32_t named = 0;
+    const bool list = json_.kind(value) == Json::kArray;
+    for (uint32_t c = list ? json_.first(value) : value; c != Json::kNone;
+         c = list ? json_.next(c) : Json::kNone) {
+      const uint32_t type = json_.kind(c) == Json::kString ? type_named(json_.text(c)) : 0;
+      if (type == 0) return malformed(c, "expected the name of a type");
+      named |= type;
+    }
+    // OpenAPI 3.0's way to write ["null", ...].
+    const uint32_t nullable = get(p, "nullable");
+    if (nullable != Json::kNone && json_.kind(nullable) == Json::kTrue) {
+      return unsupported(nullable, "not a keyword of JSON Schema: add \"null\" to the type");
+    }
+    *types &= named;
+  }
+  return {};
+}
+
+// A list without references and choices: a choice of types.
+Status SchemaCompiler::leaf(const Parts& parts, uint32_t* out) {
+  uint32_t types = 0;
+  MOE_TRY(types_of(parts, &types));
+  for (const Part& p : parts) {
+    if (get(p, "enum") != Json::kNone || get(p, "const") != Json::kNone) {
+      return values(parts, types, out);
+    }
+  }
+  Array<uint32_t> targets(allocator());
+  uint32_t node = kNever;
+  if ((types & kTypeObject) != 0) {
+    MOE_TRY(object(parts, kEnd, &node));
+    MOE_TRY(targets.push(node));
+  }
+  if ((types & kTypeArray) != 0) {
+    MOE_TRY(array(parts, kEnd, &node));
+    MOE_TRY(targets.push(node));
+  }
+  if ((types & kTypeString) != 0) {
+    MOE_TRY(string(parts, kEnd, &node));
+    MOE_TRY(targets.push(node));
+  }
+  if ((types & (kTypeInteger | kTypeFraction)) != 0) {
+    MOE_TRY(number(parts, types, kEnd, &node));
+    MOE_TRY(targets.push(node));
+  }
+  if ((types & kTypeBoolean) != 0) {
+    MOE_TRY(targets.push(network_.literal("true", kEnd)));
+    MOE_TRY(targets.push(network_.literal("false", kEnd)));
+  }
+  if ((types & kTypeNull) != 0) MOE_TRY(targets.push(network_.literal("null", kEnd)));
+  *out = network_.split(targets.span());
+  return {};
+}
+
+// Whether two schemas certainly have no value in common.
+Status SchemaCompiler::disjoint(uint32_t a, uint32_t b, uint32_t depth, bool* out) {
+  *out = false;
+  if (depth > 4) return {};
+  Parts x(allocator());
+  Parts y(allocator());
+  MOE_TRY(add_part(x, 0, a));
+  MOE_TRY(add_part(y, 0, b));
+  MOE_TRY(flatten(x));
+  MOE_TRY(flatten(y));
+  // A choice is apart from another schema if all its options are.
+  for (const auto& [list, other] : {std::pair{&x, b}, std::pair{&y, a}}) {
+    for (const Part& p : *list) {
+      for (const std::string_view keyword : {"anyOf", "oneOf"}) {
+        const uint32_t options = get(p, keyword);
+        if (options == Json::kNone) continue;
+        bool all = true;
+        for (uint32_t c = json_.first(options); c != Json::kNone && all; c = json_.next(c)) {
+          MOE_TRY(disjoint(c, other, depth + 1, &all));
+        }
+        *out = *out || all;
+      }
+    }
+  }
+  if (*out) return {};
+  uint32_t types = 0;
+  uint32_t others = 0;
+  MOE_TRY(types_of(x, &types));
+  MOE_TRY(types_of(y, &others));
+  const auto narrow = [&](const Parts& list, uint32_t* mask) {
+    for (const Part& p : list) {
+      const uint32_t only = get(p, "const");
+      if (only != Json::kNone) *mask &= type_of_value(json_, only);
+      const uint32_t values = get(p, "enum");
+      if (values == Json::kNone) continue;
+      uint32_t any = 0;
+      for (uint32_t c = json_.first(values); c != Json::kNone; c = json_.next(c)) {
+        any |= type_of_value(json_, c);
+      }
+      *mask &= any;
+    }
+  };
+  narrow(x, &types);
+  narrow(y, &others);
+  const uint32_t common = types & others;
+  *out = common == 0;
+  if (*out) return {};
+  MOE_TRY(disjoint_values(x, y, out));
+  if (*out) return {};
+  if (common == kTypeString) {
+    Automaton p(allocator());
+    Automaton q(allocator());
+    bool any_p = false;
+    bool any_q = false;
+    MOE_TRY(string_set(x, p, &any_p));
+    MOE_TRY(string_set(y, q, &any_q));
+    if (any_p || any_q) return {};
+    Automaton both(allocator());
+    MOE_TRY(both.combine(p, q, Automaton::Op::kAnd));
+    *out = both.empty();
+    return {};
+  }
+  if (common != kTypeObject) return {};
+  // A property that one requires: the other forbids it, or requires it with another value.
+  for (const auto& [list, other] : {std::pair{&x, &y}, std::pair{&y, &x}}) {
+    for (const Part& p : *list) {
+      const uint32_t required = get(p, "required");
+      if (required == Json::kNone) continue;
+      for (uint32_t c = json_.first(required); c != Json::kNone; c = json_.next(c)) {
+        if (json_.kind(c) != Json::kString) continue;
+        Parts mine(allocator());
+        Parts theirs(allocator());
+        MOE_TRY(value_of(*list, json_.text(c), mine));
+        MOE_TRY(value_of(*other, json_.text(c), theirs));
+        for (const Part& q : theirs) {
+          if (json_.kind(q.node) == Json::kFalse) *out = true;
+          for (const Part& m : mine) {
+            if (!*out) MOE_TRY(disjoint(m.node, q.node, depth + 1, out));
+          }
+        }
+        if (*out) return {};
+      }
+    }
+  }
+  return {};
+}
+
+// Whether the values that one of the lists has are not allowed by the other.
+Status SchemaCompiler::disjoint_values(const Parts& a, const Parts& b, bool* out) {
+  for (const auto& [list, other] : {std::pair{&a, &b}, std::pair{&b, &a}}) {
+    for (const Part& p : *list) {
+      const uint32_t only = get(p, "const");
+      const uint32_t several = get(p, "enum");
+      if (only == Json::kNone && several == Json::kNone) continue;
+      uint32_t types = 0;
+      MOE_TRY(types_of(*other, &types));
+      bool none = true;
+      for (uint32_t c = only != Json::kNone ? only : json_.first(several); c != Json::kNone && none;
+           c = only != Json::kNone ? Json::kNone : json_.next(c)) {
+        bool admitted = false;
+        const Status status = admits(c, *other, types, &admitted);
+        none = status.ok() && !admitted;
+      }
+      if (none) {
+        *out = true;
+        return {};
+      }
+    }
+  }
+  return {};
+}
+
+Status SchemaCompiler::compile(uint32_t* root) {
+  MOE_TRY(checked_.resize(json_.n_nodes()));
+  const uint32_t draft = json_.find(json_.root(), "$schema");
+  if (draft != Json::kNone && json_.kind(draft) == Json::kString) {
+    for (const std::string_view old : {"draft-03", "draft-04", "draft-06", "draft-07"}) {
+      ref_alone_ = ref_alone_ || json_.text(draft).find(old) != std::string_view::npos;
+    }
+  }
+  Parts parts(allocator());
+  MOE_TRY(parts.push({json_.root(), 0}));
+  uint32_t rule = 0;
+  MOE_TRY(rule_of(parts, &rule));
+  for (uint32_t i = 0; i < rules_.size(); ++i) MOE_TRY(define_rule(i));
+  *root = network_.add_rule();
+  network_.define(*root, space(network_.call(rule, kEnd)));
+  return network_.status();
+}
+
+Status compile_schema(std::string_view text, Network& network, uint32_t* root) {
+  Json json(network.allocator());
+  MOE_TRY(json.parse(text).with_context("JSON schema"));
+  return SchemaCompiler(json, network).compile(root);
+}
+
+}  // namespace moe::grammar

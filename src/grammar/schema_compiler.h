@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// Turns a JSON Schema into rules. Private to this folder.
+//
+// A rule belongs to a list of schemas that a value must all satisfy: $ref and allOf add to the
+// list, anyOf and oneOf become a choice of lists, and equal lists are the same rule, so that
+// recursive schemas end.
+
+#include "src/grammar/automaton.h"
+#include "src/grammar/json.h"
+#include "src/grammar/keys.h"
+
+namespace moe::grammar {
+
+/// A schema (a node of the JSON text) of which some keywords have been dealt with.
+struct Part {
+  enum Done : uint32_t { kRef = 1, kAllOf = 2, kAnyOf = 4, kOneOf = 8 };
+  uint32_t node = 0;
+  uint32_t done = 0;
+};
+
+using Parts = Array<Part>;
+
+/// Types of values, as bits.
+enum Type : uint32_t {
+  kTypeNull = 1,
+  kTypeBoolean = 2,
+  kTypeInteger = 4,
+  kTypeFraction = 8,  // numbers that need not be integers
+  kTypeString = 16,
+  kTypeArray = 32,
+  kTypeObject = 64,
+  kTypeAll = 127,
+};
+
+class SchemaCompiler final {
+ public:
+  SchemaCompiler(const Json& json, Network& network);
+  Status compile(uint32_t* root);
+
+ private:
+  // schema_compiler.cpp: lists of schemas, choices.
+  Status rule_of(const Parts& parts, uint32_t* rule);
+  Status define_rule(uint32_t rule);
+  Status flatten(Parts& parts);
+  Status add_part(Parts& parts, size_t at, uint32_t node);
+  Status split_choice(const Parts& parts, size_t i, std::string_view keyword, uint32_t* out);
+  Status leaf(const Parts& parts, uint32_t* out);
+  Status types_of(const Parts& parts, uint32_t* types) const;
+  Status resolve(uint32_t ref, uint32_t* node) const;
+  Status find_anchor(std::string_view name, uint32_t* node) const;
+  Status check_keywords(uint32_t node);
+  Status disjoint(uint32_t a, uint32_t b, uint32_t depth, bool* out);
+  Status disjoint_values(const Parts& a, const Parts& b, bool* out);
+
+  // schema_value.cpp: fixed values, and any value.
+  Status values(const Parts& parts, uint32_t types, uint32_t* out);
+  Status admits(uint32_t value, const Parts& parts, uint32_t types, bool* out);
+  uint32_t write(uint32_t value, uint32_t next);
+  uint32_t space(uint32_t next);
+  enum Shared : uint8_t { kAnyString, kAnyChar, kIndent, kAnyNumber, kAnyInteger, kShared };
+  uint32_t shared(Shared what);
+
+  // schema_number.cpp
+  struct Range;
+  Status range(const Parts& parts, Range& out) const;
+  Status number(const Parts& parts, uint32_t types, uint32_t next, uint32_t* out);
+  Status number_admits(uint32_t value, const Parts& parts, bool* out) const;
+
+  // schema_string.cpp
+  Status string(const Parts& parts, uint32_t next, uint32_t* out);
+  Status string_set(const Parts& parts, Automaton& out, bool* any);
+  Status pattern(uint32_t keyword, Expressions& to, uint32_t* expr, Match* match) const;
+  Status lengths(const Parts& parts, uint32_t* min, uint32_t* max) const;
+
+  // schema_object.cpp
+  Status object(const Parts& parts, uint32_t next, uint32_t* out);
+  struct Property;
+  struct Others;
+  Status properties(const Parts& parts, Array<Property>& out);
+  Status value_of(const Parts& parts, std::string_view name, Parts& out);
+  Status others(const Parts& parts, const Array<Property>& named, Array<Others>& out);
+  Status names(const Parts& parts, Automaton& out, bool* any);
+  Status pattern_of(uint32_t schema, const Automaton** out);
+
+  // schema_array.cpp
+  Status array(const Parts& parts, uint32_t next, uint32_t* out);
+
+  // Helpers.
+  uint32_t get(const Part& part, std::string_view keyword) const {
+    return json_.find(part.node, keyword);
+  }
+  /// Calls f(keyword's value) for every schema of the list that has it.
+  template <class F>
+  Status each(const Parts& parts, std::string_view keyword, F&& f) const {
+    for (const Part& p : parts) {
+      const uint32_t value = get(p, keyword);
+      if (value != Json::kNone) MOE_TRY(f(value));
+    }
+    return {};
+  }
+  Status count(uint32_t value, uint32_t* out) const;
+  Status least_and_most(const Parts& parts, std::string_view least, std::string_view most,
+                        uint32_t* min, uint32_t* max) const;
+  Status error(moe_status code, uint32_t node, const char* what) const;
+  Status unsupported(uint32_t node, const char* what) const {
+    return error(MOE_ERR_UNSUPPORTED, node, what);
+  }
+  Status malformed(uint32_t node, const char* expected) const {
+    return error(MOE_ERR_FORMAT, node, expected);
+  }
+  Status at(uint32_t node, const Status& status) const;
+  const Allocator& allocator() const { return json_.allocator(); }
+
+  const Json& json_;
+  Network& network_;
+  Keys keys_;  // of lists; their number is an index of rules_
+  Array<uint32_t> rules_;
+  Array<uint8_t> checked_;    // per node of the text
+  bool ref_alone_ = false;    // what stands beside $ref is ignored (up to draft 7)
+  uint32_t shared_[kShared];  // rules; ~0: not made yet
+  struct Pattern {
+    uint32_t node;
+    Automaton automaton;
+  };
+  Array<Pattern> patterns_;  // of patternProperties
+};
+
+}  // namespace moe::grammar

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// Strings: lengths, patterns and formats.
+#include "src/grammar/schema_compiler.h"
+
+namespace moe::grammar {
+namespace {
+
+#define YEAR "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})"
+#define LEAP_YEAR \
+  "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+#define DATE                                                                       \
+  "(?:" YEAR                                                                       \
+  "-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]" \
+  "[0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|" LEAP_YEAR "-02-29)"
+#define TIME                                                                                      \
+  "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+\\-](?:[01][0-9]|2[0-3]):[" \
+  "0-5][0-9])"
+#define OCTET "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+#define IPV4 OCTET "(?:\\." OCTET "){3}"
+#define H "[0-9A-Fa-f]{1,4}"
+#define LABEL "[A-Za-z0-9](?:[A-Za-z0-9\\-]{0,61}[A-Za-z0-9])?"
+#define URI_CHAR "(?:[A-Za-z0-9\\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})"
+
+constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
+    {"date", DATE},
+    {"time", TIME},
+    {"date-time", DATE "T" TIME},
+    {"duration",
+     "P(?:[0-9]+W|(?:[0-9]+Y(?:[0-9]+M)?(?:[0-9]+D)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)(?:T(?:[0-9]+H(?:["
+     "0-"
+     "9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S))?|T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+"
+     "M(?:"
+     "[0-9]+S)?|[0-9]+S))"},
+    {"email",
+     "[A-Za-z0-9!#$%&'*+/=?\\^_`{|}~\\-]+(?:\\.[A-Za-z0-9!#$%&'*+/=?\\^_`{|}~\\-]+)*@" LABEL
+     "(?:\\." LABEL ")*"},
+    {"hostname", LABEL "(?:\\." LABEL ")*"},
+    {"ipv4", IPV4},
+    {"ipv6", "(?:" H ":){7}" H "|(?:" H ":){1,7}:|(?:" H ":){1,6}:" H "|(?:" H ":){1,5}(?::" H
+             "){1,2}|(?:" H ":){1,4}(?::" H "){1,3}|(?:" H ":){1,3}(?::" H "){1,4}|(?:" H
+             ":){1,2}(?::" H "){1,5}|" H ":(?::" H "){1,6}|:(?:(?::" H "){1,7}|:)"},
+    {"uuid", "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"},
+    {"uri", "[A-Za-z][A-Za-z0-9+\\-.]*:" URI_CHAR "+(?:\\?(?:" URI_CHAR "|\\?)*)?(?:#(?:" URI_CHAR
+            "|\\?)*)?"},
+};
+
+/// The repetition of one set of characters that an expression is, between its anchors; or ~0.
+uint32_t one_repetition(const Expressions& e, uint32_t expr, Match match) {
+  bool begin = match == Match::kWhole;
+  bool finish = begin;
+  uint32_t found = ~0U;
+  const Expr& x = e[expr];
+  const std::span<const uint32_t> list =
+      x.kind == Expr::kSequence ? e.children(x) : std::span<const uint32_t>(&expr, 1);
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Expr::Kind kind = e[list[i]].kind;
+    if (kind == Expr::kBegin && i == 0) {
+      begin = true;
+    } else if (kind == Expr::kFinish && i + 1 == list.size()) {
+      finish = true;
+    } else if (kind == Expr::kRepeat && e[e[list[i]].first].kind == Expr::kSet && found == ~0U) {
+      found = list[i];
+    } else {
+      return ~0U;
+    }
+  }
+  return begin && finish ? found : ~0U;
+}
+
+}  // namespace
+
+Status SchemaCompiler::lengths(const Parts& parts, uint32_t* min, uint32_t* max) const {
+  return least_and_most(parts, "minLength", "maxLength", min, max);
+}
+
+// Parses the value of `pattern` or `format`.
+Status SchemaCompiler::pattern(uint32_t keyword, Expressions& to, uint32_t* expr,
+                               Match* match) const {
+  if (json_.kind(keyword) != Json::kString) return malformed(keyword, "expected a string");
+  std::string_view text = json_.text(keyword);
+  *match = Match::kAnywhere;
+  if (json_.name(keyword) == "format") {
+    const auto* const found = std::find_if(std::begin(kFormats), std::end(kFormats),
+                                           [&](const auto& f) { return f.first == text; });
+    if (found == std::end(kFormats)) return unsupported(keyword, "an unknown format");
+    text = found->second;
+    *match = Match::kWhole;
+  }
+  return at(keyword, parse_regex(text, to, expr));
+}
+
+// The texts that satisfy all patterns and lengths. *any: all do, and `out` is untouched.
+Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any) {
+  *any = true;
+  const auto both = [&](Automaton& with) -> Status {
+    if (*any) {
+      out = std::move(with);
+      *any = false;
+      return {};
+    }
+    Automaton result(allocator());
+    MOE_TRY(result.combine(out, with, Automaton::Op::kAnd));
+    out = std::move(result);
+    return {};
+  };
+  const auto add = [&](uint32_t k) -> Status {
+    Expressions e(allocator());
+    uint32_t expr = 0;
+    Match match = Match::kAnywhere;
+    MOE_TRY(pattern(k, e, &expr, &match));
+    Automaton next(allocator());
+    MOE_TRY(at(k, next.from_expression(e, expr, match)));
+    return at(k, both(next));
+  };
+  for (const std::string_view keyword : {"pattern", "format"}) MOE_TRY(each(parts, keyword, add));
+  uint32_t min = 0;
+  uint32_t max = 0;
+  MOE_TRY(lengths(parts, &min, &max));
+  if (min == 0 && max == kNoLimit) return {};
+  if (min > max) {
+    *any = false;
+    out = Automaton(allocator());
+    return {};
+  }
+  Automaton length(allocator());
+  const uint32_t node = parts[0].node;
+  MOE_TRY(at(node, length.from_lengths(min, max)));
+  return at(node, both(length));
+}
+
+Status SchemaCompiler::string(const Parts& parts, uint32_t next, uint32_t* out) {
+  uint32_t min = 0;
+  uint32_t max = 0;
+  MOE_TRY(lengths(parts, &min, &max));
+  uint32_t keyword = Json::kNone;
+  uint32_t n_patterns = 0;
+  for (const std::string_view name : {"pattern", "format"}) {
+    MOE_TRY(each(parts, name, [&](uint32_t k) -> Status {
+      keyword = k;
+      ++n_patterns;
+      return {};
+    }));
+  }
+  const bool free_length = min == 0 && max == kNoLimit;
+  if (n_patterns == 0 && free_length) {
+    *out = network_.call(shared(kAnyString), next);
+    return {};
+  }
+  const uint32_t quote = network_.byte('"', '"', next);
+  uint32_t inside = kNever;
+  if (min > max) {
+  } else if (n_patterns == 0) {
+    inside = network_.repeat(shared(kAnyChar), min, max, quote);
+  } else {
+    Expressions e(allocator());
+    uint32_t expr = 0;
+    Match match = Match::kAnywhere;
+    MOE_TRY(pattern(keyword, e, &expr, &match));
+    const uint32_t repeat = n_patterns == 1 ? one_repetition(e, expr, match) : ~0U;
+    if (repeat != ~0U) {
+      Expr both = e[repeat];
+      both.min = std::max(both.min, min);
+      both.max = std::min(both.max, max);
+      if (both.min <= both.max) {
+        MOE_TRY(e.add(both, &expr));
+        inside = e.build(network_, expr, Spelling::kJson, quote);
+      }
+    } else if (n_patterns == 1 && free_length) {
+      MOE_TRY(at(keyword, build_match(e, expr, match, Spelling::kJson, network_, quote, &inside)));
+    } else {
+      Automaton texts(allocator());
+      bool any = false;
+      MOE_TRY(string_set(parts, texts, &any));
+      inside = texts.build(network_, Spelling::kJson, quote);
+    }
+  }
+  *out = network_.byte('"', '"', inside);
+  return {};
+}
+
+}  // namespace moe::grammar

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+// Fixed values (const, enum), and what all values share: white space, strings, numbers.
+#include "src/grammar/schema_compiler.h"
+
+namespace moe::grammar {
+namespace {
+
+constexpr uint32_t kMaxIndent = 40;
+
+constexpr std::string_view kMemberKeywords[] = {
+    "properties",        "required",      "additionalProperties",
+    "patternProperties", "propertyNames", "minProperties",
+    "maxProperties",     "items",         "prefixItems",
+    "additionalItems",   "minItems",      "maxItems",
+    "uniqueItems"};
+
+bool is_integer(std::string_view number) {
+  return number.find_first_of(".eE") == std::string_view::npos;
+}
+
+}  // namespace
+
+// Between tokens: nothing, a space, or the beginning of a new line.
+uint32_t SchemaCompiler::space(uint32_t next) {
+  const Edge edges[] = {{'\n', '\n', network_.repeat(shared(kIndent), 0, kMaxIndent, next)},
+                        {' ', ' ', next}};
+  return network_.optional(network_.bytes(edges), next);
+}
+
+// A rule that all that need it share.
+uint32_t SchemaCompiler::shared(Shared what) {
+  uint32_t& rule = shared_[what];
+  if (rule != ~0U) return rule;
+  rule = network_.add_rule();
+  uint32_t start = kNever;
+  const auto regex = [&](std::string_view text) {
+    Expressions e(allocator());
+    uint32_t expr = 0;
+    network_.fail(parse_regex(text, e, &expr));
+    if (network_.status().ok()) start = e.build(network_, expr, Spelling::kPlain, kEnd);
+  };
+  CharSet any(allocator());
+  network_.fail(any.invert());
+  switch (what) {
+    case kAnyString: {
+      const uint32_t loop = network_.open_split();
+      const uint32_t targets[] = {read_char(network_, any.ranges(), Spelling::kJson, loop),
+                                  network_.byte('"', '"', kEnd)};
+      network_.close_split(loop, targets);
+      start = network_.byte('"', '"', loop);
+      break;
+    }
+    case kAnyChar:
+      start = read_char(network_, any.ranges(), Spelling::kJson, kEnd);
+      break;
+    case kIndent:
+      regex("[ \\t]");
+      break;
+    case kAnyNumber:
+      regex("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+\\-]?[0-9]+)?");
+      break;
+    case kAnyInteger:
+    case kShared:
+      regex("0|-?[1-9][0-9]*");
+      break;
+  }
+  network_.define(rule, start);
+  return rule;
+}
+
+// The values of enum and const that satisfy all the schemas.
+Status SchemaCompiler::values(const Parts& parts, uint32_t types, uint32_t* out) {
+  uint32_t list = Json::kNone;
+  uint32_t only = Json::kNone;
+  for (const Part& p : parts) {
+    if (only == Json::kNone) only = get(p, "const");
+    if (list == Json::kNone) list = get(p, "enum");
+  }
+  if (only == Json::kNone && json_.kind(list) != Json::kArray) {
+    return malformed(list, "expected an array of values");
+  }
+  Array<uint32_t> targets(allocator());
+  for (uint32_t c = only != Json::kNone ? only : json_.first(list); c != Json::kNone;
+       c = only != Json::kNone ? Json::kNone : json_.next(c)) {
+    bool admitted = false;
+    MOE_TRY(admits(c, parts, types, &admitted));
+    if (admitted) MOE_TRY(targets.push(write(c, kEnd)));
+  }
+  *out = network_.split(targets.span());
+  return {};
+}
+
+Status SchemaCompiler::admits(uint32_t value, const Parts& parts, uint32_t types, bool* out) {
+  static constexpr uint32_t kTypes[] = {kTypeNull,   kTypeBoolean, kTypeBoolean, 0,
+                                        kTypeString, kTypeArray,   kTypeObject};
+  const Json::Kind kind = json_.kind(value);
+  const uint32_t type = kind != Json::kNumber           ? kTypes[kind]
+                        : is_integer(json_.text(value)) ? uint32_t{kTypeInteger}
+                                                        : uint32_t{kTypeFraction};
+  *out = (types & type) != 0;
+  for (const Part& p : parts) {
+    const uint32_t only = get(p, "const");
+    if (only != Json::kNone) *out = *out && json_.equal(only, value);
+    const uint32_t list = get(p, "enum");
+    if (list == Json::kNone) continue;
+    bool found = false;
+    for (uint32_t c = json_.first(list); c != Json::kNone; c = json_.next(c)) {
+      found = found || json_.equal(c, value);
+    }
+    *out = *out && found;
+  }
+  if (!*out) return {};
+  if (kind == Json::kNumber) return number_admits(value, parts, out);
+  if (kind == Json::kString) {
+    Automaton texts(allocator());
+    bool any = false;
+    MOE_TRY(string_set(parts, texts, &any));
+    *out = any || texts.contains(json_.text(value));
+    return {};
+  }
+  if (kind != Json::kArray && kind != Json::kObject) return {};
+  for (const Part& p : parts) {
+    for (const std::string_view keyword : kMemberKeywords) {
+      const uint32_t k = get(p, keyword);
+      if (k == Json::kNone) continue;
+      return unsupported(k, "beside enum or const with an array or object");
+    }
+  }
+  return {};
+}
+
+// A node that writes the value.
+uint32_t SchemaCompiler::write(uint32_t value, uint32_t next) {
+  const auto quoted = [&](std::string_view text, uint32_t after) {
+    const uint32_t end = network_.byte('"', '"', after);
+    return network_.byte('"', '"', read_text(network_, text, Spelling::kJson, end));
+  };
+  switch (json_.kind(value)) {
+    case Json::kNull:
+      return network_.literal("null", next);
+    case Json::kFalse:
+      return network_.literal("false", next);
+    case Json::kTrue:
+      return network_.literal("true", next);
+    case Json::kNumber:
+      return network_.literal(json_.text(value), next);
+    case Json::kString:
+      return quoted(json_.text(value), next);
+    case Json::kArray:
+    case Json::kObject:
+      break;
+  }
+  const bool object = json_.kind(value) == Json::kObject;
+  Array<uint32_t> children(allocator());
+  for (uint32_t c = json_.first(value); c != Json::kNone; c = json_.next(c)) {
+    network_.fail(children.push(c));
+  }
+  next = space(network_.literal(object ? "}" : "]", next));
+  for (size_t i = children.size(); i-- > 0;) {
+    next = write(children[i], next);
+    if (object) next = quoted(json_.name(children[i]), network_.byte(':', ':', space(next)));
+    next = i > 0 ? network_.byte(',', ',', space(next)) : space(next);
+  }
+  return network_.literal(object ? "{" : "[", next);
+}
+
+}  // namespace moe::grammar

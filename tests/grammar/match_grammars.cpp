@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// Matches texts with grammars, for tests/parity/grammars.py.
+// Usage: match_grammars CASES [VOCABULARY]   (lines of {"kind": "schema" | "gbnf" | "regex",
+// "grammar": TEXT, "texts": [TEXT, ...], "prefixes": [TEXT, ...]}; a JSON array with the
+// hexadecimal texts of tokens, otherwise the 256 bytes) prints a line for each: {"error": TEXT} or
+// {"whole": [BOOL, ...], "allowed": [[TOKEN, ...] or null, ...], "bytes": N of the compiled
+// grammar}.
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "formats/import/failure.h"
+#include "src/grammar/grammar.h"
+
+namespace {
+
+using namespace moe;
+using Value = nlohmann::json;
+
+std::vector<std::string> read_vocabulary(int argc, char** argv) {
+  std::vector<std::string> texts;
+  if (argc < 3) {
+    for (int i = 0; i < 256; ++i) texts.emplace_back(1, static_cast<char>(i));
+    return texts;
+  }
+  std::ifstream file(argv[2]);
+  for (const Value& token : Value::parse(file)) {
+    const auto hex = token.get<std::string>();
+    std::string text;
+    for (size_t i = 0; i + 1 < hex.size(); i += 2) {
+      text += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+    }
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+grammar::Kind kind_of(const std::string& name) {
+  return name == "gbnf"    ? grammar::Kind::kGbnf
+         : name == "regex" ? grammar::Kind::kRegex
+                           : grammar::Kind::kJsonSchema;
+}
+
+bool is_whole(const grammar::Grammar& grammar, const std::string& text) {
+  grammar::Matcher matcher(grammar);
+  check(matcher.init());
+  bool fits = true;
+  for (size_t i = 0; i < text.size() && fits; ++i) {
+    check(matcher.accept_text(std::string_view(text).substr(i, 1), &fits));
+    if (fits) check(matcher.tidy());
+  }
+  return fits && matcher.may_end();
+}
+
+Value allowed_after(const grammar::Grammar& grammar, const std::string& text) {
+  grammar::Matcher matcher(grammar);
+  check(matcher.init());
+  bool fits = true;
+  if (!text.empty()) check(matcher.accept_text(text, &fits));
+  if (!fits) return nullptr;
+  const grammar::TokenSet* set = nullptr;
+  check(matcher.allowed(&set));
+  Value out = Value::array();
+  for (uint32_t i = 0; i < grammar.tokens().n_tokens(); ++i) {
+    if (set->has(i)) out.push_back(i);
+  }
+  if (matcher.may_end()) out.push_back(-1);
+  return out;
+}
+
+Value run(const grammar::TokenTrie& trie, const Value& c) {
+  grammar::Grammar grammar(trie, system_allocator());
+  const Status made =
+      grammar.create(kind_of(c.at("kind").get<std::string>()), c.at("grammar").get<std::string>());
+  if (!made.ok()) return {{"error", made.text()}};
+  Value out = {{"bytes", grammar.network().n_bytes()}, {"whole", Value::array()}};
+  for (const Value& text : c.value("texts", Value::array())) {
+    out["whole"].push_back(is_whole(grammar, text.get<std::string>()));
+  }
+  for (const Value& text : c.value("prefixes", Value::array())) {
+    out["allowed"].push_back(allowed_after(grammar, text.get<std::string>()));
+  }
+  return out;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  try {
+    const std::vector<std::string> vocabulary = read_vocabulary(argc, argv);
+    const std::vector<std::string_view> texts(vocabulary.begin(), vocabulary.end());
+    grammar::TokenTrie trie(system_allocator());
+    check(trie.create(std::span(texts)));
+    std::ifstream cases(argv[1]);
+    for (std::string line; std::getline(cases, line);) {
+      Value out;
+      try {
+        out = run(trie, Value::parse(line));
+      } catch (const std::exception& e) {
+        out = {{"failed", e.what()}};
+      }
+      std::printf("%s\n", out.dump(-1, ' ', false, Value::error_handler_t::replace).c_str());
+    }
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+  return 0;
+}
