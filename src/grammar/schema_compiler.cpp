@@ -11,40 +11,36 @@ constexpr size_t kMaxParts = 500;  // schemas that one value must satisfy
 constexpr size_t kMaxRules = 100000;
 constexpr size_t kMaxOptions = 300;  // of oneOf, each compared with each other
 
-constexpr std::string_view kKnown[] = {
-    "$ref", "allOf", "anyOf", "oneOf", "type", "enum", "const", "minimum", "maximum",
-    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern",
-    "format", "properties", "required", "additionalProperties", "patternProperties",
-    "propertyNames", "minProperties", "maxProperties", "items", "prefixItems", "additionalItems",
-    "minItems", "maxItems", "uniqueItems",
-    // Annotations, and places for schemas.
-    "$schema", "$id", "id", "$anchor", "$comment", "$defs", "definitions", "$vocabulary", "title",
-    "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly",
-    "contentMediaType", "contentEncoding", "contentSchema", "nullable"};
-
-/// Keywords that restrict values and are not here.
-constexpr std::string_view kRefused[] = {"not",
-                                         "if",
-                                         "then",
-                                         "else",
-                                         "dependentRequired",
-                                         "dependentSchemas",
-                                         "dependencies",
-                                         "contains",
-                                         "minContains",
-                                         "maxContains",
-                                         "unevaluatedProperties",
-                                         "unevaluatedItems",
-                                         "$dynamicRef",
-                                         "$dynamicAnchor",
-                                         "$recursiveRef",
-                                         "$recursiveAnchor",
-                                         "extends",
-                                         "disallow",
-                                         "divisibleBy"};
+/// Keywords that restrict values.
+constexpr std::string_view kSupported[] = {
+    "$ref", "allOf", "anyOf", "oneOf", "type", "enum", "const",
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+    "minLength", "maxLength", "pattern", "format",
+    "properties", "required", "additionalProperties", "patternProperties", "propertyNames",
+    "minProperties", "maxProperties",
+    "items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"};
+constexpr std::string_view kRefused[] = {
+    "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies",
+    "contains", "minContains", "maxContains", "unevaluatedProperties", "unevaluatedItems",
+    "$dynamicRef", "$recursiveRef", "extends", "disallow", "divisibleBy"};
 
 bool among(std::span<const std::string_view> list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+// Whether one letter more, less or different, or another case, makes the name the keyword.
+bool mistyped(std::string_view name, std::string_view keyword) {
+  if (name.size() > keyword.size()) std::swap(name, keyword);
+  if (name.size() + 1 < keyword.size() || name.size() < 4) return false;
+  size_t same = 0;
+  while (same < name.size() && lower(name[same]) == lower(keyword[same])) ++same;
+  const size_t skip = keyword.size() - name.size();
+  const std::string_view x = slice(name, same + (skip == 0 ? 1 : 0));
+  const std::string_view y = slice(keyword, same + 1);
+  return std::equal(x.begin(), x.end(), y.begin(), y.end(),
+                    [](char a, char b) { return lower(a) == lower(b); });
 }
 
 uint32_t type_named(std::string_view name) {
@@ -147,9 +143,17 @@ Status SchemaCompiler::check_keywords(uint32_t node) {
   const bool ref = ref_alone_ && json_.find(node, "$ref") != Json::kNone;
   for (uint32_t c = json_.first(node); c != Json::kNone; c = json_.next(c)) {
     const std::string_view name = json_.name(c);
-    if (ref || among(kKnown, name) || name.starts_with("x-")) continue;
+    if (ref || among(kSupported, name)) continue;
     if (among(kRefused, name)) return unsupported(c, "this keyword is not supported");
-    return unsupported(c, "not a keyword of JSON Schema; names of one's own begin with \"x-\"");
+    // Other names restrict nothing, unless somebody mistyped one that does.
+    for (const std::string_view keyword : kSupported) {
+      if (name.starts_with("_") || !mistyped(name, keyword)) continue;
+      String what(allocator());
+      MOE_TRY(what.append("not a keyword of JSON Schema; \""));
+      MOE_TRY(what.append(keyword));
+      MOE_TRY(what.append("\" is"));
+      return unsupported(c, what.c_str());
+    }
   }
   return {};
 }

@@ -222,25 +222,26 @@ struct SchemaCompiler::Range {
 };
 
 Status SchemaCompiler::range(const Parts& parts, Range& out) const {
-  const auto bound = [&](std::string_view keyword, Bound& to, bool open, uint32_t keep) -> Status {
+  const auto bound = [&](std::string_view keyword, std::string_view exclusive, Bound& to,
+                         uint32_t keep) -> Status {
+    const bool open = keyword == exclusive;
     return each(parts, keyword, [&](uint32_t k) -> Status {
-      if (open && json_.is_bool(k)) {
-        return unsupported(k, "true or false, as in draft 4: give the bound itself");
-      }
+      if (open && json_.is_bool(k)) return {};  // draft 4: belongs to the other keyword
       Bound b;
       b.given = true;
-      b.open = open;
+      const uint32_t flag = json_.find(json_.parent(k), exclusive);
+      b.open = open || (flag != Json::kNone && json_.kind(flag) == Json::kTrue);
       if (json_.kind(k) != Json::kNumber) return malformed(k, "expected a number");
       if (!parse_decimal(json_.text(k), &b.value)) return unsupported(k, "more than 60 digits");
       const uint32_t order = to.given ? compare(b.value, to.value) : keep;
-      if (order == keep || (order == kEqual && open)) to = b;
+      if (order == keep || (order == kEqual && b.open)) to = b;
       return {};
     });
   };
-  MOE_TRY(bound("minimum", out.low, false, kMore));
-  MOE_TRY(bound("exclusiveMinimum", out.low, true, kMore));
-  MOE_TRY(bound("maximum", out.high, false, kLess));
-  MOE_TRY(bound("exclusiveMaximum", out.high, true, kLess));
+  MOE_TRY(bound("minimum", "exclusiveMinimum", out.low, kMore));
+  MOE_TRY(bound("exclusiveMinimum", "exclusiveMinimum", out.low, kMore));
+  MOE_TRY(bound("maximum", "exclusiveMaximum", out.high, kLess));
+  MOE_TRY(bound("exclusiveMaximum", "exclusiveMaximum", out.high, kLess));
   return each(parts, "multipleOf", [&](uint32_t k) -> Status {
     Decimal d;
     if (json_.kind(k) != Json::kNumber) return malformed(k, "expected a number");
