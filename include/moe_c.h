@@ -1085,10 +1085,32 @@ typedef bool (*moe_piece_fn)(void* user, const moe_piece* piece);
 typedef bool (*moe_logits_fn)(void* user, const int32_t* tokens, size_t n_tokens, float* logits,
                               size_t n_logits);
 
+/* The language of a grammar's text. */
+typedef enum moe_grammar_kind {
+  MOE_GRAMMAR_JSON_SCHEMA = 1, /* JSON Schema 2020-12 or draft 7; docs/structured.md says how much */
+  MOE_GRAMMAR_GBNF = 2,        /* GBNF, as llama.cpp's grammar files; begins with the rule "root" */
+  MOE_GRAMMAR_REGEX = 3        /* a regular expression for the whole text */
+} moe_grammar_kind;
+
+/* A set of texts, such as those that a JSON schema describes. */
+typedef struct moe_grammar moe_grammar;
+
+/* Compiles a grammar for the texts of a model. `text` need not be terminated; at most 16 MB.
+ * MOE_ERR_FORMAT names the byte, or the place in the schema as a JSON pointer, that is wrong,
+ * MOE_ERR_UNSUPPORTED the keyword that is not supported, or a byte for which the tokenizer has no
+ * token; MOE_ERR_RANGE if no text satisfies the grammar, MOE_ERR_TOO_LONG if it takes too much
+ * memory (48 MB), MOE_ERR_NOT_FOUND for a reference to nothing. The model's first grammar also reads
+ * its vocabulary (about 30 bytes a token). The result is immutable: any number of calls on any
+ * threads may use it at once. Any thread. */
+MOE_API moe_status moe_grammar_create(moe_model* model, moe_grammar_kind kind, const char* text,
+                                      size_t n_bytes, moe_grammar** out, moe_error* error);
+/* Gives up the handle; NULL is allowed. Generations that use the grammar keep it. */
+MOE_API void moe_grammar_free(moe_grammar* grammar);
+
 /* Why a generation ended. */
 typedef enum moe_finish {
   MOE_FINISH_LENGTH = 1,  /* max_tokens were generated */
-  MOE_FINISH_EOS = 2,     /* an end-of-text token; it is not reported */
+  MOE_FINISH_EOS = 2,     /* an end-of-text token, not reported; or a grammar allows no more text */
   MOE_FINISH_STOP = 3,    /* a stop string, no part of which is reported */
   MOE_FINISH_CONTEXT = 4, /* the context is full */
   MOE_FINISH_CALLBACK = 5 /* a callback stopped the call */
@@ -1116,6 +1138,12 @@ typedef struct moe_generate_params {
   void* piece_user;     /* its first argument */
   moe_logits_fn logits; /* NULL: none */
   void* logits_user;    /* its first argument */
+  /* The text follows this grammar, made for the session's model (otherwise MOE_ERR_ARGUMENT); NULL:
+   * any text. MOE_FINISH_EOS then says that the text is complete; after any other end it may not
+   * be. In a chat the grammar begins after the model's thinking, which is free. Together with
+   * `logits`, the grammar has the last word; MOE_ERR_RANGE if `logits` or a bias bans every token
+   * that may follow. With max_draft, text that has no alternative is drafted. */
+  moe_grammar* grammar;
 } moe_generate_params;
 
 /* The outcome of a generation. */

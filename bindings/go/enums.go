@@ -271,13 +271,38 @@ func (b BeamScore) String() string {
 	return strconv.Itoa(int(b))
 }
 
+// GrammarKind is moe_grammar_kind of the C API. The language of a grammar's text.
+type GrammarKind int32
+
+const (
+	// JSON Schema 2020-12 or draft 7; docs/structured.md says how much
+	GrammarJsonSchema GrammarKind = C.MOE_GRAMMAR_JSON_SCHEMA
+	// GBNF, as llama.cpp's grammar files; begins with the rule "root"
+	GrammarGbnf GrammarKind = C.MOE_GRAMMAR_GBNF
+	// a regular expression for the whole text
+	GrammarRegex GrammarKind = C.MOE_GRAMMAR_REGEX
+)
+
+// String is the name in small letters, or the number if this package does not know it.
+func (g GrammarKind) String() string {
+	switch g {
+	case GrammarJsonSchema:
+		return "json_schema"
+	case GrammarGbnf:
+		return "gbnf"
+	case GrammarRegex:
+		return "regex"
+	}
+	return strconv.Itoa(int(g))
+}
+
 // Finish is moe_finish of the C API. Why a generation ended.
 type Finish int32
 
 const (
 	// max_tokens were generated
 	FinishLength Finish = C.MOE_FINISH_LENGTH
-	// an end-of-text token; it is not reported
+	// an end-of-text token, not reported; or a grammar allows no more text
 	FinishEOS Finish = C.MOE_FINISH_EOS
 	// a stop string, no part of which is reported
 	FinishStop Finish = C.MOE_FINISH_STOP

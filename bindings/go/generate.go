@@ -131,10 +131,39 @@ type GenerateOptions struct {
 	// result is the same; text that repeats is generated faster. Not with Logits, an expert capacity or a
 	// router with "resident".
 	MaxDraft int
+	// Grammar, if set, is satisfied by the text. With FinishEOS the text is complete; after another end it
+	// may not be.
+	Grammar *Grammar
 	// Logits, if set, receives the tokens so far and may change the logits of the next one until it
 	// returns: negative infinity bans a token. It returns false to stop.
 	Logits func(tokens []int32, logits []float32) bool
 }
+
+// Grammar is a set of texts, such as those that a JSON schema describes, compiled for a model. Any number of
+// goroutines may use it.
+type Grammar struct{ h *handle }
+
+// NewGrammar compiles a text. An error names the place in it that is wrong.
+func (m *Model) NewGrammar(kind GrammarKind, text string) (*Grammar, error) {
+	var a arena
+	defer a.free()
+	data, err := a.text(text, "text")
+	if err != nil {
+		return nil, err
+	}
+	var p *C.moe_grammar
+	err = m.ask(func(model *C.moe_model, e *C.moe_error) C.moe_status {
+		return C.moe_grammar_create(model, C.moe_grammar_kind(kind), data, C.size_t(len(text)), &p, e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	free := func(p unsafe.Pointer) { C.moe_grammar_free((*C.moe_grammar)(p)) }
+	return collected(&Grammar{newHandle("grammar", unsafe.Pointer(p), nil, free)}), nil
+}
+
+// Close frees the memory. A call in progress completes normally.
+func (g *Grammar) Close() { g.h.close() }
 
 // Piece is a piece of generated text.
 type Piece struct {
@@ -183,6 +212,14 @@ func (o GenerateOptions) withParams(callback func(Piece) bool, call func(*C.moe_
 	}
 	if p.max_draft, err = count(o.MaxDraft, "MaxDraft"); err != nil {
 		return err
+	}
+	if o.Grammar != nil {
+		pointer, err := o.Grammar.h.acquire()
+		if err != nil {
+			return err
+		}
+		defer o.Grammar.h.release()
+		p.grammar = (*C.moe_grammar)(pointer)
 	}
 	callbacks := &generateCall{piece: callback, logits: o.Logits}
 	user := a.ref(callbacks)

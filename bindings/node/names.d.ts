@@ -92,6 +92,14 @@ export type BeamScore =
   | 'sum';
 
 /**
+ * The language of a grammar's text.
+ */
+export type GrammarKind =
+  | 'json_schema'
+  | 'gbnf'
+  | 'regex';
+
+/**
  * Why a generation ended.
  */
 export type Finish =

@@ -272,11 +272,13 @@ void Batch::run() {
 }
 
 void run_batch(BatchOptions& o) {
-  const Sampling sampling(o.sampling);
+  Sampling sampling(o.sampling);
   const Env env = open_env(o.model);
   Model model = open_model(o.model, env.get());
   check_decoder(o.model, model.get(), "batch");
   check_sampling(o.sampling, model.get());
+  const Grammar grammar = open_grammar(o.sampling, model.get());
+  sampling.params.grammar = grammar.get();
   BatchFiles files(o.in, o.out);
   o.n_sessions = std::max(1, files.lines_left(o.n_sessions));
   fit_memory(o.model, env.get(), model, o.n_sessions);

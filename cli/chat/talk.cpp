@@ -55,12 +55,14 @@ Talk::Talk(const ChatOptions& o, moe_model* model)
       chat_(chat_owner_.get()),
       defaults_(model),
       sampling_(o.sampling, &defaults_.settings),
+      grammar_(open_grammar(o.sampling, model)),
       terminal_(isatty(STDIN_FILENO) == 1),
       editor_(LineEditor::open(style_.colours())),
       system_(o.chat_template.system),
       shifts_(o.shift) {
   sampling_.params.piece = on_piece;
   sampling_.params.piece_user = this;
+  sampling_.params.grammar = grammar_.get();
 }
 
 // Thinking goes to stderr: stdout has only answers.

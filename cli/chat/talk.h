@@ -87,6 +87,7 @@ class Talk {
   moe_chat* chat_;
   const ModelSampling defaults_;
   Sampling sampling_;
+  const Grammar grammar_;  // of each reply; null: any text
   const bool terminal_;
   const ChatStyle style_;
   const std::unique_ptr<LineEditor> editor_;

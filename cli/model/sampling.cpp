@@ -8,6 +8,7 @@
 #include <random>
 
 #include "cli/help/help.h"
+#include "cli/io/input_file.h"
 
 namespace moe_cli {
 
@@ -54,6 +55,21 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
       ->allow_extra_args(false);
   app.add_flag("--ignore-eos", o.ignore_eos, "Continue after an end-of-text token")
       ->group(kSamplingGroup);
+  auto* schema = sampling(app.add_option("--json-schema", o.json_schema,
+                                         "Generate JSON that satisfies the JSON schema in FILE"),
+                          "FILE")
+                     ->check(not_empty());
+  auto* grammar =
+      sampling(app.add_option("--grammar", o.grammar, "Generate text of the GBNF grammar in FILE"),
+               "FILE")
+          ->check(not_empty())
+          ->excludes(schema);
+  sampling(app.add_option("--regex", o.regex,
+                          "Generate text that this regular expression matches as a whole"),
+           "TEXT")
+      ->check(not_empty())
+      ->excludes(schema)
+      ->excludes(grammar);
 }
 
 void add_draft_option(CLI::App& app, SamplingOptions& o) {
@@ -95,6 +111,29 @@ void check_sampling(const SamplingOptions& o, const moe_model* model) {
     throw UsageError("--bias '" + text + "': expected a token id in 0.." +
                      std::to_string(vocab_size - 1));
   }
+}
+
+Grammar open_grammar(const SamplingOptions& o, moe_model* model) {
+  const auto make = [&](moe_grammar_kind kind, const std::string& text, const char* option) {
+    moe_grammar* raw = nullptr;
+    moe_error error;
+    const moe_status status =
+        moe_grammar_create(model, kind, text.data(), text.size(), &raw, &error);
+    check_option(status, error, option);
+    return Grammar(raw);
+  };
+  const auto read = [](const std::string& path) {
+    InputFile file(path);
+    std::string text;
+    for (auto part = file.next(); !part.empty(); part = file.next()) text += part;
+    return text;
+  };
+  if (!o.json_schema.empty()) {
+    return make(MOE_GRAMMAR_JSON_SCHEMA, read(o.json_schema), "--json-schema");
+  }
+  if (!o.grammar.empty()) return make(MOE_GRAMMAR_GBNF, read(o.grammar), "--grammar");
+  if (!o.regex.empty()) return make(MOE_GRAMMAR_REGEX, o.regex, "--regex");
+  return nullptr;
 }
 
 ModelSampling::ModelSampling(const moe_model* model) {

@@ -21,6 +21,10 @@ struct SamplingOptions {
   std::vector<std::string> bias;  // "ID:VALUE"
   bool ignore_eos = false;
   int max_draft = 0;
+  // What the text must satisfy: at most one is given.
+  std::string json_schema;  // a file
+  std::string grammar;      // a file of GBNF
+  std::string regex;        // the expression itself
 };
 
 /// The settings that a command samples with where an option is not given.
@@ -32,6 +36,9 @@ void add_draft_option(CLI::App& app, SamplingOptions& o);
 
 /// Throws UsageError if the model cannot do what the options ask for, before anything is generated.
 void check_sampling(const SamplingOptions& o, const moe_model* model);
+
+/// The grammar that the options ask for; empty: none. Throws UsageError, or CallError for a file.
+Grammar open_grammar(const SamplingOptions& o, moe_model* model);
 
 /// The settings of a conversation with this model where nothing is given.
 struct ModelSampling {

@@ -118,6 +118,8 @@ void run_generate(GenerateOptions& o) {
   check_decoder(o.model, model.get(), "generate");
   check_sampling(o.sampling, model.get());
   check_ids(ids, model.get());
+  const Grammar grammar = open_grammar(o.sampling, model.get());
+  sampling.params.grammar = grammar.get();
   const auto tokens =
       o.input.given() ? encode(model.get(), prompt, encode_flags(o.no_bos, o.special)) : ids;
   if (tokens.empty()) TextInput::refuse_empty();

@@ -182,7 +182,7 @@ Status reply(moe_chat* chat, const moe_generate_params* given, moe_chat_result* 
   MOE_TRY(check_env(chat->model->env.get()));
   MOE_TRY(check_out_struct(out, "out"));
   GenerateCall call(*chat->allocator);
-  MOE_TRY(call.read(given));
+  MOE_TRY(call.read(given, *chat->model));
   ChatReply r;
   MOE_TRY(chat->chat->reply(call.options, &r));
   moe_chat_result value{};

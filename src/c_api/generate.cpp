@@ -33,7 +33,7 @@ Status sampling_config(const moe_sampling* given, SamplingConfig* out) {
   return {};
 }
 
-Status GenerateCall::read(const moe_generate_params* given) {
+Status GenerateCall::read(const moe_generate_params* given, const moe_model& model) {
   moe_generate_params p{};
   MOE_TRY(read_params(given, "params", &p));
   if (p.n_stop < 0 || (p.n_stop > 0 && p.stop == nullptr)) {
@@ -62,6 +62,12 @@ Status GenerateCall::read(const moe_generate_params* given) {
     options.change_logits = change_logits;
     options.logits_user = this;
   }
+  if (p.grammar == nullptr) return {};
+  if (p.grammar->model.get() != &model) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.grammar: made for another model");
+  }
+  grammar = Ref<moe_grammar>(p.grammar);
+  options.grammar = grammar->grammar.get();
   return {};
 }
 
@@ -121,7 +127,7 @@ Status run_generate(moe_session* session, const int32_t* prompt, size_t n_prompt
   if (prompt == nullptr && n_prompt != 0) return null_argument("prompt");
   MOE_TRY(check_out_struct(out, "out"));
   GenerateCall call(session->model->env->allocator);
-  MOE_TRY(call.read(given));
+  MOE_TRY(call.read(given, *session->model));
   GenerateResult result;
   MOE_TRY(generate(*session->session, session->model->text.tokenizer.get(), {prompt, n_prompt},
                    call.options, &result));
@@ -173,7 +179,7 @@ void destroy(moe_generation* generation) {
 }  // namespace moe
 
 moe::Status moe_generation::read(const moe_generate_params* given) {
-  MOE_TRY(call.read(given));
+  MOE_TRY(call.read(given, *session->model));
   std::span<const moe::LogitBias>& used = call.options.sampling.bias;
   MOE_TRY(bias.append(used.data(), used.size()));
   used = bias.span();

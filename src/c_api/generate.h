@@ -13,8 +13,8 @@ struct GenerateCall {
   GenerateCall(const GenerateCall&) = delete;
   GenerateCall& operator=(const GenerateCall&) = delete;
 
-  /// The core checks the numbers.
-  Status read(const moe_generate_params* given);
+  /// model: of the session. The core checks the numbers.
+  Status read(const moe_generate_params* given, const moe_model& model);
 
   GenerateOptions options;
 
@@ -23,6 +23,7 @@ struct GenerateCall {
   static bool change_logits(void* user, std::span<const int32_t> text, std::span<float> logits);
 
   Array<std::string_view> stops;
+  Ref<moe_grammar> grammar{nullptr};  // that of the options
   moe_piece_fn callback = nullptr;
   void* user = nullptr;
   moe_logits_fn logits_callback = nullptr;

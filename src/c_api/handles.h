@@ -14,6 +14,7 @@
 #include "src/c_api/open_device.h"
 #include "src/c_api/params.h"
 #include "src/c_api/reference.h"
+#include "src/grammar/grammar.h"
 #include "src/model/model.h"
 #include "src/run/session.h"
 #include "src/run/translate.h"
@@ -52,6 +53,16 @@ struct moe_model {
   moe::CountingAllocator memory;  // for all members below and the sessions
   moe::Box<moe::Model> model;
   moe_tokenizer text;
+  moe::Box<moe::grammar::TokenTrie> vocabulary;  // made for the first grammar
+  moe::Mutex making_vocabulary;                  // guards it
+};
+
+struct moe_grammar {
+  explicit moe_grammar(moe_model& m) : model(&m) {}
+
+  moe::References references;
+  const moe::Ref<moe_model> model;
+  moe::Box<moe::grammar::Grammar> grammar;
 };
 
 namespace moe {

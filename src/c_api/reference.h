@@ -9,6 +9,7 @@
 struct moe_env;
 struct moe_model;
 struct moe_session;
+struct moe_grammar;
 
 namespace moe {
 
@@ -16,6 +17,7 @@ namespace moe {
 void drop(moe_env* env);
 void drop(moe_model* model);
 void drop(moe_session* session);
+void drop(moe_grammar* grammar);
 
 /// The number of references to an object. It begins with the caller's handle.
 class References {

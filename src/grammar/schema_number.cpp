@@ -274,7 +274,7 @@ Status SchemaCompiler::number(const Parts& parts, uint32_t types, uint32_t next,
     const bool none = high.given && high.value.negative && !high.value.zero();
     size_t n_digits = kExactDigits;  // of a fraction
     for (const Bound* b : {&low, &high}) {
-      if (!b->given) continue;
+      if (!b->given || !b->open) continue;  // rounding leads no number past a bound, but onto it
       const auto n_whole = static_cast<size_t>(b->value.n_whole);
       n_digits = std::min(n_digits, kExactDigits - std::min(kExactDigits, n_whole));
     }

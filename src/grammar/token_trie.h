@@ -14,7 +14,10 @@ class TokenSet final {
   Status resize(size_t n_tokens) { return words_.resize((n_tokens + 63) / 64); }
   void clear() { std::fill(words_.begin(), words_.end(), 0); }
   void add(uint32_t token) { words_[token / 64] |= uint64_t{1} << (token % 64); }
-  bool has(uint32_t token) const { return (words_[token / 64] >> (token % 64) & 1) != 0; }
+  /// False for a token behind those that the set has room for.
+  bool has(size_t token) const {
+    return token / 64 < words_.size() && (words_[token / 64] >> (token % 64) & 1) != 0;
+  }
   void add(const TokenSet& other) {
     for (size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
   }

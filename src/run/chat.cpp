@@ -3,6 +3,7 @@
 // turns if there is no room, and collects replies.
 #include "src/run/chat.h"
 
+#include "src/run/answer_gate.h"
 #include "src/run/reply_collector.h"
 #include "src/run/session_call.h"
 
@@ -86,7 +87,11 @@ Status make_message(std::string_view role, std::string_view content, StoredMessa
 struct SteppedReply {
   SteppedReply(const GenerateOptions& given, const ThinkingTags& tags, const Tokenizer& tokenizer,
                bool inside, const Allocator& a)
-      : allocator(a), options(given), stops(a), collector(options, tags, tokenizer, inside, a) {}
+      : allocator(a),
+        options(given),
+        stops(a),
+        collector(options, tags, tokenizer, inside, a),
+        gate(tags, tokenizer, inside, a) {}
 
   static Status finish(void* object, Finish* finish) {
     return static_cast<SteppedReply*>(object)->collector.finish(finish);
@@ -102,6 +107,7 @@ struct SteppedReply {
   const GenerateOptions options;  // of the caller
   Array<int32_t> stops;
   Collector collector;
+  ThinkingGate gate;
 };
 
 // The least i below n for which fits(i) is true, or n. Behind the first true one all are expected
@@ -124,7 +130,7 @@ Result<size_t> first_that_fits(size_t n, Fits&& fits) {
 }
 
 // The options of a generation whose pieces `collector` takes.
-GenerateOptions collected(const GenerateOptions& given, Collector& collector,
+GenerateOptions collected(const GenerateOptions& given, Collector& collector, ThinkingGate& gate,
                           std::span<const int32_t> stops) {
   GenerateOptions options = given;
   options.more_eos = stops;
@@ -133,6 +139,7 @@ GenerateOptions collected(const GenerateOptions& given, Collector& collector,
   options.all_text = true;
   options.in_parts = true;  // such as thinking and answer
   options.headers = collector.headers();
+  options.gate = gate.gate();
   return options;
 }
 
@@ -402,7 +409,7 @@ Result<Box<SteppedGeneration>> Chat::begin_reply(const GenerateOptions& given) {
   MOE_ASSIGN(Box<SteppedReply> made, make_box<SteppedReply>(allocator_, given, tags_, tokenizer_,
                                                             begins_inside(text), allocator_));
   MOE_TRY(made->stops.append(stops_.data(), stops_.size()));
-  const GenerateOptions options = collected(given, made->collector, made->stops.span());
+  const GenerateOptions options = collected(given, made->collector, made->gate, made->stops.span());
   const PieceFilter filter = {made.release(), SteppedReply::finish, SteppedReply::destroy};
   return SteppedGeneration::create(*session_, &tokenizer_, options, filter, allocator_);
 }
@@ -435,7 +442,8 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
 
   Collector collector(given, tags_, tokenizer_, begins_inside(text), allocator_);
   MOE_TRY(make_message("assistant", {}, collector.message));
-  const GenerateOptions options = collected(given, collector, stops_.span());
+  ThinkingGate gate(tags_, tokenizer_, begins_inside(text), allocator_);
+  const GenerateOptions options = collected(given, collector, gate, stops_.span());
   GenerateResult made;
   MOE_TRY(generate(state, &tokenizer_, rest, options, &made));
   MOE_TRY(collector.finish(&made.finish));

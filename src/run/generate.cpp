@@ -36,6 +36,9 @@ Status check_options(const GenerateOptions& o, const Tokenizer* tokenizer, int32
   if (o.max_draft > 0 && o.change_logits != nullptr) {
     return Status::error(MOE_ERR_ARGUMENT, "max_draft: not together with a logits callback");
   }
+  if (o.grammar != nullptr && tokenizer == nullptr) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "a grammar needs a model with a tokenizer");
+  }
   if (!o.stop.empty() && tokenizer == nullptr) {
     return Status::error(MOE_ERR_UNSUPPORTED, "stop strings need a model with a tokenizer");
   }
@@ -64,10 +67,11 @@ void lay_out_copy(Carver& c, int32_t n_outputs, std::span<float>* copy) { c.take
 }  // namespace
 
 Status Generation::prepare() {
-  if (options_.change_logits != nullptr) {
+  if (changes_logits()) {
     const int32_t n = state_.model.config().n_outputs();
     MOE_TRY(copy_.init("logits", [&](Carver& c) { lay_out_copy(c, n, &changed_); }));
   }
+  MOE_TRY(constraint_.init(state_.model.config().eos_token_ids.span()));
   return stops_.init(options_.stop);
 }
 
@@ -118,26 +122,41 @@ bool Generation::at_limit(int32_t position) {
   return ended_;
 }
 
-bool Generation::at_end_of_text() {
+bool Generation::is_end(int32_t token) const {
   const std::span<const int32_t> eos = state_.model.config().eos_token_ids.span();
-  if (!options_.ignore_eos &&
-      (contains(eos, next_.token) || contains(options_.more_eos, next_.token))) {
-    end(Finish::kEos);
-  }
+  return !options_.ignore_eos && (contains(eos, token) || contains(options_.more_eos, token));
+}
+
+bool Generation::at_end_of_text() {
+  if (is_end(next_.token)) end(Finish::kEos);
   return ended_;
 }
 
-Status Generation::sample_next_token() {
-  if (options_.change_logits == nullptr) {
-    return sample_next(state_, options_.sampling, &next_, top_, n_top());
+// Samples the token after the first `text` tokens of a pass from its row of logits.
+Status Generation::sample_row(const float* logits, size_t text, TokenLogprob* next,
+                              TokenLogprob* top) {
+  std::span<const float> row(logits, state_.logits.row().size());
+  if (options_.grammar != nullptr) {
+    std::copy(row.begin(), row.end(), changed_.begin());
+    MOE_TRY(constraint_.ban(changed_));
+    row = changed_;
   }
+  return state_.sampler().sample(options_.sampling, row, {state_.tokens.data(), text},
+                                 static_cast<uint64_t>(text), next, top, n_top());
+}
+
+Status Generation::sample_next_token() {
+  if (!changes_logits()) return sample_next(state_, options_.sampling, &next_, top_, n_top());
   MOE_TRY(recall_logits(state_));
   MOE_TRY(read_logits(state_, changed_.data()));
-  if (!options_.change_logits(options_.logits_user, state_.tokens.span(), changed_)) {
-    end(Finish::kCallback);
-    return {};
+  if (options_.change_logits != nullptr) {
+    if (!options_.change_logits(options_.logits_user, state_.tokens.span(), changed_)) {
+      end(Finish::kCallback);
+      return {};
+    }
+    MOE_TRY(clamp_bans(changed_));
   }
-  MOE_TRY(clamp_bans(changed_));
+  MOE_TRY(constraint_.ban(changed_));
   const PassLease lease(state_);
   MOE_TRY(lease.status());
   return state_.sampler().sample(options_.sampling, changed_, state_.tokens.span(),
@@ -155,12 +174,16 @@ Status Generation::choose() {
 Status Generation::report(StreamDecoder* decoder) {
   Piece piece{next_.token, next_.logprob, {}, {top_, n_top()}, false};
   MOE_TRY(decode(decoder, next_.token, &piece.text));
+  bool complete = false;
+  MOE_TRY(constraint_.take(next_.token, text_.view(), &complete));
   const bool go_on = give(piece);
   ++result_.n_generated;
   if (stops_.stopped()) {
     end(Finish::kStop);
   } else if (!go_on) {
     end(Finish::kCallback);
+  } else if (complete) {
+    end(Finish::kEos);
   }
   return {};
 }
@@ -177,7 +200,12 @@ size_t Generation::draft() {
   }
   int32_t* const text = state_.tokens.room().data();
   text[position] = pass_[0] = next_.token;
-  const size_t n = drafter_.draft({text, position + 1}, room, pass_ + 1);
+  if (options_.grammar != nullptr && !constraint_.active()) return 0;
+  size_t n = 0;
+  room = std::min(room, static_cast<size_t>(options_.max_draft));
+  if (!constraint_.draft(room, pass_ + 1, &n).ok()) n = 0;  // sampling finds the error again
+  forced_ = n > 0;
+  if (!forced_) n = drafter_.draft({text, position + 1}, room, pass_ + 1);
   std::copy_n(pass_ + 1, n, text + position + 1);
   return n;
 }
@@ -196,19 +224,24 @@ Status Generation::check_draft(size_t n_drafted, StreamDecoder* decoder, bool* c
       Pass& p = *static_cast<Pass*>(user);
       if (p.settled) return {};
       Generation& g = p.generation;
-      SessionState& state = g.state_;
-      const size_t text = p.position + 1 + i;
       TokenLogprob& next = p.checked.tokens[i];
-      p.checked.status = state.sampler().sample(
-          g.options_.sampling, {logits, state.logits.row().size()}, {state.tokens.data(), text},
-          static_cast<uint64_t>(text), &next, p.checked.top + i * kMaxTopLogprobs, g.n_top());
+      p.checked.status = g.sample_row(logits, p.position + 1 + i, &next,
+                                      p.checked.top + i * kMaxTopLogprobs);
       if (p.checked.status.ok()) ++p.checked.n;
-      p.settled = !p.checked.status.ok() || i == p.n_drafted || next.token != g.pass_[i + 1];
+      p.settled = !p.checked.status.ok() || i == p.n_drafted || next.token != g.pass_[i + 1] ||
+                  g.is_end(next.token);
+      if (!p.settled && g.options_.grammar != nullptr) {
+        p.checked.status = g.constraint_.take_ahead(next.token);
+        p.settled = !p.checked.status.ok();
+      }
       return {};
     }
   } pass{*this, static_cast<size_t>(state_.position()), n_drafted, {}};
+  const bool constrained = options_.grammar != nullptr;
+  const grammar::Matcher::Place place = constrained ? constraint_.place() : 0;
   const double start = state_.model.clock().seconds();
   Status status = eval_tokens(state_, {pass_, n_drafted + 1}, {Pass::take, &pass});
+  if (constrained) constraint_.go_back(place);
   const double seconds = state_.model.clock().seconds() - start;
   if (status.code() == MOE_ERR_CANCELLED || status.code() == MOE_ERR_DEVICE) return status;
   *checked = status.ok();
@@ -223,7 +256,7 @@ Status Generation::check_draft(size_t n_drafted, StreamDecoder* decoder, bool* c
   // the draft has cost.
   const bool more = status.ok() && !ended_;
   if (more) status = reach_state(state_, state_, state_.position());
-  drafter_.learn(n_right, seconds + state_.model.clock().seconds() - again);
+  if (!forced_) drafter_.learn(n_right, seconds + state_.model.clock().seconds() - again);
   return status;
 }
 
@@ -289,6 +322,7 @@ Status Generation::prime(StreamDecoder& decoder) {
     text_.clear();
     if (token < tokenizer_->n_vocab()) MOE_TRY(decoder.push(token, text_));
   }
+  constraint_.prime(decoder);
   return {};
 }
 
@@ -340,7 +374,7 @@ Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const
   GenerateResult& result = generation.result();
   result.n_prompt = static_cast<int32_t>(prompt.size());
   state.logits.spec = {};
-  if (options.change_logits == nullptr) {
+  if (options.change_logits == nullptr && options.grammar == nullptr) {
     set_sample_spec(state, options.sampling, static_cast<size_t>(options.n_top));
   }
   const Clock& clock = state.model.clock();

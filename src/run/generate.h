@@ -11,6 +11,26 @@ namespace moe {
 
 class Tokenizer;
 
+namespace grammar {
+class Grammar;
+}
+
+/// Says where the part of a text begins that follows a grammar: behind a model's thinking.
+struct AnswerGate {
+  enum State : uint8_t {
+    kOpen,    // the answer has begun
+    kStart,   // the next token may begin the answer, or be `opening`, which begins something else
+    kClosed,  // the text is not the answer
+  };
+  /// Takes a token and the text that it completes. *answer: the end of it that belongs to the
+  /// answer.
+  Status (*push)(void* object, int32_t token, std::string_view text,
+                 std::string_view* answer) = nullptr;
+  State (*state)(const void* object) = nullptr;
+  void* object = nullptr;  // null: the answer begins at once
+  int32_t opening = -1;    // -1: none
+};
+
 enum class Finish : uint8_t {
   kLength = 1,   // max_tokens were generated
   kEos = 2,      // an end-of-text token; it is neither reported nor evaluated
@@ -62,6 +82,10 @@ struct GenerateOptions {
   int32_t max_draft = 0;
   LogitsFn change_logits = nullptr;
   void* logits_user = nullptr;
+  /// The text follows it, and the call ends with Finish::kEos once it must end. Requires a
+  /// tokenizer, the one that the grammar was made for. null: any text.
+  const grammar::Grammar* grammar = nullptr;
+  AnswerGate gate = {};
 };
 
 struct GenerateResult {

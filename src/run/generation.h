@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "src/base/host_buffer.h"
+#include "src/run/constraint.h"
 #include "src/run/generate.h"
 #include "src/run/session_state.h"
 #include "src/run/stop_matcher.h"
@@ -24,6 +25,7 @@ class Generation {
         stops_(allocator),
         text_(allocator),
         copy_(allocator),
+        constraint_(options, allocator),
         allocator_(allocator) {}
 
   Status prepare();
@@ -52,6 +54,7 @@ class Generation {
   Status step_with_workspace();
   Status choose();
   Status sample_next_token();
+  Status sample_row(const float* logits, size_t text, TokenLogprob* next, TokenLogprob* top);
   Status report(StreamDecoder* decoder);
   Status check_draft(size_t n_drafted, StreamDecoder* decoder, bool* checked);
   Status take_draft(const Checked& checked, size_t n_drafted, StreamDecoder* decoder,
@@ -60,10 +63,14 @@ class Generation {
   Status decode(StreamDecoder* decoder, int32_t token, std::string_view* ready);
   Status flush(StreamDecoder* decoder);
   bool at_limit(int32_t position);
+  bool is_end(int32_t token) const;
   bool at_end_of_text();
   void end(Finish finish) {
     ended_ = true;
     result_.finish = finish;
+  }
+  bool changes_logits() const {
+    return options_.change_logits != nullptr || options_.grammar != nullptr;
   }
   bool give(const Piece& piece) {
     return options_.callback == nullptr || options_.callback(options_.user, piece);
@@ -79,10 +86,12 @@ class Generation {
   TokenLogprob top_[kMaxTopLogprobs];  // its candidates
   Drafter drafter_;
   int32_t pass_[kMaxDraft + 1];  // the next token and the draft
+  bool forced_ = false;          // the grammar has drafted
   StopMatcher stops_;
   String text_;
-  std::span<float> changed_;  // (vocab) the callback's copy; the session's logits are unchanged
+  std::span<float> changed_;  // (vocab) for the callback and the grammar; the session keeps its own
   HostBuffer copy_;
+  Constraint constraint_;  // the grammar's
   bool in_header_ = false;
   const Allocator& allocator_;
 };

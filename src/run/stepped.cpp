@@ -47,7 +47,7 @@ Status SteppedGeneration::begin(const Tokenizer* tokenizer, const Allocator& all
     MOE_ASSIGN(decoder_, make_box<StreamDecoder>(allocator, *tokenizer, true, allocator));
     MOE_TRY(generation_->prime(*decoder_));
   }
-  if (options_.change_logits == nullptr) {
+  if (options_.change_logits == nullptr && options_.grammar == nullptr) {
     set_sample_spec(state, options_.sampling, static_cast<size_t>(options_.n_top));
   }
   position_ = state.position();

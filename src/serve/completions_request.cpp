@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/serve/conversation.h"
+#include "src/serve/format.h"
 #include "src/serve/refusal.h"
 #include "src/serve/request.h"
 
@@ -73,12 +74,14 @@ std::vector<std::vector<int32_t>> prompts_of(const Host& host, const Json& reque
 // In a chat "logprobs" is a switch and "top_logprobs" a number; in a completion "logprobs" is both.
 void read_chat(const Host& host, const Json& request, Order& order) {
   check_fields(request, fields_with({"messages", "max_completion_tokens", "top_logprobs",
-                                     "chat_template_kwargs", "reasoning_effort"}));
+                                     "chat_template_kwargs", "reasoning_effort", "response_format"}));
   Settings& s = order.settings;
   read_common(host, request, 0, s);
   s.logprobs = flag_of(request, "logprobs", false);
   s.n_top = static_cast<int32_t>(integer_of(request, "top_logprobs", 0, 20, 0));
   if (s.n_top > 0 && !s.logprobs) throw bad_field("top_logprobs", "only with 'logprobs': true");
+  const auto format = request.find("response_format");
+  if (format != request.end()) s.grammar = read_format(host, *format, "response_format", false);
   ChatOptions options{.list = "messages"};
   read_effort(request, "reasoning_effort", "", options);
   order.chat = conversation(host, request, chat_turns(host, request), options);

@@ -2,6 +2,7 @@
 // Reads requests of OpenAI's responses.
 
 #include "src/serve/conversation.h"
+#include "src/serve/format.h"
 #include "src/serve/refusal.h"
 #include "src/serve/request.h"
 
@@ -59,18 +60,16 @@ void read_reasoning(const Json& request, ChatOptions& options) {
   read_effort(*reasoning, "effort", "reasoning", options);
 }
 
-void check_text(const Json& request) {
+void read_text(const Host& host, const Json& request, Settings& s) {
   const Json* text = object_in(request, "text");
   if (text == nullptr) return;
   check_keys(*text, "text", {"format", "verbosity"});
-  const auto only = [&](const char* key, const Json& value) {
-    const Json found = text->value(key, Json());
-    if (found.is_null() || found == value) return;
-    throw bad_field("text." + std::string(key), "not supported, found " + shown(found),
-                    "unsupported_value");
-  };
-  only("format", {{"type", "text"}});
-  only("verbosity", "medium");
+  const Json format = text->value("format", Json());
+  if (!format.is_null()) s.grammar = read_format(host, format, "text.format", true);
+  const Json verbosity = text->value("verbosity", Json());
+  if (verbosity.is_null() || verbosity == "medium") return;
+  throw bad_field("text.verbosity", "not supported, found " + shown(verbosity),
+                  "unsupported_value");
 }
 
 // Thinking is never encrypted: the answer has it in full.
@@ -107,7 +106,7 @@ void read_response(const Host& host, const Json& request, Order& order) {
   s.max_tokens = tokens_of(request, "max_output_tokens", 0);
   s.stop = stops_of(host, request, "stop");
   read_logprobs(request, s);
-  check_text(request);
+  read_text(host, request, s);
   ChatOptions options{.list = "input"};
   read_reasoning(request, options);
   order.chat = conversation(host, request, input_turns(host, request), options);

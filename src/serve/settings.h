@@ -22,6 +22,7 @@ struct Settings {
   int32_t max_tokens = 0;  // 0: until the context is full
   int32_t n = 1;           // texts for each prompt
   bool ignore_eos = false;
+  Grammar grammar;  // null: any text
   bool logprobs = false;
   int32_t n_top = 0;  // of logprobs
   bool stream = false;

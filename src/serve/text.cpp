@@ -52,6 +52,7 @@ void Text::begin(moe_session* session, moe_chat* chat) {
   params.n_stop = static_cast<int32_t>(stops.size());
   params.ignore_eos = settings_.ignore_eos ? 1 : 0;
   params.n_top = settings_.n_top;
+  params.grammar = settings_.grammar.get();
   params.piece = take_piece;
   params.piece_user = this;
   moe_generation* raw = nullptr;

@@ -20,6 +20,17 @@ void StreamDecoder::reset() {
   n_stripped_ = n_held_ = n_fallback_ = n_tail_ = 0;
 }
 
+bool StreamDecoder::drops_space() const {
+  const TokenDecoder& decoder = tokenizer_->parts().decoder;
+  const DecoderStep* strip = decoder.final_strip();
+  if (strip != nullptr && at_start_ && n_stripped_ < strip->start && strip->pattern == " ") {
+    return true;
+  }
+  const std::span<const DecoderStep> steps = decoder.steps();
+  return first_ && std::any_of(steps.begin(), steps.end(),
+                               [](const DecoderStep& s) { return s.drop_first; });
+}
+
 Status StreamDecoder::push(int32_t id, String& text) {
   const TokenizerParts& parts = tokenizer_->parts();
   if (id < 0 || id >= parts.n_ids) {

@@ -18,6 +18,8 @@ class StreamDecoder final {
   Status push(int32_t id, String& text);
   /// Appends the withheld text and restarts.
   Status finish(String& text);
+  /// Whether a space at the beginning of the next token would not be part of the text.
+  bool drops_space() const;
   /// Resets for the next text.
   void reset();
 

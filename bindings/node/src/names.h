@@ -58,6 +58,11 @@ inline constexpr Name<moe_beam_score> kBeamScoreNames[] = {
   {"power", MOE_BEAM_SCORE_POWER},
   {"sum", MOE_BEAM_SCORE_SUM},
 };
+inline constexpr Name<moe_grammar_kind> kGrammarKindNames[] = {
+  {"json_schema", MOE_GRAMMAR_JSON_SCHEMA},
+  {"gbnf", MOE_GRAMMAR_GBNF},
+  {"regex", MOE_GRAMMAR_REGEX},
+};
 inline constexpr Name<moe_finish> kFinishNames[] = {
   {"length", MOE_FINISH_LENGTH},
   {"eos", MOE_FINISH_EOS},

@@ -308,13 +308,35 @@ impl BeamScore {
     }
 }
 
+/// The language of a grammar's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GrammarKind {
+    /// JSON Schema 2020-12 or draft 7; docs/structured.md says how much
+    JsonSchema,
+    /// GBNF, as llama.cpp's grammar files; begins with the rule "root"
+    Gbnf,
+    /// a regular expression for the whole text
+    Regex,
+}
+
+impl GrammarKind {
+    /// The number in `moe_c.h`.
+    pub fn code(self) -> i32 {
+        match self {
+            GrammarKind::JsonSchema => sys::MOE_GRAMMAR_JSON_SCHEMA,
+            GrammarKind::Gbnf => sys::MOE_GRAMMAR_GBNF,
+            GrammarKind::Regex => sys::MOE_GRAMMAR_REGEX,
+        }
+    }
+}
+
 /// Why a generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Finish {
     /// max_tokens were generated
     Length,
-    /// an end-of-text token; it is not reported
+    /// an end-of-text token, not reported; or a grammar allows no more text
     Eos,
     /// a stop string, no part of which is reported
     Stop,

@@ -2,14 +2,17 @@
 //! Sampling, and parameters and results of generation.
 
 use crate::callback::Guarded;
-use crate::enums::Finish;
-use crate::error::Result;
+use crate::enums::{Finish, GrammarKind};
+use crate::env::made;
+use crate::error::{call, Result};
+use crate::model::Model;
 use crate::sys;
 use crate::text::{int, sized, slice, Texts};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
-use std::os::raw::c_void;
-use std::ptr;
+use std::os::raw::{c_char, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 /// Added to a token's logit before anything else; negative infinity bans the token.
 pub use crate::sys::moe_logit_bias as LogitBias;
@@ -86,6 +89,47 @@ pub struct GenerateOptions<'a> {
     /// The result is the same; text that repeats is generated faster. Not with a logits callback, an
     /// expert capacity or a router with `resident`.
     pub max_draft: i32,
+    /// The text satisfies it. With `Finish::Eos` it is complete; after another end it may not be.
+    pub grammar: Option<&'a Grammar>,
+}
+
+struct GrammarHandle(NonNull<sys::moe_grammar>);
+
+impl Drop for GrammarHandle {
+    fn drop(&mut self) {
+        unsafe { sys::moe_grammar_free(self.0.as_ptr()) }
+    }
+}
+
+/// A set of texts, such as those that a JSON schema describes, compiled for a model. Any number of
+/// threads may use it.
+#[derive(Clone)]
+pub struct Grammar {
+    handle: Arc<GrammarHandle>,
+}
+
+// SAFETY: a grammar does not change once it is made.
+unsafe impl Send for Grammar {}
+unsafe impl Sync for Grammar {}
+
+impl std::fmt::Debug for Grammar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Grammar")
+    }
+}
+
+impl Grammar {
+    /// Errors name the place in `text` that is wrong.
+    pub fn new(model: &Model, kind: GrammarKind, text: &str) -> Result<Grammar> {
+        let mut grammar = ptr::null_mut();
+        call(|e| unsafe {
+            let data = text.as_ptr() as *const c_char;
+            sys::moe_grammar_create(model.handle.pointer.as_ptr(), kind.code(), data, text.len(), &mut grammar, e)
+        })?;
+        Ok(Grammar {
+            handle: Arc::new(GrammarHandle(made(grammar)?)),
+        })
+    }
 }
 
 /// A piece of generated text, for the time of the callback.
@@ -173,6 +217,7 @@ where
     params.ignore_eos = i32::from(options.ignore_eos);
     params.n_top = options.n_top;
     params.max_draft = options.max_draft;
+    params.grammar = options.grammar.map_or(ptr::null_mut(), |g| g.handle.0.as_ptr());
     params.piece = Some(on_piece::<F>);
     params.piece_user = guarded.user();
     if let Some(logits) = &mut logits {

@@ -30,13 +30,15 @@ mod text;
 mod tokenizer;
 
 pub use chat::{Chat, ChatOptions, ChatResult, Message};
-pub use enums::{BeamStop, Finish, Io, KvType, LogLevel, Normalize, Pooling, Status, Thinking};
+pub use enums::{
+    BeamStop, Finish, GrammarKind, Io, KvType, LogLevel, Normalize, Pooling, Status, Thinking,
+};
 pub use env::{
     chat_template_names, isas, router_kinds, version, weight_formats, Env, EnvInfo, EnvOptions, Log,
 };
 pub use error::{Error, Result};
 pub use generate::{
-    GenerateOptions, GenerateResult, LogitBias, Piece, Sample, Sampling, TokenLogprob,
+    GenerateOptions, GenerateResult, Grammar, LogitBias, Piece, Sample, Sampling, TokenLogprob,
 };
 pub use layer::{ExpertWeights, Layer, LayerOptions};
 pub use model::{

@@ -138,11 +138,20 @@ pub const MOE_BEAM_SCORE_POWER: moe_beam_score = 0;
 /// the plain sum; length_penalty must be 0
 pub const MOE_BEAM_SCORE_SUM: moe_beam_score = 1;
 
+/// The language of a grammar's text.
+pub type moe_grammar_kind = c_int;
+/// JSON Schema 2020-12 or draft 7; docs/structured.md says how much
+pub const MOE_GRAMMAR_JSON_SCHEMA: moe_grammar_kind = 1;
+/// GBNF, as llama.cpp's grammar files; begins with the rule "root"
+pub const MOE_GRAMMAR_GBNF: moe_grammar_kind = 2;
+/// a regular expression for the whole text
+pub const MOE_GRAMMAR_REGEX: moe_grammar_kind = 3;
+
 /// Why a generation ended.
 pub type moe_finish = c_int;
 /// max_tokens were generated
 pub const MOE_FINISH_LENGTH: moe_finish = 1;
-/// an end-of-text token; it is not reported
+/// an end-of-text token, not reported; or a grammar allows no more text
 pub const MOE_FINISH_EOS: moe_finish = 2;
 /// a stop string, no part of which is reported
 pub const MOE_FINISH_STOP: moe_finish = 3;
@@ -867,6 +876,12 @@ pub struct moe_piece {
     pub n_top: usize,
 }
 
+/// A set of texts, such as those that a JSON schema describes.
+#[repr(C)]
+pub struct moe_grammar {
+    _private: [u8; 0],
+}
+
 /// How text is generated.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -899,6 +914,12 @@ pub struct moe_generate_params {
     pub logits: moe_logits_fn,
     /// its first argument
     pub logits_user: *mut c_void,
+    /// The text follows this grammar, made for the session's model (otherwise MOE_ERR_ARGUMENT); NULL:
+    /// any text. MOE_FINISH_EOS then says that the text is complete; after any other end it may not
+    /// be. In a chat the grammar begins after the model's thinking, which is free. Together with
+    /// `logits`, the grammar has the last word; MOE_ERR_RANGE if `logits` or a bias bans every token
+    /// that may follow. With max_draft, text that has no alternative is drafted.
+    pub grammar: *mut moe_grammar,
 }
 
 /// The outcome of a generation.
@@ -1813,6 +1834,23 @@ extern "C" {
         n_top: usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Compiles a grammar for the texts of a model. `text` need not be terminated; at most 16 MB.
+    /// MOE_ERR_FORMAT names the byte, or the place in the schema as a JSON pointer, that is wrong,
+    /// MOE_ERR_UNSUPPORTED the keyword that is not supported, or a byte for which the tokenizer has no
+    /// token; MOE_ERR_RANGE if no text satisfies the grammar, MOE_ERR_TOO_LONG if it takes too much
+    /// memory (48 MB), MOE_ERR_NOT_FOUND for a reference to nothing. The model's first grammar also reads
+    /// its vocabulary (about 30 bytes a token). The result is immutable: any number of calls on any
+    /// threads may use it at once. Any thread.
+    pub fn moe_grammar_create(
+        model: *mut moe_model,
+        kind: moe_grammar_kind,
+        text: *const c_char,
+        n_bytes: usize,
+        out: *mut *mut moe_grammar,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// Gives up the handle; NULL is allowed. Generations that use the grammar keep it.
+    pub fn moe_grammar_free(grammar: *mut moe_grammar);
     /// Appends the prompt's tokens, then generates. Without a prompt it continues from the session's
     /// position (which must not be 0). A character that the last token leaves incomplete is reported as
     /// U+FFFD; a call that continues reports the whole character. After MOE_ERR_CANCELLED the text
@@ -2329,7 +2367,7 @@ fn structs_are_those_of_c() {
         top: 32,
         n_top: 40,
     });
-    layout!(moe_generate_params, 72, {
+    layout!(moe_generate_params, 80, {
         struct_size: 0,
         max_tokens: 4,
         sampling: 8,
@@ -2342,6 +2380,7 @@ fn structs_are_those_of_c() {
         piece_user: 48,
         logits: 56,
         logits_user: 64,
+        grammar: 72,
     });
     layout!(moe_generate_result, 40, {
         struct_size: 0,

@@ -53,6 +53,7 @@ from .errors import (
     VersionError,
 )
 from .generation import Generation
+from .grammar import Grammar
 from .info import (
     ActivationStats,
     ChatResult,
@@ -83,7 +84,7 @@ __all__ = [
     "ActivationStats", "ArgumentError", "BatchResult", "BudgetError", "CancelledError", "Chat", "ChatResult",
     "CompletionStream",
     "CorruptError", "DeviceError", "Encoded", "Environment", "EnvironmentInfo", "Expert",
-    "ExpertStats", "FileError", "Finish", "FormatError", "GenerateResult", "Generation",
+    "ExpertStats", "FileError", "Finish", "FormatError", "GenerateResult", "Generation", "Grammar",
     "InternalError", "KvType", "LayerInfo", "LogLevel", "MemoryInfo", "MemoryPlan", "MemoryStats",
     "Message", "Model", "ModelInfo", "ModelSampling", "MoeError", "MoeLayer", "NonFiniteError",
     "NotFoundError", "OutOfMemoryError", "Perplexity", "Piece", "RangeError", "Reply",

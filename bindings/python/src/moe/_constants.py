@@ -161,12 +161,23 @@ class BeamScore(Enum):
     SUM = 1
 
 
+class GrammarKind(Enum):
+    """moe_grammar_kind. The language of a grammar's text."""
+
+    # JSON Schema 2020-12 or draft 7; docs/structured.md says how much
+    JSON_SCHEMA = 1
+    # GBNF, as llama.cpp's grammar files; begins with the rule "root"
+    GBNF = 2
+    # a regular expression for the whole text
+    REGEX = 3
+
+
 class Finish(Enum):
     """moe_finish. Why a generation ended."""
 
     # max_tokens were generated
     LENGTH = 1
-    # an end-of-text token; it is not reported
+    # an end-of-text token, not reported; or a grammar allows no more text
     EOS = 2
     # a stop string, no part of which is reported
     STOP = 3

@@ -248,6 +248,15 @@ MOE: Prototypes = {
         c.c_size_t,
         c.POINTER(s.Error),
     ]),
+    "moe_grammar_create": (c.c_int, [
+        c.c_void_p,
+        c.c_int,
+        c.c_char_p,
+        c.c_size_t,
+        c.POINTER(c.c_void_p),
+        c.POINTER(s.Error),
+    ]),
+    "moe_grammar_free": (None, [c.c_void_p]),
     "moe_session_generate": (c.c_int, [
         c.c_void_p,
         c.c_void_p,

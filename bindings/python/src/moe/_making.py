@@ -18,6 +18,7 @@ from ._constants import Finish, PIECE_THINKING
 from ._handle import Native, Raised, c_strings
 from ._library import call, lib
 from .errors import ShapeError
+from .grammar import Grammar
 from .info import GenerateResult, plain
 from .sampling import Piece, Sampling, n_candidates, sampling_struct, top_of
 
@@ -38,6 +39,7 @@ class Request:
     n_top: int
     max_draft: int = 0
     question: str | None = None  # of a chat's reply
+    grammar: Grammar | None = None
 
 
 End = Union[GenerateResult, BaseException]
@@ -145,7 +147,7 @@ def _logits_callback(owner: Owner | None, handover: Handover, raised: Raised) ->
 
 
 def _params(request: Request, handover: Handover, owner: Owner | None,
-            raised: Raised) -> s.GenerateParams:
+            raised: Raised, grammar: Native | None) -> s.GenerateParams:
     def give(_user: Any, piece: Any) -> bool:
         return handover.give(_piece(piece))
 
@@ -155,7 +157,8 @@ def _params(request: Request, handover: Handover, owner: Owner | None,
         ignore_eos=int(request.ignore_eos), n_top=n_candidates(request.n_top),
         max_draft=int32(request.max_draft, "max_draft"),
         piece=s.PieceFn(raised.guard(give, False)),
-        logits=_logits_callback(owner, handover, raised))
+        logits=_logits_callback(owner, handover, raised),
+        grammar=None if grammar is None else grammar.pointer)
 
 
 def run(native: Native, generate: Generate, request: Request, handover: Handover,
@@ -165,10 +168,16 @@ def run(native: Native, generate: Generate, request: Request, handover: Handover
     raised = Raised()
     try:
         native.hold()
+        grammar = None
         try:
-            params = _params(request, handover, owner, raised)
+            if request.grammar is not None:
+                grammar = request.grammar._open()
+                grammar.hold()
+            params = _params(request, handover, owner, raised, grammar)
             end: End = generate(native, request, params, raised)
         finally:
+            if grammar is not None:
+                grammar.release()
             native.release()
     except (StopIteration, StopAsyncIteration) as e:  # would end a loop over the pieces unseen
         end = RuntimeError(f"logits_processor raised {type(e).__name__}")

@@ -505,6 +505,7 @@ class GenerateParams(Sized):
         ("piece_user", c.c_void_p),
         ("logits", LogitsFn),
         ("logits_user", c.c_void_p),
+        ("grammar", c.c_void_p),
     ]
 
 

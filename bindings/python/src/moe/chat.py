@@ -22,6 +22,7 @@ from ._sized import integer
 from .completion import complete
 from .errors import ArgumentError
 from .generation import Generation, stop_texts
+from .grammar import Grammar, Schema, grammar_of
 from .info import ChatResult, plain
 from .sampling import Sampling, SamplingArguments
 from .session import Session
@@ -244,7 +245,8 @@ class Chat(Closable):
 
     def reply(self, message: str | None = None, *, max_tokens: int = 0, stop: str | Sequence[str] = (),
               ignore_eos: bool = False, logprobs: int = 0, max_draft: int = 0,
-              logits_processor: LogitsProcessor | None = None,
+              logits_processor: LogitsProcessor | None = None, grammar: Grammar | None = None,
+              json_schema: Schema | None = None, regex: str | None = None,
               **sampling: Unpack[SamplingArguments]) -> Reply:
         """Adds the user's message, if given, and generates the reply piece by piece as the result is
         iterated. The other arguments are those of Session.generate(), with its defaults: the most
@@ -252,7 +254,7 @@ class Chat(Closable):
         has what `moe chat` uses. TooLongError if the conversation fills the context;
         remove_oldest() makes room."""
         request = Request(token_array(()), Sampling(**sampling), max_tokens, stop_texts(stop), ignore_eos,
-                          logprobs, max_draft, message)
+                          logprobs, max_draft, message, grammar_of(self.session.model, grammar, json_schema, regex))
         return Reply(self, request, logits_processor)
 
     def create_chat_completion(self, messages: Iterable[Mapping[str, Any]], *, stream: bool = False,

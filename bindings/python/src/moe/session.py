@@ -23,6 +23,7 @@ from ._saving import Saving
 from ._session_calls import SessionCalls
 from .encoding import Encoded, Encoding
 from .generation import Generation, stop_texts
+from .grammar import Grammar, Schema, grammar_of
 from .info import Perplexity, plain
 from .sampling import Sample, Sampling, SamplingArguments, n_candidates, sampling_struct, top_of
 from .together import eval_each, step
@@ -216,7 +217,8 @@ class Session(Encoding, Translating, Saving, Counting):
     def generate(self, prompt: str | Tokens | None = None, *, max_tokens: int = 0,
                  stop: str | Sequence[str] = (), ignore_eos: bool = False,
                  logprobs: int = 0, max_draft: int = 0,
-                 logits_processor: LogitsProcessor | None = None,
+                 logits_processor: LogitsProcessor | None = None, grammar: Grammar | None = None,
+                 json_schema: Schema | None = None, regex: str | None = None,
                  **sampling: Unpack[SamplingArguments]) -> Generation:
         """Appends the prompt, then generates, piece by piece as the result is iterated.
 
@@ -235,13 +237,17 @@ class Session(Encoding, Translating, Saving, Counting):
                     front of that token, with Finish.CALLBACK. Piece.logprob and .top are of what it
                     left. It must not use the session, except for close(). What it raises comes out
                     here.
+        grammar, json_schema, regex: at most one of them, which the text satisfies. With Finish.EOS it
+                    is complete; after another end, such as max_tokens, it may not be. A Grammar is
+                    compiled once for several texts; a schema is a dict or JSON text.
         sampling:   temperature and the other fields of Sampling, by name.
         """
         how = Sampling(**sampling)
         if isinstance(prompt, str):
             prompt = self.model.encode(prompt, special=self.position == 0)
         request = Request(token_array(() if prompt is None else prompt), how, max_tokens,
-                          stop_texts(stop), ignore_eos, logprobs, max_draft)
+                          stop_texts(stop), ignore_eos, logprobs, max_draft,
+                          grammar=grammar_of(self.model, grammar, json_schema, regex))
         return Generation(self, request, logits_processor)
 
 
