@@ -191,21 +191,46 @@ void Network::classify() {
   }
 }
 
-// Some text would satisfy the grammar if the tokenizer could write it.
-Status Network::no_text(const ByteSet& writable) const {
-  for (const Node& n : nodes_) {
-    if (n.kind != Node::kBytes || n.n != 1) continue;
-    const Edge& e = edges_[n.first];
-    if (e.low != e.high || writable[e.low]) continue;
-    const char shown = e.low > 0x20 && e.low < 0x7F ? static_cast<char>(e.low) : '?';
+namespace {
+
+// The error for a grammar of which the tokenizer can write no text. `missing`: a byte that is needed
+// somewhere and is no token; -1: there is none that is needed alone.
+Status no_text(int missing) {
+  if (missing < 0) {
     return Status::error(MOE_ERR_UNSUPPORTED,
-                         "grammar: the tokenizer has no token for the byte 0x%02X ('%c') alone, "
-                         "and without it no text satisfies the grammar",
-                         e.low, shown);
+                         "grammar: the tokenizer lacks tokens for single bytes that every text "
+                         "needs");
   }
+  const char shown = missing > 0x20 && missing < 0x7F ? static_cast<char>(missing) : '?';
   return Status::error(MOE_ERR_UNSUPPORTED,
-                       "grammar: the tokenizer lacks tokens for single bytes that every text "
-                       "needs");
+                       "grammar: the tokenizer has no token for the byte 0x%02X ('%c') alone, and "
+                       "without such tokens no text satisfies the grammar",
+                       missing, shown);
+}
+
+}  // namespace
+
+// Cuts each range into those that the tokenizer can write.
+Status Network::restrict_to(const ByteSet& writable, int* missing) {
+  *missing = -1;
+  for (Node& n : nodes_) {
+    if (n.kind != Node::kBytes) continue;
+    const auto first = static_cast<uint32_t>(edges_.size());
+    for (uint32_t j = 0; j < n.n; ++j) {
+      const Edge e = edges_[n.first + j];
+      if (n.n == 1 && e.low == e.high && !writable[e.low]) *missing = e.low;
+      for (uint32_t b = e.low; b <= e.high; ++b) {
+        if (!writable[b]) continue;
+        uint32_t last = b;
+        while (last < e.high && writable[last + 1]) ++last;
+        MOE_TRY(edges_.push({static_cast<uint8_t>(b), static_cast<uint8_t>(last), e.next}));
+        b = last;
+      }
+    }
+    n.first = first;
+    n.n = static_cast<uint32_t>(edges_.size()) - first;
+  }
+  return {};
 }
 
 Status Network::finish(uint32_t root, const ByteSet& writable) {
@@ -217,31 +242,12 @@ Status Network::finish(uint32_t root, const ByteSet& writable) {
     return Status::error(MOE_ERR_RANGE, "grammar: no text satisfies it");
   }
   prune(productive);
-  // Each range that is left is cut into those that the tokenizer can write.
-  const size_t n_before = nodes_.size();
-  bool all = true;
-  for (const bool w : writable) all = all && w;
-  if (!all) {
-    for (size_t i = 0; i < n_before; ++i) {
-      Node& n = nodes_[i];
-      if (n.kind != Node::kBytes) continue;
-      const auto first = static_cast<uint32_t>(edges_.size());
-      for (uint32_t j = 0; j < n.n; ++j) {
-        const Edge e = edges_[n.first + j];
-        for (uint32_t b = e.low; b <= e.high; ++b) {
-          if (!writable[b]) continue;
-          uint32_t last = b;
-          while (last < e.high && writable[last + 1]) ++last;
-          MOE_TRY(edges_.push({static_cast<uint8_t>(b), static_cast<uint8_t>(last), e.next}));
-          b = last;
-        }
-      }
-      n.first = first;
-      n.n = static_cast<uint32_t>(edges_.size()) - first;
-    }
+  if (!std::all_of(std::begin(writable), std::end(writable), [](bool w) { return w; })) {
+    int missing = -1;
+    MOE_TRY(restrict_to(writable, &missing));
     productive.clear();
     MOE_TRY(spread(false, productive));
-    if (productive[starts_[root]] == 0) return no_text(writable);
+    if (productive[starts_[root]] == 0) return no_text(missing);
     prune(productive);
   }
   classify();

@@ -96,7 +96,7 @@ class Network final {
   bool follows(const Node& n, bool nullable, const Array<uint8_t>& holds) const;
   void prune(const Array<uint8_t>& productive);
   void classify();
-  Status no_text(const ByteSet& writable) const;
+  Status restrict_to(const ByteSet& writable, int* missing);
 
   Array<Node> nodes_;
   Array<Edge> edges_;

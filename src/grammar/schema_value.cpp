@@ -5,7 +5,7 @@
 namespace moe::grammar {
 namespace {
 
-constexpr uint32_t kMaxIndent = 40;
+constexpr uint32_t kMaxIndent = 20;
 
 constexpr std::string_view kMemberKeywords[] = {
     "properties",        "required",      "additionalProperties",

@@ -32,6 +32,7 @@ constexpr const char* kWithoutEffect[] = {"user",
 std::vector<std::pair<const char*, Json>> switched_off() {
   return {{"frequency_penalty", 0},
           {"presence_penalty", 0},
+          {"response_format", Json{{"type", "text"}}},
           {"modalities", Json::array({"text"})},
           {"tools", Json::array()},
           {"tool_choice", "none"},

@@ -91,7 +91,7 @@ class ResponsesAnswer final : public Answer {
                  {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
                  {"store", false},
                  {"temperature", short_number(settings_.sampling.temperature)},
-                 {"text", {{"format", {{"type", "text"}}}}},
+                 {"text", {{"format", settings_.format}}},
                  {"tool_choice", "none"},
                  {"tools", Json::array()},
                  {"top_logprobs", settings_.n_top},

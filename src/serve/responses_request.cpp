@@ -65,7 +65,10 @@ void read_text(const Host& host, const Json& request, Settings& s) {
   if (text == nullptr) return;
   check_keys(*text, "text", {"format", "verbosity"});
   const Json format = text->value("format", Json());
-  if (!format.is_null()) s.grammar = read_format(host, format, "text.format", true);
+  if (!format.is_null()) {
+    s.grammar = read_format(host, format, "text.format", true);
+    s.format = format;
+  }
   const Json verbosity = text->value("verbosity", Json());
   if (verbosity.is_null() || verbosity == "medium") return;
   throw bad_field("text.verbosity", "not supported, found " + shown(verbosity),

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Matches texts with grammars, for tests/parity/grammars.py.
-// Usage: match_grammars CASES [VOCABULARY]   (lines of {"kind": "schema" | "gbnf" | "regex",
-// "grammar": TEXT, "texts": [TEXT, ...], "prefixes": [TEXT, ...]}; a JSON array with the
-// hexadecimal texts of tokens, otherwise the 256 bytes) prints a line for each: {"error": TEXT} or
-// {"whole": [BOOL, ...], "allowed": [[TOKEN, ...] or null, ...], "bytes": N of the compiled
-// grammar}.
+// Usage: match_grammars CASES [VOCABULARY]. CASES has lines of {"kind": "schema" | "gbnf" | "regex",
+// "grammar": TEXT, "texts": [TEXT, ...], "prefixes": [TEXT, ...], "samples": NUMBER, "seed": NUMBER};
+// VOCABULARY is a JSON array with the hexadecimal texts of tokens, otherwise the 256 bytes. Prints a
+// line for each: {"error": TEXT} or {"whole": [BOOL, ...], "allowed": [[TOKEN, ...] or null, ...],
+// "samples": [TEXT or null, ...], "bytes": of the compiled grammar}. A sample is null if it did not
+// end within 2000 tokens.
 
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "formats/import/failure.h"
 #include "src/grammar/grammar.h"
@@ -69,6 +71,34 @@ Value allowed_after(const grammar::Grammar& grammar, const std::string& text) {
   return out;
 }
 
+// A text of random tokens that ends as soon as chance lets it.
+Value sample(const grammar::Grammar& grammar, std::mt19937& random) {
+  grammar::Matcher matcher(grammar);
+  check(matcher.init());
+  std::string text;
+  for (int step = 0; step < 2000; ++step) {
+    const bool may_end = matcher.may_end();
+    if (matcher.must_end() || (may_end && random() % 3 == 0)) return text;
+    const grammar::TokenSet* set = nullptr;
+    check(matcher.allowed(&set));
+    std::vector<uint32_t> tokens;
+    for (uint32_t i = 0; i < grammar.tokens().n_tokens(); ++i) {
+      // What closes is more probable, or few texts would end.
+      const std::string_view t = grammar.tokens().text(static_cast<int32_t>(i));
+      const bool closes = t.find_first_of("\"]}") != t.npos;
+      if (set->has(i)) tokens.insert(tokens.end(), closes ? 30 : 1, i);
+    }
+    if (tokens.empty()) throw std::runtime_error("a dead end behind: " + text);
+    const uint32_t token = tokens[random() % tokens.size()];
+    bool fits = false;
+    check(matcher.accept(static_cast<int32_t>(token), &fits));
+    if (!fits) throw std::runtime_error("a token that is allowed does not fit: " + text);
+    check(matcher.tidy());
+    text += grammar.tokens().text(static_cast<int32_t>(token));
+  }
+  return nullptr;
+}
+
 Value run(const grammar::TokenTrie& trie, const Value& c) {
   grammar::Grammar grammar(trie, system_allocator());
   const Status made =
@@ -81,6 +111,8 @@ Value run(const grammar::TokenTrie& trie, const Value& c) {
   for (const Value& text : c.value("prefixes", Value::array())) {
     out["allowed"].push_back(allowed_after(grammar, text.get<std::string>()));
   }
+  std::mt19937 random(c.value("seed", 1U));
+  for (int i = 0; i < c.value("samples", 0); ++i) out["samples"].push_back(sample(grammar, random));
   return out;
 }
 
