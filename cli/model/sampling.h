@@ -21,7 +21,7 @@ struct SamplingOptions {
   std::vector<std::string> bias;  // "ID:VALUE"
   bool ignore_eos = false;
   int max_draft = 0;
-  // What the text must satisfy: at most one is given.
+  // The text must satisfy the one of these that is given.
   std::string json_schema;  // a file
   std::string grammar;      // a file of GBNF
   std::string regex;        // the expression itself

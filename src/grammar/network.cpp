@@ -210,15 +210,42 @@ Status no_text(int missing) {
 
 }  // namespace
 
-// Cuts each range into those that the tokenizer can write.
-Status Network::restrict_to(const ByteSet& writable, int* missing) {
+// *missing: a byte near the beginning of the texts that has no alternative and no token; -1: none.
+Status Network::find_missing(const ByteSet& writable, int* missing) const {
+  Array<uint8_t> seen(allocator());
+  Array<uint32_t> queue(allocator());
+  MOE_TRY(seen.resize(nodes_.size()));
+  const auto go_to = [&](uint32_t node) -> Status {
+    if (seen[node] != 0) return {};
+    seen[node] = 1;
+    return queue.push(node);
+  };
   *missing = -1;
+  MOE_TRY(go_to(starts_[root_]));
+  for (size_t i = 0; i < queue.size() && *missing < 0; ++i) {
+    const Node& n = nodes_[queue[i]];
+    if (n.kind == Node::kBytes) {
+      for (const Edge& e : edges(n)) {
+        if (n.n == 1 && e.low == e.high && !writable[e.low]) *missing = e.low;
+        MOE_TRY(go_to(e.next));
+      }
+    } else if (n.kind == Node::kSplit) {
+      for (const uint32_t t : targets(n)) MOE_TRY(go_to(t));
+    } else if (n.kind != Node::kStop) {
+      MOE_TRY(go_to(starts_[n.rule]));
+      MOE_TRY(go_to(n.next));
+    }
+  }
+  return {};
+}
+
+// Cuts each range into those that the tokenizer can write.
+Status Network::restrict_to(const ByteSet& writable) {
   for (Node& n : nodes_) {
     if (n.kind != Node::kBytes) continue;
     const auto first = static_cast<uint32_t>(edges_.size());
     for (uint32_t j = 0; j < n.n; ++j) {
       const Edge e = edges_[n.first + j];
-      if (n.n == 1 && e.low == e.high && !writable[e.low]) *missing = e.low;
       for (uint32_t b = e.low; b <= e.high; ++b) {
         if (!writable[b]) continue;
         uint32_t last = b;
@@ -244,7 +271,8 @@ Status Network::finish(uint32_t root, const ByteSet& writable) {
   prune(productive);
   if (!std::all_of(std::begin(writable), std::end(writable), [](bool w) { return w; })) {
     int missing = -1;
-    MOE_TRY(restrict_to(writable, &missing));
+    MOE_TRY(find_missing(writable, &missing));
+    MOE_TRY(restrict_to(writable));
     productive.clear();
     MOE_TRY(spread(false, productive));
     if (productive[starts_[root]] == 0) return no_text(missing);

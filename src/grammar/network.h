@@ -96,7 +96,8 @@ class Network final {
   bool follows(const Node& n, bool nullable, const Array<uint8_t>& holds) const;
   void prune(const Array<uint8_t>& productive);
   void classify();
-  Status restrict_to(const ByteSet& writable, int* missing);
+  Status find_missing(const ByteSet& writable, int* missing) const;
+  Status restrict_to(const ByteSet& writable);
 
   Array<Node> nodes_;
   Array<Edge> edges_;

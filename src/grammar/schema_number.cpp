@@ -213,7 +213,7 @@ Status intersect(Automaton& a, const Automaton& b) {
 
 }  // namespace
 
-/// What the schemas of a list say about numbers.
+/// The limits that the schemas of a list set to numbers.
 struct SchemaCompiler::Range {
   Bound low;
   Bound high;
@@ -266,7 +266,7 @@ Status SchemaCompiler::number(const Parts& parts, uint32_t types, uint32_t next,
   }
   uint32_t targets[2];
   for (const bool negative : {false, true}) {
-    // Of negative numbers the sizes are restricted, the other way round.
+    // Sizes of negative numbers are restricted the other way round.
     Bound low = negative ? r.high : r.low;
     Bound high = negative ? r.low : r.high;
     low.value.negative = low.value.negative != negative;

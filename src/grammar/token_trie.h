@@ -46,7 +46,7 @@ class TokenTrie final {
   explicit TokenTrie(const Allocator& a);
   /// MOE_ERR_UNSUPPORTED for a tokenizer whose tokens' texts depend on their neighbours.
   Status create(const Tokenizer& tokenizer);
-  /// Of tokens with these texts; an empty one has none.
+  /// The same for tokens with these texts, empty where a token has none.
   Status create(std::span<const std::string_view> texts);
 
   std::span<const Node> easy() const { return easy_.span(); }

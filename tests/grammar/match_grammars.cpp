@@ -83,7 +83,7 @@ Value sample(const grammar::Grammar& grammar, std::mt19937& random) {
     check(matcher.allowed(&set));
     std::vector<uint32_t> tokens;
     for (uint32_t i = 0; i < grammar.tokens().n_tokens(); ++i) {
-      // What closes is more probable, or few texts would end.
+      // Closing tokens are more probable, or few texts would end.
       const std::string_view t = grammar.tokens().text(static_cast<int32_t>(i));
       const bool closes = t.find_first_of("\"]}") != t.npos;
       if (set->has(i)) tokens.insert(tokens.end(), closes ? 30 : 1, i);

@@ -119,7 +119,7 @@ TEST(Schema, Combinations) {
       {R"({"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":{"type":"integer"}},"properties":{"x":{"$ref":"#/definitions/a","minimum":3}}})", {R"({"x":1})"}, {R"({"x":""})"}},
       {R"({"type":"object","properties":{"next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["next"],"additionalProperties":false})",
        {R"({"next":null})", R"({"next":{"next":null}})"}, {"{}", R"({"next":{}})"}},
-      // What cannot end is left out.
+      // A property whose value cannot end is left out.
       {R"({"type":"object","properties":{"a":{"$ref":"#/$defs/never"},"b":{}},"additionalProperties":false,"$defs":{"never":{"type":"array","items":{"$ref":"#/$defs/never"},"minItems":1}}})",
        {"{}", R"({"b":1})"}, {R"({"a":[]})"}},
       {R"({"title":"t","description":"d","default":1,"examples":[],"x-own":3,"comment":"not a keyword","type":"null"})", {"null"}, {"1"}},

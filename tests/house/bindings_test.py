@@ -64,6 +64,8 @@ NODE_LACKS = {
                      "moe_encode_params.n_rows"), f"evaluation in steps: {NOT_YET}"),
     **dict.fromkeys(("moe_model_chat_template", "moe_chat_template_name", "moe_chat_set_session",
                      "moe_chat_set_system", "moe_chat_tokens"), f"chat: {NOT_YET}"),
+    **dict.fromkeys(("moe_grammar_create", "moe_grammar_free", "moe_grammar_kind", "moe_generate_params.grammar"),
+                    f"structured output: {NOT_YET}"),
     **dict.fromkeys(("moe_model_get_prompt", "moe_model_info.n_prompts", "moe_model_info.default_prompt"),
                     f"prompts of vectors: {NOT_YET}"),
 }

@@ -26,7 +26,8 @@ ROWS = {
     "formats/import": ["quant", "src/base"],
     "src/model": ["formats/moe", "quant", "src/base"] + SEAM,
     "src/text": ["src/base"],
-    "src/run": ["src/model", "src/text", "quant", "src/base"] + SEAM,
+    "src/grammar": ["src/text", "src/base"],
+    "src/run": ["src/model", "src/grammar", "src/text", "quant", "src/base"] + SEAM,
     # src/text: a tokenizer is checked before anything is written
     "src/convert": MODEL_WORDS + ["src/text", "formats", "quant", "src/base"],
     # runs the model that is converted

@@ -264,7 +264,7 @@ TEST_F(RefusalsTest, FieldsOfResponses) {
            {R"({"input": "a", "tools": [{"type": "web_search"}]})", "tools", "not supported"},
            {R"({"input": "a", "max_tool_calls": 1})", "max_tool_calls", "not supported"},
            {R"({"input": "a", "text": {"format": {"type": "xml"}}})", "text.format.type",
-            "not supported"},
+            "found 'xml'"},
            {R"({"input": "a", "text": {"verbosity": "low"}})", "text.verbosity", "not supported"},
            {R"({"input": "a", "text": {"x": 1}})", "text.x", "unknown field"},
            {R"({"input": "a", "text": 5})", "text", "an object"},
