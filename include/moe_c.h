@@ -1087,9 +1087,10 @@ typedef bool (*moe_logits_fn)(void* user, const int32_t* tokens, size_t n_tokens
 
 /* The language of a grammar's text. */
 typedef enum moe_grammar_kind {
-  MOE_GRAMMAR_JSON_SCHEMA = 1, /* JSON Schema 2020-12 or draft 7; docs/structured.md says how much */
-  MOE_GRAMMAR_GBNF = 2,        /* GBNF, as llama.cpp's grammar files; begins with the rule "root" */
-  MOE_GRAMMAR_REGEX = 3        /* a regular expression for the whole text */
+  MOE_GRAMMAR_JSON_SCHEMA =
+      1,                /* JSON Schema 2020-12 or draft 7; docs/structured.md says how much */
+  MOE_GRAMMAR_GBNF = 2, /* GBNF, as llama.cpp's grammar files; begins with the rule "root" */
+  MOE_GRAMMAR_REGEX = 3 /* a regular expression for the whole text */
 } moe_grammar_kind;
 
 /* A set of texts, such as those that a JSON schema describes. */
@@ -1099,9 +1100,9 @@ typedef struct moe_grammar moe_grammar;
  * MOE_ERR_FORMAT names the byte, or the place in the schema as a JSON pointer, that is wrong,
  * MOE_ERR_UNSUPPORTED the keyword that is not supported, or a byte for which the tokenizer has no
  * token; MOE_ERR_RANGE if no text satisfies the grammar, MOE_ERR_TOO_LONG if it takes too much
- * memory (48 MB), MOE_ERR_NOT_FOUND for a reference to nothing. The model's first grammar also reads
- * its vocabulary (about 30 bytes a token). The result is immutable: any number of calls on any
- * threads may use it at once. Any thread. */
+ * memory (48 MB), MOE_ERR_NOT_FOUND for a reference to nothing. The model's first grammar also
+ * reads its vocabulary (about 30 bytes a token). The result is immutable: any number of calls on
+ * any threads may use it at once. Any thread. */
 MOE_API moe_status moe_grammar_create(moe_model* model, moe_grammar_kind kind, const char* text,
                                       size_t n_bytes, moe_grammar** out, moe_error* error);
 /* Gives up the handle; NULL is allowed. Generations that use the grammar keep it. */

@@ -193,8 +193,8 @@ void Network::classify() {
 
 namespace {
 
-// The error for a grammar of which the tokenizer can write no text. `missing`: a byte that is needed
-// somewhere and is no token; -1: there is none that is needed alone.
+// The error for a grammar of which the tokenizer can write no text. `missing`: a byte that is
+// needed somewhere and is no token; -1: there is none that is needed alone.
 Status no_text(int missing) {
   if (missing < 0) {
     return Status::error(MOE_ERR_UNSUPPORTED,

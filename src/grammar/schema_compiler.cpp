@@ -12,17 +12,52 @@ constexpr size_t kMaxRules = 100000;
 constexpr size_t kMaxOptions = 300;  // of oneOf, each compared with each other
 
 /// Keywords that restrict values.
-constexpr std::string_view kSupported[] = {
-    "$ref", "allOf", "anyOf", "oneOf", "type", "enum", "const",
-    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
-    "minLength", "maxLength", "pattern", "format",
-    "properties", "required", "additionalProperties", "patternProperties", "propertyNames",
-    "minProperties", "maxProperties",
-    "items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"};
-constexpr std::string_view kRefused[] = {
-    "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies",
-    "contains", "minContains", "maxContains", "unevaluatedProperties", "unevaluatedItems",
-    "$dynamicRef", "$recursiveRef", "extends", "disallow", "divisibleBy"};
+constexpr std::string_view kSupported[] = {"$ref",
+                                           "allOf",
+                                           "anyOf",
+                                           "oneOf",
+                                           "type",
+                                           "enum",
+                                           "const",
+                                           "minimum",
+                                           "maximum",
+                                           "exclusiveMinimum",
+                                           "exclusiveMaximum",
+                                           "multipleOf",
+                                           "minLength",
+                                           "maxLength",
+                                           "pattern",
+                                           "format",
+                                           "properties",
+                                           "required",
+                                           "additionalProperties",
+                                           "patternProperties",
+                                           "propertyNames",
+                                           "minProperties",
+                                           "maxProperties",
+                                           "items",
+                                           "prefixItems",
+                                           "additionalItems",
+                                           "minItems",
+                                           "maxItems",
+                                           "uniqueItems"};
+constexpr std::string_view kRefused[] = {"not",
+                                         "if",
+                                         "then",
+                                         "else",
+                                         "dependentRequired",
+                                         "dependentSchemas",
+                                         "dependencies",
+                                         "contains",
+                                         "minContains",
+                                         "maxContains",
+                                         "unevaluatedProperties",
+                                         "unevaluatedItems",
+                                         "$dynamicRef",
+                                         "$recursiveRef",
+                                         "extends",
+                                         "disallow",
+                                         "divisibleBy"};
 
 bool among(std::span<const std::string_view> list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();

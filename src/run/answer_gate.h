@@ -19,13 +19,10 @@ class ThinkingGate {
     opening_ = tags.channels ? headers[0] : tokenizer.token_id(tags.open);
   }
 
-  AnswerGate gate() {
-    return {.push = push, .state = state, .object = this, .opening = opening_};
-  }
+  AnswerGate gate() { return {.push = push, .state = state, .object = this, .opening = opening_}; }
 
  private:
-  static Status push(void* object, int32_t token, std::string_view text,
-                     std::string_view* answer) {
+  static Status push(void* object, int32_t token, std::string_view text, std::string_view* answer) {
     return static_cast<ThinkingGate*>(object)->take(token, text, answer);
   }
   static AnswerGate::State state(const void* object) {

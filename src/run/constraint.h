@@ -19,8 +19,8 @@ class Constraint {
   /// Before the first token: what the text so far makes of a space at its beginning.
   void prime(const StreamDecoder& decoder);
 
-  /// Bans the tokens that may not follow, with the lowest finite logit, which is that of a ban by the
-  /// caller too. MOE_ERR_RANGE if none is left.
+  /// Bans the tokens that may not follow, with the lowest finite logit, which is that of a ban by
+  /// the caller too. MOE_ERR_RANGE if none is left.
   Status ban(std::span<float> logits);
   /// Takes the token that follows, and the text that it completes. *ends: nothing may follow it.
   Status take(int32_t token, std::string_view text, bool* ends);
@@ -52,7 +52,7 @@ class Constraint {
   const Allocator& allocator_;
   std::span<const int32_t> eos_;
   Box<grammar::Matcher> matcher_;
-  Array<Kept> kept_;  // scratch of ban()
+  Array<Kept> kept_;          // scratch of ban()
   bool open_ = false;         // the answer has begun, or nothing else can
   bool drops_space_ = false;  // the decoder would drop a space at the beginning of the next token
 };

@@ -225,8 +225,8 @@ Status Generation::check_draft(size_t n_drafted, StreamDecoder* decoder, bool* c
       if (p.settled) return {};
       Generation& g = p.generation;
       TokenLogprob& next = p.checked.tokens[i];
-      p.checked.status = g.sample_row(logits, p.position + 1 + i, &next,
-                                      p.checked.top + i * kMaxTopLogprobs);
+      p.checked.status =
+          g.sample_row(logits, p.position + 1 + i, &next, p.checked.top + i * kMaxTopLogprobs);
       if (p.checked.status.ok()) ++p.checked.n;
       p.settled = !p.checked.status.ok() || i == p.n_drafted || next.token != g.pass_[i + 1] ||
                   g.is_end(next.token);

@@ -73,8 +73,9 @@ std::vector<std::vector<int32_t>> prompts_of(const Host& host, const Json& reque
 
 // In a chat "logprobs" is a switch and "top_logprobs" a number; in a completion "logprobs" is both.
 void read_chat(const Host& host, const Json& request, Order& order) {
-  check_fields(request, fields_with({"messages", "max_completion_tokens", "top_logprobs",
-                                     "chat_template_kwargs", "reasoning_effort", "response_format"}));
+  check_fields(request,
+               fields_with({"messages", "max_completion_tokens", "top_logprobs",
+                            "chat_template_kwargs", "reasoning_effort", "response_format"}));
   Settings& s = order.settings;
   read_common(host, request, 0, s);
   s.logprobs = flag_of(request, "logprobs", false);

@@ -30,10 +30,10 @@ Grammar read_format(const Host& host, const Json& format, const std::string& fie
     return compile(host, R"({"type":"object"})", field);
   }
   if (type != "json_schema") {
-    throw bad_field(field + ".type",
-                    "expected 'text', 'json_object' or 'json_schema', found '" +
-                        type.substr(0, 40) + "'",
-                    "unsupported_value");
+    throw bad_field(
+        field + ".type",
+        "expected 'text', 'json_object' or 'json_schema', found '" + type.substr(0, 40) + "'",
+        "unsupported_value");
   }
   std::string where = field;
   const Json* holder = &format;

@@ -8,8 +8,8 @@
 namespace moe_serve {
 
 /// The grammar of a format: of a "response_format" of chat completions, or of the "format" of
-/// responses, which has the members of "json_schema" itself (flat). Null for {"type": "text"}. Throws
-/// Refusal, which calls the format `field`.
+/// responses, which has the members of "json_schema" itself (flat). Null for {"type": "text"}.
+/// Throws Refusal, which calls the format `field`.
 Grammar read_format(const Host& host, const Json& format, const std::string& field, bool flat);
 
 }  // namespace moe_serve

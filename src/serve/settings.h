@@ -22,7 +22,7 @@ struct Settings {
   int32_t max_tokens = 0;  // 0: until the context is full
   int32_t n = 1;           // texts for each prompt
   bool ignore_eos = false;
-  Grammar grammar;  // null: any text
+  Grammar grammar;                   // null: any text
   Json format = {{"type", "text"}};  // as the request of a response gives it
   bool logprobs = false;
   int32_t n_top = 0;  // of logprobs

@@ -27,8 +27,8 @@ bool StreamDecoder::drops_space() const {
     return true;
   }
   const std::span<const DecoderStep> steps = decoder.steps();
-  return first_ && std::any_of(steps.begin(), steps.end(),
-                               [](const DecoderStep& s) { return s.drop_first; });
+  return first_ &&
+         std::any_of(steps.begin(), steps.end(), [](const DecoderStep& s) { return s.drop_first; });
 }
 
 Status StreamDecoder::push(int32_t id, String& text) {

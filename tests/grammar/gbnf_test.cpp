@@ -6,23 +6,26 @@ namespace moe::grammar {
 namespace {
 
 TEST(Gbnf, MatchesTexts) {
-  check(Kind::kGbnf, {
-      {"root ::= \"yes\" | \"no\"", {"yes", "no"}, {"", "y", "yesno"}},
-      {"# first\nroot ::= item+ # more\nitem ::= \"- \" [^\\r\\n]+ \"\\n\"\n",
-       {"- a\n", "- a\n- é 😀\n"}, {"- \n", "a\n"}},
-      {"root ::=\n  \"a\"\n  | \"b\" |\n  \"c\"", {"a", "b", "c"}, {"ab"}},
-      {"root ::= (\"a\"\n  \"b\" | \"c\")* \"!\"?", {"", "ab", "cab!", "!"}, {"a", "!!"}},
-      {"root ::= x{2,3} \"y\"{1,}\nx ::= [a-c]", {"aby", "abcyyy"}, {"ay", "abcay", "ab"}},
-      {"root ::= \"\\x41\\u00e9\\U0001F600\\n\\t\\\\\\\"\"", {"Aé😀\n\t\\\""}, {}},
-      {"root ::= . .", {"é\n"}, {"a", "abc"}},
-      // Left recursion, ambiguity, empty rules.
-      {"root ::= e\ne ::= e \"+\" t | t\nt ::= t \"*\" f | f\nf ::= \"(\" e \")\" | [0-9]+",
-       {"1", "1+2*3", "((1+2)*3)+4"}, {"1+", "(1", "1**2"}},
-      {"root ::= root root | \"a\" | \"\"", {"", "a", "aaaaaaaa"}, {"b"}},
-      {"root ::= \"a\" root \"b\" | \"\"", {"", "ab", "aaabbb"}, {"aab", "abb"}},
-      {"root ::= n root \"x\" | \"y\"\nn ::= \"\"", {"y", "yx", "yxxx"}, {"x", "xy"}},
-      {"root ::= a\na ::= b\nb ::= a | \"z\"", {"z"}, {"", "zz"}},
-  });
+  check(Kind::kGbnf,
+        {
+            {"root ::= \"yes\" | \"no\"", {"yes", "no"}, {"", "y", "yesno"}},
+            {"# first\nroot ::= item+ # more\nitem ::= \"- \" [^\\r\\n]+ \"\\n\"\n",
+             {"- a\n", "- a\n- é 😀\n"},
+             {"- \n", "a\n"}},
+            {"root ::=\n  \"a\"\n  | \"b\" |\n  \"c\"", {"a", "b", "c"}, {"ab"}},
+            {"root ::= (\"a\"\n  \"b\" | \"c\")* \"!\"?", {"", "ab", "cab!", "!"}, {"a", "!!"}},
+            {"root ::= x{2,3} \"y\"{1,}\nx ::= [a-c]", {"aby", "abcyyy"}, {"ay", "abcay", "ab"}},
+            {"root ::= \"\\x41\\u00e9\\U0001F600\\n\\t\\\\\\\"\"", {"Aé😀\n\t\\\""}, {}},
+            {"root ::= . .", {"é\n"}, {"a", "abc"}},
+            // Left recursion, ambiguity, empty rules.
+            {"root ::= e\ne ::= e \"+\" t | t\nt ::= t \"*\" f | f\nf ::= \"(\" e \")\" | [0-9]+",
+             {"1", "1+2*3", "((1+2)*3)+4"},
+             {"1+", "(1", "1**2"}},
+            {"root ::= root root | \"a\" | \"\"", {"", "a", "aaaaaaaa"}, {"b"}},
+            {"root ::= \"a\" root \"b\" | \"\"", {"", "ab", "aaabbb"}, {"aab", "abb"}},
+            {"root ::= n root \"x\" | \"y\"\nn ::= \"\"", {"y", "yx", "yxxx"}, {"x", "xy"}},
+            {"root ::= a\na ::= b\nb ::= a | \"z\"", {"z"}, {"", "zz"}},
+        });
 }
 
 TEST(Gbnf, LongTextsOfRecursiveRulesNeedBoundedMemory) {
@@ -41,24 +44,25 @@ TEST(Gbnf, LongTextsOfRecursiveRulesNeedBoundedMemory) {
 }
 
 TEST(Gbnf, ErrorsNameThePlace) {
-  check_refused(Kind::kGbnf, {
-      {"", MOE_ERR_FORMAT, "expected a rule named \"root\""},
-      {"a ::= \"x\"", MOE_ERR_FORMAT, "expected a rule named \"root\""},
-      {"root ::= other", MOE_ERR_FORMAT, "byte 9: there is no rule named \"other\""},
-      {"root ::= \"a\"\nroot ::= \"b\"", MOE_ERR_FORMAT, "byte 13: a second rule"},
-      {"root \"a\"", MOE_ERR_FORMAT, "byte 5: expected ::="},
-      {"root ::= \"a", MOE_ERR_FORMAT, "byte 9: a quote that is not closed"},
-      {"root ::= [a-", MOE_ERR_FORMAT, "byte 9: a \"[\" without"},
-      {"root ::= (\"a\"", MOE_ERR_FORMAT, "expected \")\""},
-      {"root ::= \"a\" )", MOE_ERR_FORMAT, "byte 13: expected the end of the rule"},
-      {"root ::= \"\\q\"", MOE_ERR_FORMAT, "an unknown escape"},
-      {"root ::= \"a\"{3,2}", MOE_ERR_RANGE, "expected counts"},
-      {"root ::= <think>", MOE_ERR_UNSUPPORTED, "byte 9: a token by its name"},
-      {"root ::= root", MOE_ERR_RANGE, "no text satisfies it"},
-      {"root ::= \"a\" root", MOE_ERR_RANGE, "no text satisfies it"},
-      {"root ::= " + std::string(200, '(') + "\"a\"" + std::string(200, ')'), MOE_ERR_UNSUPPORTED,
-       "groups inside each other"},
-  });
+  check_refused(Kind::kGbnf,
+                {
+                    {"", MOE_ERR_FORMAT, "expected a rule named \"root\""},
+                    {"a ::= \"x\"", MOE_ERR_FORMAT, "expected a rule named \"root\""},
+                    {"root ::= other", MOE_ERR_FORMAT, "byte 9: there is no rule named \"other\""},
+                    {"root ::= \"a\"\nroot ::= \"b\"", MOE_ERR_FORMAT, "byte 13: a second rule"},
+                    {"root \"a\"", MOE_ERR_FORMAT, "byte 5: expected ::="},
+                    {"root ::= \"a", MOE_ERR_FORMAT, "byte 9: a quote that is not closed"},
+                    {"root ::= [a-", MOE_ERR_FORMAT, "byte 9: a \"[\" without"},
+                    {"root ::= (\"a\"", MOE_ERR_FORMAT, "expected \")\""},
+                    {"root ::= \"a\" )", MOE_ERR_FORMAT, "byte 13: expected the end of the rule"},
+                    {"root ::= \"\\q\"", MOE_ERR_FORMAT, "an unknown escape"},
+                    {"root ::= \"a\"{3,2}", MOE_ERR_RANGE, "expected counts"},
+                    {"root ::= <think>", MOE_ERR_UNSUPPORTED, "byte 9: a token by its name"},
+                    {"root ::= root", MOE_ERR_RANGE, "no text satisfies it"},
+                    {"root ::= \"a\" root", MOE_ERR_RANGE, "no text satisfies it"},
+                    {"root ::= " + std::string(200, '(') + "\"a\"" + std::string(200, ')'),
+                     MOE_ERR_UNSUPPORTED, "groups inside each other"},
+                });
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Matches texts with grammars, for tests/parity/grammars.py.
-// Usage: match_grammars CASES [VOCABULARY]. CASES has lines of {"kind": "schema" | "gbnf" | "regex",
-// "grammar": TEXT, "texts": [TEXT, ...], "prefixes": [TEXT, ...], "samples": NUMBER, "seed": NUMBER};
-// VOCABULARY is a JSON array with the hexadecimal texts of tokens, otherwise the 256 bytes. Prints a
-// line for each: {"error": TEXT} or {"whole": [BOOL, ...], "allowed": [[TOKEN, ...] or null, ...],
-// "samples": [TEXT or null, ...], "bytes": of the compiled grammar}. A sample is null if it did not
-// end within 2000 tokens.
+// Usage: match_grammars CASES [VOCABULARY]. CASES has lines of {"kind": "schema" | "gbnf" |
+// "regex", "grammar": TEXT, "texts": [TEXT, ...], "prefixes": [TEXT, ...], "samples": NUMBER,
+// "seed": NUMBER}; VOCABULARY is a JSON array with the hexadecimal texts of tokens, otherwise the
+// 256 bytes. Prints a line for each: {"error": TEXT} or {"whole": [BOOL, ...], "allowed": [[TOKEN,
+// ...] or null, ...], "samples": [TEXT or null, ...], "bytes": of the compiled grammar}. A sample
+// is null if it did not end within 2000 tokens.
 
 #include <cstdio>
 #include <fstream>

@@ -11,14 +11,17 @@ namespace {
 // Tokens that cross all kinds of borders: quotes, escapes, characters, white space.
 std::vector<std::string> many_tokens() {
   std::vector<std::string> more = {
-      "true", "false", "null", "{\"", "\":", "\": \"", "\",", "\", \"", "\"}", "\"]", "[[", "]]", "}}", ",\n", "\n  ",
-      "    ", " the", "the", "name", "\"name", "nam", "\\\"", "\\n", "\\u", "\\u00", "é", "é\"", "\xC3", "\xA9x",
-      "😀", "\xF0\x9F", "\x98\x80\"", "12", "-1", "0.", ".5", "e+", "abc", "ab\"", "a\nb", "the", "   a"};
+      "true", "false",  "null", "{\"",      "\":",        "\": \"", "\",",   "\", \"", "\"}",
+      "\"]",  "[[",     "]]",   "}}",       ",\n",        "\n  ",   "    ",  " the",   "the",
+      "name", "\"name", "nam",  "\\\"",     "\\n",        "\\u",    "\\u00", "é",      "é\"",
+      "\xC3", "\xA9x",  "😀",    "\xF0\x9F", "\x98\x80\"", "12",     "-1",    "0.",     ".5",
+      "e+",   "abc",    "ab\"", "a\nb",     "the",        "   a"};
   std::mt19937 random(7);
   const std::string letters = "abcdefgh \"\\,:{}[]0123456789.-\n";
   for (int i = 0; i < 400; ++i) {
     std::string t;
-    for (size_t n = 1 + random() % 20; n > 0; --n) t += letters[random() % (random() % 4 == 0 ? letters.size() : 9)];
+    for (size_t n = 1 + random() % 20; n > 0; --n)
+      t += letters[random() % (random() % 4 == 0 ? letters.size() : 9)];
     more.push_back(t);
   }
   return vocabulary(more);
@@ -81,7 +84,9 @@ TEST(Matcher, DraftsWhatIsForced) {
 }
 
 TEST(Matcher, ForgettingChangesNothing) {
-  const Compiled made(Kind::kJsonSchema, R"({"type":"array","items":{"type":"string","minLength":1,"maxLength":100000}})");
+  const Compiled made(
+      Kind::kJsonSchema,
+      R"({"type":"array","items":{"type":"string","minLength":1,"maxLength":100000}})");
   Matcher matcher(made.grammar);
   ASSERT_TRUE(matcher.init().ok());
   bool fits = false;
@@ -119,7 +124,8 @@ TEST(Grammar, NamesBytesThatTheTokenizerLacks) {
   texts.push_back("{\"a\":1}");
   const Compiled object(Kind::kJsonSchema, R"({"type":"object"})", texts);
   EXPECT_EQ(object.status.code(), MOE_ERR_UNSUPPORTED);
-  EXPECT_NE(std::string(object.status.text()).find("no token for the byte 0x7B ('{')"), std::string::npos)
+  EXPECT_NE(std::string(object.status.text()).find("no token for the byte 0x7B ('{')"),
+            std::string::npos)
       << object.status.text();
   const Compiled word(Kind::kRegex, "[a-z]+|[0-9]+", texts);
   EXPECT_TRUE(word.status.ok());

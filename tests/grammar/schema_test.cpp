@@ -8,16 +8,20 @@ namespace {
 constexpr Kind kSchema = Kind::kJsonSchema;
 
 TEST(Schema, Types) {
-  check(kSchema, {
-      {"{}", {"1", "-0.5e+3", "\"a\"", "[1, {\"a\":null}]", "{}", "true", " null"},
-       {"", "01", "tru", "[1,]", "{\"a\" :1}", "\"\n\"", "\"\\ud800\"", "1.", "[1 ]x"}},
-      {"true", {"[]"}, {}},
-      {R"({"type":["integer","null"]})", {"0", "-12", "null"}, {"1.5", "-0", "1e3", "\"\""}},
-      {R"({"type":"boolean"})", {"true", "false"}, {"null"}},
-      // Keywords of one type leave the others free.
-      {R"({"minLength":2})", {"\"ab\"", "1", "[]"}, {"\"a\""}},
-      {R"({"type":"string"})", {"\"\\u00e9\\n\\/é\\ud83d\\ude00\"", "\"\""}, {"\"\\u0041\"", "\"\\x\""}},
-  });
+  check(kSchema,
+        {
+            {"{}",
+             {"1", "-0.5e+3", "\"a\"", "[1, {\"a\":null}]", "{}", "true", " null"},
+             {"", "01", "tru", "[1,]", "{\"a\" :1}", "\"\n\"", "\"\\ud800\"", "1.", "[1 ]x"}},
+            {"true", {"[]"}, {}},
+            {R"({"type":["integer","null"]})", {"0", "-12", "null"}, {"1.5", "-0", "1e3", "\"\""}},
+            {R"({"type":"boolean"})", {"true", "false"}, {"null"}},
+            // Keywords of one type leave the others free.
+            {R"({"minLength":2})", {"\"ab\"", "1", "[]"}, {"\"a\""}},
+            {R"({"type":"string"})",
+             {"\"\\u00e9\\n\\/é\\ud83d\\ude00\"", "\"\""},
+             {"\"\\u0041\"", "\"\\x\""}},
+        });
 }
 
 TEST(Schema, WhiteSpace) {
@@ -28,135 +32,220 @@ TEST(Schema, WhiteSpace) {
 
 TEST(Schema, Values) {
   check(kSchema, {
-      {R"({"enum":["a",1,null,{"x":[1,2]},"é\""]})",
-       {"\"a\"", "1", "null", "{\"x\": [1, 2]}", "\"é\\\"\"", "\"\\u00e9\\\"\""}, {"\"b\"", "2", "{\"x\":[1]}"}},
-      {R"({"const":false})", {"false"}, {"true"}},
-      {R"({"type":"string","enum":["a",1]})", {"\"a\""}, {"1"}},
-      {R"({"enum":["a","bb","ccc"],"minLength":2,"pattern":"b|c"})", {"\"bb\"", "\"ccc\""}, {"\"a\""}},
-      {R"({"enum":[1,5,2.5],"type":"integer","maximum":4})", {"1"}, {"5", "2.5"}},
-  });
+                     {R"({"enum":["a",1,null,{"x":[1,2]},"é\""]})",
+                      {"\"a\"", "1", "null", "{\"x\": [1, 2]}", "\"é\\\"\"", "\"\\u00e9\\\"\""},
+                      {"\"b\"", "2", "{\"x\":[1]}"}},
+                     {R"({"const":false})", {"false"}, {"true"}},
+                     {R"({"type":"string","enum":["a",1]})", {"\"a\""}, {"1"}},
+                     {R"({"enum":["a","bb","ccc"],"minLength":2,"pattern":"b|c"})",
+                      {"\"bb\"", "\"ccc\""},
+                      {"\"a\""}},
+                     {R"({"enum":[1,5,2.5],"type":"integer","maximum":4})", {"1"}, {"5", "2.5"}},
+                 });
 }
 
 TEST(Schema, Numbers) {
-  check(kSchema, {
-      {R"({"type":"integer","minimum":-5,"maximum":120})", {"-5", "0", "99", "120"}, {"-6", "121", "-0", "00", "1000"}},
-      {R"({"type":"integer","exclusiveMinimum":9,"exclusiveMaximum":12})", {"10", "11"}, {"9", "12", "1"}},
-      {R"({"type":"integer","minimum":100})", {"100", "100000000000000000000"}, {"99", "-100"}},
-      {R"({"type":"integer","maximum":-3})", {"-3", "-1000"}, {"-2", "0", "3"}},
-      {R"({"type":"integer","minimum":1.5,"maximum":3.5})", {"2", "3"}, {"1", "4"}},
-      {R"({"type":"number","exclusiveMinimum":0.5,"maximum":3})", {"0.51", "3", "3.0", "2.5"}, {"0.5", "0.50", "3.01", "10", "-1"}},
-      {R"({"type":"number","minimum":-0.25,"maximum":0.25})", {"0", "-0.25", "0.1"}, {"-0.26", "0.3", "-0", "-0.0"}},
-      {R"({"type":"number","minimum":1e2,"exclusiveMaximum":1.5E+2})", {"100", "149.9"}, {"99.9", "150"}},
-      {R"({"type":"integer","multipleOf":7,"minimum":0,"maximum":30})", {"0", "7", "14", "28"}, {"1", "35", "17"}},
-      {R"({"type":"number","minimum":3,"exclusiveMinimum":true})", {"3.1"}, {"3"}},
-  });
+  check(
+      kSchema,
+      {
+          {R"({"type":"integer","minimum":-5,"maximum":120})",
+           {"-5", "0", "99", "120"},
+           {"-6", "121", "-0", "00", "1000"}},
+          {R"({"type":"integer","exclusiveMinimum":9,"exclusiveMaximum":12})",
+           {"10", "11"},
+           {"9", "12", "1"}},
+          {R"({"type":"integer","minimum":100})", {"100", "100000000000000000000"}, {"99", "-100"}},
+          {R"({"type":"integer","maximum":-3})", {"-3", "-1000"}, {"-2", "0", "3"}},
+          {R"({"type":"integer","minimum":1.5,"maximum":3.5})", {"2", "3"}, {"1", "4"}},
+          {R"({"type":"number","exclusiveMinimum":0.5,"maximum":3})",
+           {"0.51", "3", "3.0", "2.5"},
+           {"0.5", "0.50", "3.01", "10", "-1"}},
+          {R"({"type":"number","minimum":-0.25,"maximum":0.25})",
+           {"0", "-0.25", "0.1"},
+           {"-0.26", "0.3", "-0", "-0.0"}},
+          {R"({"type":"number","minimum":1e2,"exclusiveMaximum":1.5E+2})",
+           {"100", "149.9"},
+           {"99.9", "150"}},
+          {R"({"type":"integer","multipleOf":7,"minimum":0,"maximum":30})",
+           {"0", "7", "14", "28"},
+           {"1", "35", "17"}},
+          {R"({"type":"number","minimum":3,"exclusiveMinimum":true})", {"3.1"}, {"3"}},
+      });
 }
 
 TEST(Schema, Strings) {
-  check(kSchema, {
-      {R"({"type":"string","minLength":1,"maxLength":3})", {"\"a\"", "\"é😀x\"", "\"\\n\\\"\\ud83d\\ude00\""}, {"\"\"", "\"abcd\""}},
-      {R"({"type":"string","pattern":"^a+$","minLength":2})", {"\"aa\""}, {"\"a\"", "\"ab\""}},
-      {R"({"type":"string","pattern":"b","maxLength":3})", {"\"abc\"", "\"b\""}, {"\"ac\"", "\"abcd\""}},
-      {R"({"type":"string","pattern":"\"\\\\"})", {R"("x\"\\")"}, {R"("\\\"")"}},
-      {R"({"type":"string","pattern":"^(a|b)$|^c"})", {"\"a\"", "\"cd\""}, {"\"ab\"", "\"dc\""}},
-      {R"({"allOf":[{"type":"string","pattern":"a"},{"pattern":"b"}]})", {"\"ab\"", "\"ba\""}, {"\"a\"", "\"b\""}},
-      {R"({"type":"string","format":"date"})", {"\"2024-02-29\"", "\"1999-12-31\""}, {"\"2023-02-29\"", "\"1900-02-29\"", "\"2024-04-31\"", "\"0000-01-01\""}},
-      {R"({"type":"string","format":"date-time"})", {"\"2024-01-02T03:04:05Z\"", "\"2024-01-02T03:04:05.25+01:30\""}, {"\"2024-01-02 03:04:05Z\"", "\"2024-01-02T24:00:00Z\""}},
-      {R"({"type":"string","format":"ipv4"})", {"\"255.0.10.1\""}, {"\"256.0.0.1\"", "\"1.2.3\"", "\"01.2.3.4\""}},
-      {R"({"type":"string","format":"ipv6"})", {"\"::1\"", "\"1:2:3:4:5:6:7:8\"", "\"fe80::1:2\""}, {"\"1::2::3\"", "\"1:2\""}},
-      {R"({"type":"string","format":"uuid"})", {"\"123e4567-e89b-12d3-a456-426614174000\""}, {"\"123e4567\""}},
-      {R"({"type":"string","format":"email"})", {"\"a.b@example.org\""}, {"\"a@@b\"", "\"a\""}},
-  });
+  check(
+      kSchema,
+      {
+          {R"({"type":"string","minLength":1,"maxLength":3})",
+           {"\"a\"", "\"é😀x\"", "\"\\n\\\"\\ud83d\\ude00\""},
+           {"\"\"", "\"abcd\""}},
+          {R"({"type":"string","pattern":"^a+$","minLength":2})", {"\"aa\""}, {"\"a\"", "\"ab\""}},
+          {R"({"type":"string","pattern":"b","maxLength":3})",
+           {"\"abc\"", "\"b\""},
+           {"\"ac\"", "\"abcd\""}},
+          {R"({"type":"string","pattern":"\"\\\\"})", {R"("x\"\\")"}, {R"("\\\"")"}},
+          {R"({"type":"string","pattern":"^(a|b)$|^c"})",
+           {"\"a\"", "\"cd\""},
+           {"\"ab\"", "\"dc\""}},
+          {R"({"allOf":[{"type":"string","pattern":"a"},{"pattern":"b"}]})",
+           {"\"ab\"", "\"ba\""},
+           {"\"a\"", "\"b\""}},
+          {R"({"type":"string","format":"date"})",
+           {"\"2024-02-29\"", "\"1999-12-31\""},
+           {"\"2023-02-29\"", "\"1900-02-29\"", "\"2024-04-31\"", "\"0000-01-01\""}},
+          {R"({"type":"string","format":"date-time"})",
+           {"\"2024-01-02T03:04:05Z\"", "\"2024-01-02T03:04:05.25+01:30\""},
+           {"\"2024-01-02 03:04:05Z\"", "\"2024-01-02T24:00:00Z\""}},
+          {R"({"type":"string","format":"ipv4"})",
+           {"\"255.0.10.1\""},
+           {"\"256.0.0.1\"", "\"1.2.3\"", "\"01.2.3.4\""}},
+          {R"({"type":"string","format":"ipv6"})",
+           {"\"::1\"", "\"1:2:3:4:5:6:7:8\"", "\"fe80::1:2\""},
+           {"\"1::2::3\"", "\"1:2\""}},
+          {R"({"type":"string","format":"uuid"})",
+           {"\"123e4567-e89b-12d3-a456-426614174000\""},
+           {"\"123e4567\""}},
+          {R"({"type":"string","format":"email"})", {"\"a.b@example.org\""}, {"\"a@@b\"", "\"a\""}},
+      });
 }
 
 TEST(Schema, Objects) {
-  check(kSchema, {
-      {R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["b"]})",
-       {R"({"a":1,"b":""})", R"({"b":"x","c":[1]})"},
-       {R"({"a":1})", R"({"b":"","a":1})", R"({"a":1,"b":"","a":2})", R"({"b":"","b":1})"}},
-      {R"({"type":"object","properties":{"a":{},"ab":{}},"additionalProperties":false})",
-       {"{}", R"({"a":1})", R"({"ab":1})", R"({"a":1,"ab":2})"}, {R"({"b":1})", R"({"abc":1})", R"({"":1})"}},
-      {R"({"type":"object","properties":{"a":false},"additionalProperties":{"type":"integer"}})",
-       {"{}", R"({"b":1})", R"({"aa":1,"":2})"}, {R"({"a":1})", R"({"b":""})"}},
-      {R"({"type":"object","required":["z"],"additionalProperties":{"type":"integer"}})", {R"({"z":1,"y":2})"}, {"{}", R"({"z":""})"}},
-      {R"({"type":"object","patternProperties":{"^x":{"type":"integer"},"y$":{"minimum":3}},"additionalProperties":false})",
-       {R"({"x":1})", R"({"xy":3,"y":4})", R"({"y":"s"})"}, {R"({"xy":2})", R"({"z":1})", R"({"x":"s"})"}},
-      {R"({"type":"object","properties":{"x1":{"maximum":5}},"patternProperties":{"^x":{"type":"integer"}}})",
-       {R"({"x1":5,"x2":9,"z":""})"}, {R"({"x1":6})", R"({"x1":"s"})", R"({"x2":""})"}},
-      {R"({"type":"object","propertyNames":{"pattern":"^[a-c]+$","maxLength":2}})", {R"({"ab":1,"c":2})"}, {R"({"abc":1})", R"({"d":1})"}},
-      {R"({"type":"object","minProperties":1})", {R"({"a":1})"}, {"{}"}},
-      {R"({"type":"object","properties":{"a":{},"b":{},"c":{}},"minProperties":2,"maxProperties":2,"additionalProperties":false})",
-       {R"({"a":1,"b":2})", R"({"b":1,"c":2})"}, {R"({"a":1})", R"({"a":1,"b":2,"c":3})", "{}"}},
-      {R"({"type":"object","maxProperties":1})", {"{}", R"({"a":1})"}, {R"({"a":1,"b":2})"}},
-      {R"({"type":"object","properties":{"é\"":{"type":"null"}},"required":["é\""],"additionalProperties":false})",
-       {R"({"é\"":null})", R"({"\u00e9\"":null})"}, {R"({"é":null})"}},
-  });
+  check(
+      kSchema,
+      {
+          {R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["b"]})",
+           {R"({"a":1,"b":""})", R"({"b":"x","c":[1]})"},
+           {R"({"a":1})", R"({"b":"","a":1})", R"({"a":1,"b":"","a":2})", R"({"b":"","b":1})"}},
+          {R"({"type":"object","properties":{"a":{},"ab":{}},"additionalProperties":false})",
+           {"{}", R"({"a":1})", R"({"ab":1})", R"({"a":1,"ab":2})"},
+           {R"({"b":1})", R"({"abc":1})", R"({"":1})"}},
+          {R"({"type":"object","properties":{"a":false},"additionalProperties":{"type":"integer"}})",
+           {"{}", R"({"b":1})", R"({"aa":1,"":2})"},
+           {R"({"a":1})", R"({"b":""})"}},
+          {R"({"type":"object","required":["z"],"additionalProperties":{"type":"integer"}})",
+           {R"({"z":1,"y":2})"},
+           {"{}", R"({"z":""})"}},
+          {R"({"type":"object","patternProperties":{"^x":{"type":"integer"},"y$":{"minimum":3}},"additionalProperties":false})",
+           {R"({"x":1})", R"({"xy":3,"y":4})", R"({"y":"s"})"},
+           {R"({"xy":2})", R"({"z":1})", R"({"x":"s"})"}},
+          {R"({"type":"object","properties":{"x1":{"maximum":5}},"patternProperties":{"^x":{"type":"integer"}}})",
+           {R"({"x1":5,"x2":9,"z":""})"},
+           {R"({"x1":6})", R"({"x1":"s"})", R"({"x2":""})"}},
+          {R"({"type":"object","propertyNames":{"pattern":"^[a-c]+$","maxLength":2}})",
+           {R"({"ab":1,"c":2})"},
+           {R"({"abc":1})", R"({"d":1})"}},
+          {R"({"type":"object","minProperties":1})", {R"({"a":1})"}, {"{}"}},
+          {R"({"type":"object","properties":{"a":{},"b":{},"c":{}},"minProperties":2,"maxProperties":2,"additionalProperties":false})",
+           {R"({"a":1,"b":2})", R"({"b":1,"c":2})"},
+           {R"({"a":1})", R"({"a":1,"b":2,"c":3})", "{}"}},
+          {R"({"type":"object","maxProperties":1})", {"{}", R"({"a":1})"}, {R"({"a":1,"b":2})"}},
+          {R"({"type":"object","properties":{"é\"":{"type":"null"}},"required":["é\""],"additionalProperties":false})",
+           {R"({"é\"":null})", R"({"\u00e9\"":null})"},
+           {R"({"é":null})"}},
+      });
 }
 
 TEST(Schema, Arrays) {
-  check(kSchema, {
-      {R"({"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":4})", {"[1,2]", "[1, 2, 3, 4]"}, {"[1]", "[1,2,3,4,5]", "[]", "[1,\"\"]"}},
-      {R"({"type":"array","prefixItems":[{"type":"integer"},{"type":"string"}],"items":false,"minItems":1})", {"[1]", "[1,\"a\"]"}, {"[]", "[\"a\"]", "[1,\"a\",2]"}},
-      {R"({"type":"array","items":[{"type":"integer"}],"additionalItems":{"type":"null"}})", {"[]", "[1]", "[1,null,null]"}, {"[null]", "[1,2]"}},
-      {R"({"type":"array","maxItems":0})", {"[]", "[ ]"}, {"[1]"}},
-      {R"({"type":"array","items":false})", {"[]"}, {"[1]"}},
-      {R"({"type":"array","uniqueItems":true,"maxItems":1})", {"[]", "[1]"}, {"[1,1]"}},
-      {R"({"type":"array","prefixItems":[{},{},{}],"maxItems":2})", {"[1,2]", "[]"}, {"[1,2,3]"}},
-  });
+  check(
+      kSchema,
+      {
+          {R"({"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":4})",
+           {"[1,2]", "[1, 2, 3, 4]"},
+           {"[1]", "[1,2,3,4,5]", "[]", "[1,\"\"]"}},
+          {R"({"type":"array","prefixItems":[{"type":"integer"},{"type":"string"}],"items":false,"minItems":1})",
+           {"[1]", "[1,\"a\"]"},
+           {"[]", "[\"a\"]", "[1,\"a\",2]"}},
+          {R"({"type":"array","items":[{"type":"integer"}],"additionalItems":{"type":"null"}})",
+           {"[]", "[1]", "[1,null,null]"},
+           {"[null]", "[1,2]"}},
+          {R"({"type":"array","maxItems":0})", {"[]", "[ ]"}, {"[1]"}},
+          {R"({"type":"array","items":false})", {"[]"}, {"[1]"}},
+          {R"({"type":"array","uniqueItems":true,"maxItems":1})", {"[]", "[1]"}, {"[1,1]"}},
+          {R"({"type":"array","prefixItems":[{},{},{}],"maxItems":2})",
+           {"[1,2]", "[]"},
+           {"[1,2,3]"}},
+      });
 }
 
 TEST(Schema, Combinations) {
-  check(kSchema, {
-      {R"({"anyOf":[{"type":"string"},{"type":"integer","minimum":3}],"maximum":5})", {"\"\"", "4"}, {"2", "6", "null"}},
-      {R"({"oneOf":[{"type":"string"},{"type":"integer"},{"type":"object","properties":{"k":{"const":"x"}},"required":["k"]},{"type":"object","properties":{"k":{"const":"y"}},"required":["k"]}]})",
-       {"\"\"", "1", R"({"k":"x"})", R"({"k":"y"})"}, {"1.5", R"({"k":"z"})", "{}"}},
-      {R"({"allOf":[{"properties":{"a":{"minimum":3}}},{"type":"object","properties":{"a":{"type":"integer"},"b":{}},"required":["a"]}],"required":["b"]})",
-       {R"({"a":3,"b":1})"}, {R"({"a":2,"b":1})", R"({"a":3})"}},
-      {R"({"$ref":"#/$defs/t","$defs":{"t":{"type":"array","items":{"$ref":"#/$defs/t"}}}})", {"[]", "[[],[[]]]"}, {"[1]"}},
-      {R"({"$ref":"#node","$defs":{"n":{"$anchor":"node","type":"null"}}})", {"null"}, {"1"}},
-      {R"({"$id":"http://x/y","$ref":"http://x/y#/$defs/a~1b","$defs":{"a/b":{"type":"null"}}})", {"null"}, {"1"}},
-      {R"({"$defs":{"a":{"type":"integer"}},"$ref":"#/$defs/a","minimum":3})", {"3"}, {"2"}},
-      {R"({"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":{"type":"integer"}},"properties":{"x":{"$ref":"#/definitions/a","minimum":3}}})", {R"({"x":1})"}, {R"({"x":""})"}},
-      {R"({"type":"object","properties":{"next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["next"],"additionalProperties":false})",
-       {R"({"next":null})", R"({"next":{"next":null}})"}, {"{}", R"({"next":{}})"}},
-      // A property whose value cannot end is left out.
-      {R"({"type":"object","properties":{"a":{"$ref":"#/$defs/never"},"b":{}},"additionalProperties":false,"$defs":{"never":{"type":"array","items":{"$ref":"#/$defs/never"},"minItems":1}}})",
-       {"{}", R"({"b":1})"}, {R"({"a":[]})"}},
-      {R"({"title":"t","description":"d","default":1,"examples":[],"x-own":3,"comment":"not a keyword","type":"null"})", {"null"}, {"1"}},
-  });
+  check(
+      kSchema,
+      {
+          {R"({"anyOf":[{"type":"string"},{"type":"integer","minimum":3}],"maximum":5})",
+           {"\"\"", "4"},
+           {"2", "6", "null"}},
+          {R"({"oneOf":[{"type":"string"},{"type":"integer"},{"type":"object","properties":{"k":{"const":"x"}},"required":["k"]},{"type":"object","properties":{"k":{"const":"y"}},"required":["k"]}]})",
+           {"\"\"", "1", R"({"k":"x"})", R"({"k":"y"})"},
+           {"1.5", R"({"k":"z"})", "{}"}},
+          {R"({"allOf":[{"properties":{"a":{"minimum":3}}},{"type":"object","properties":{"a":{"type":"integer"},"b":{}},"required":["a"]}],"required":["b"]})",
+           {R"({"a":3,"b":1})"},
+           {R"({"a":2,"b":1})", R"({"a":3})"}},
+          {R"({"$ref":"#/$defs/t","$defs":{"t":{"type":"array","items":{"$ref":"#/$defs/t"}}}})",
+           {"[]", "[[],[[]]]"},
+           {"[1]"}},
+          {R"({"$ref":"#node","$defs":{"n":{"$anchor":"node","type":"null"}}})", {"null"}, {"1"}},
+          {R"({"$id":"http://x/y","$ref":"http://x/y#/$defs/a~1b","$defs":{"a/b":{"type":"null"}}})",
+           {"null"},
+           {"1"}},
+          {R"({"$defs":{"a":{"type":"integer"}},"$ref":"#/$defs/a","minimum":3})", {"3"}, {"2"}},
+          {R"({"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":{"type":"integer"}},"properties":{"x":{"$ref":"#/definitions/a","minimum":3}}})",
+           {R"({"x":1})"},
+           {R"({"x":""})"}},
+          {R"({"type":"object","properties":{"next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["next"],"additionalProperties":false})",
+           {R"({"next":null})", R"({"next":{"next":null}})"},
+           {"{}", R"({"next":{}})"}},
+          // A property whose value cannot end is left out.
+          {R"({"type":"object","properties":{"a":{"$ref":"#/$defs/never"},"b":{}},"additionalProperties":false,"$defs":{"never":{"type":"array","items":{"$ref":"#/$defs/never"},"minItems":1}}})",
+           {"{}", R"({"b":1})"},
+           {R"({"a":[]})"}},
+          {R"({"title":"t","description":"d","default":1,"examples":[],"x-own":3,"comment":"not a keyword","type":"null"})",
+           {"null"},
+           {"1"}},
+      });
 }
 
 TEST(Schema, RefusalsNameThePath) {
-  check_refused(kSchema, {
-      {"", MOE_ERR_FORMAT, "JSON schema: JSON, byte 0"},
-      {"{\"a\":1,\"a\":2}", MOE_ERR_FORMAT, "the name \"a\" twice"},
-      {"[1]", MOE_ERR_FORMAT, "#: expected a schema"},
-      {R"({"properties":{"a/b":{"not":{}}}})", MOE_ERR_UNSUPPORTED, "#/properties/a~1b/not: this keyword is not supported"},
-      {R"({"allOf":[{},{"if":true}]})", MOE_ERR_UNSUPPORTED, "#/allOf/1/if: this keyword"},
-      {R"({"items":{"contains":{}}})", MOE_ERR_UNSUPPORTED, "#/items/contains"},
-      {R"({"type":"array","uniqueItems":true})", MOE_ERR_UNSUPPORTED, "#/uniqueItems"},
-      {R"({"type":"string","maxlength":3})", MOE_ERR_UNSUPPORTED, "#/maxlength: not a keyword of JSON Schema; \"maxLength\" is"},
-      {R"({"requred":[]})", MOE_ERR_UNSUPPORTED, "\"required\" is"},
-      {R"({"type":"strin"})", MOE_ERR_FORMAT, "#/type: expected the name of a type"},
-      {R"({"pattern":"a("})", MOE_ERR_FORMAT, "#/pattern: regular expression, byte 1"},
-      {R"x({"pattern":"(?=a)"})x", MOE_ERR_UNSUPPORTED, "#/pattern"},
-      {R"({"format":"iri"})", MOE_ERR_UNSUPPORTED, "#/format: an unknown format"},
-      {R"({"$ref":"#/$defs/no"})", MOE_ERR_NOT_FOUND, "#/$ref: there is no such schema"},
-      {R"({"$ref":"http://elsewhere/x.json"})", MOE_ERR_UNSUPPORTED, "#/$ref: a schema outside"},
-      {R"({"minLength":-1})", MOE_ERR_FORMAT, "#/minLength"},
-      {R"({"type":"number","multipleOf":0.1})", MOE_ERR_UNSUPPORTED, "#/multipleOf"},
-      {R"({"oneOf":[{"type":"number"},{"type":"integer"}]})", MOE_ERR_UNSUPPORTED, "#/oneOf/1: oneOf: cannot tell"},
-      {R"({"properties":{"a":{"type":"string","nullable":true}}})", MOE_ERR_UNSUPPORTED, "#/properties/a/nullable"},
-  });
+  check_refused(
+      kSchema,
+      {
+          {"", MOE_ERR_FORMAT, "JSON schema: JSON, byte 0"},
+          {"{\"a\":1,\"a\":2}", MOE_ERR_FORMAT, "the name \"a\" twice"},
+          {"[1]", MOE_ERR_FORMAT, "#: expected a schema"},
+          {R"({"properties":{"a/b":{"not":{}}}})", MOE_ERR_UNSUPPORTED,
+           "#/properties/a~1b/not: this keyword is not supported"},
+          {R"({"allOf":[{},{"if":true}]})", MOE_ERR_UNSUPPORTED, "#/allOf/1/if: this keyword"},
+          {R"({"items":{"contains":{}}})", MOE_ERR_UNSUPPORTED, "#/items/contains"},
+          {R"({"type":"array","uniqueItems":true})", MOE_ERR_UNSUPPORTED, "#/uniqueItems"},
+          {R"({"type":"string","maxlength":3})", MOE_ERR_UNSUPPORTED,
+           "#/maxlength: not a keyword of JSON Schema; \"maxLength\" is"},
+          {R"({"requred":[]})", MOE_ERR_UNSUPPORTED, "\"required\" is"},
+          {R"({"type":"strin"})", MOE_ERR_FORMAT, "#/type: expected the name of a type"},
+          {R"({"pattern":"a("})", MOE_ERR_FORMAT, "#/pattern: regular expression, byte 1"},
+          {R"x({"pattern":"(?=a)"})x", MOE_ERR_UNSUPPORTED, "#/pattern"},
+          {R"({"format":"iri"})", MOE_ERR_UNSUPPORTED, "#/format: an unknown format"},
+          {R"({"$ref":"#/$defs/no"})", MOE_ERR_NOT_FOUND, "#/$ref: there is no such schema"},
+          {R"({"$ref":"http://elsewhere/x.json"})", MOE_ERR_UNSUPPORTED,
+           "#/$ref: a schema outside"},
+          {R"({"minLength":-1})", MOE_ERR_FORMAT, "#/minLength"},
+          {R"({"type":"number","multipleOf":0.1})", MOE_ERR_UNSUPPORTED, "#/multipleOf"},
+          {R"({"oneOf":[{"type":"number"},{"type":"integer"}]})", MOE_ERR_UNSUPPORTED,
+           "#/oneOf/1: oneOf: cannot tell"},
+          {R"({"properties":{"a":{"type":"string","nullable":true}}})", MOE_ERR_UNSUPPORTED,
+           "#/properties/a/nullable"},
+      });
 }
 
 TEST(Schema, SaysWhenNoTextSatisfies) {
   for (const char* schema :
-       {"false", R"({"type":"integer","minimum":3,"maximum":2})", R"({"allOf":[{"type":"string"},{"type":"null"}]})",
+       {"false", R"({"type":"integer","minimum":3,"maximum":2})",
+        R"({"allOf":[{"type":"string"},{"type":"null"}]})",
         R"({"type":"object","properties":{"a":false},"required":["a"]})", R"({"enum":[]})",
-        R"({"type":"string","minLength":3,"maxLength":2})", R"({"type":"array","minItems":2,"maxItems":1})",
+        R"({"type":"string","minLength":3,"maxLength":2})",
+        R"({"type":"array","minItems":2,"maxItems":1})",
         R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})",
-        R"({"type":"string","pattern":"^a$","minLength":2})", R"({"type":"integer","exclusiveMinimum":1,"exclusiveMaximum":2})"}) {
+        R"({"type":"string","pattern":"^a$","minLength":2})",
+        R"({"type":"integer","exclusiveMinimum":1,"exclusiveMaximum":2})"}) {
     check_refused(kSchema, {{schema, MOE_ERR_RANGE, "no text satisfies it"}});
   }
 }
@@ -166,12 +255,16 @@ TEST(Schema, HostileOnesEndSoon) {
   for (int i = 0; i < 255; ++i) deep += R"({"items":)";
   const Compiled ok(kSchema, deep.substr(0, 9 * 200) + "true" + std::string(200, '}'));
   EXPECT_TRUE(ok.status.ok()) << ok.status.text();
-  check_refused(kSchema, {
-      {std::string(100000, '['), MOE_ERR_FORMAT, "256 lists inside each other"},
-      {std::string(20 << 20, ' '), MOE_ERR_TOO_LONG, "at most 16777216 bytes"},
-      {R"({"type":"string","pattern":"(a?){1,1000}b(a?){1,1000}c|(x+x+)+y$","maxLength":1000})", MOE_ERR_UNSUPPORTED, "states"},
-      {R"({"type":"string","pattern":"[ab]*a[ab]{30}","maxLength":99})", MOE_ERR_UNSUPPORTED, "states"},
-  });
+  check_refused(
+      kSchema,
+      {
+          {std::string(100000, '['), MOE_ERR_FORMAT, "256 lists inside each other"},
+          {std::string(20 << 20, ' '), MOE_ERR_TOO_LONG, "at most 16777216 bytes"},
+          {R"({"type":"string","pattern":"(a?){1,1000}b(a?){1,1000}c|(x+x+)+y$","maxLength":1000})",
+           MOE_ERR_UNSUPPORTED, "states"},
+          {R"({"type":"string","pattern":"[ab]*a[ab]{30}","maxLength":99})", MOE_ERR_UNSUPPORTED,
+           "states"},
+      });
   // A choice of 2^20 combinations.
   std::string all = R"({"allOf":[)";
   for (int i = 0; i < 20; ++i) {

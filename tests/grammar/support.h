@@ -21,8 +21,7 @@ inline std::vector<std::string> vocabulary(const std::vector<std::string>& more 
 
 /// A grammar with its vocabulary.
 struct Compiled {
-  Compiled(Kind kind, const std::string& text,
-           const std::vector<std::string>& texts = vocabulary(),
+  Compiled(Kind kind, const std::string& text, const std::vector<std::string>& texts = vocabulary(),
            const Allocator& a = system_allocator())
       : tokens(a), grammar(tokens, a) {
     const std::vector<std::string_view> views(texts.begin(), texts.end());

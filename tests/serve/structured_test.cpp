@@ -21,7 +21,8 @@ Json chat(uint64_t seed) {
           {"temperature", 1.5},
           {"max_tokens", 200},
           {"response_format",
-           {{"type", "json_schema"}, {"json_schema", {{"name", "p"}, {"strict", true}, {"schema", kSchema}}}}}};
+           {{"type", "json_schema"},
+            {"json_schema", {{"name", "p"}, {"strict", true}, {"schema", kSchema}}}}}};
 }
 
 void check_person(const std::string& text) {
@@ -72,7 +73,10 @@ TEST_F(StructuredTest, JsonObjects) {
   serve(slots(1));
   Answer answer;
   submit(answer,
-         {{"messages", says("Who?")}, {"seed", 2}, {"max_tokens", 60}, {"response_format", {{"type", "json_object"}}}},
+         {{"messages", says("Who?")},
+          {"seed", 2},
+          {"max_tokens", 60},
+          {"response_format", {{"type", "json_object"}}}},
          MOE_ENDPOINT_CHAT);
   answer.wait();
   ASSERT_EQ(answer.status(), 200) << answer.wait();
@@ -99,7 +103,8 @@ TEST_F(ScriptTest, TheSchemaHoldsBehindTheThinking) {
   Answer answer;
   const Json schema = {{"enum", {"No", "Yep"}}};
   submit(answer,
-         {{"messages", says("Hello")}, {"temperature", 0},
+         {{"messages", says("Hello")},
+          {"temperature", 0},
           {"response_format", {{"type", "json_schema"}, {"json_schema", {{"schema", schema}}}}}},
          MOE_ENDPOINT_CHAT);
   answer.wait();
