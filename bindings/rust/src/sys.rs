@@ -1838,9 +1838,9 @@ extern "C" {
     /// MOE_ERR_FORMAT names the byte, or the place in the schema as a JSON pointer, that is wrong,
     /// MOE_ERR_UNSUPPORTED the keyword that is not supported, or a byte for which the tokenizer has no
     /// token; MOE_ERR_RANGE if no text satisfies the grammar, MOE_ERR_TOO_LONG if it takes too much
-    /// memory (48 MB), MOE_ERR_NOT_FOUND for a reference to nothing. The model's first grammar also reads
-    /// its vocabulary (about 30 bytes a token). The result is immutable: any number of calls on any
-    /// threads may use it at once. Any thread.
+    /// memory (48 MB), MOE_ERR_NOT_FOUND for a reference to nothing. The model's first grammar also
+    /// reads its vocabulary (about 30 bytes a token). The result is immutable: any number of calls on
+    /// any threads may use it at once. Any thread.
     pub fn moe_grammar_create(
         model: *mut moe_model,
         kind: moe_grammar_kind,
