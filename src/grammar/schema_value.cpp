@@ -102,7 +102,7 @@ Status SchemaCompiler::admits(uint32_t value, const Parts& parts, uint32_t types
     const uint32_t only = get(p, "const");
     if (only != Json::kNone) *out = *out && json_.equal(only, value);
     const uint32_t list = get(p, "enum");
-    if (list == Json::kNone) continue;
+    if (list == Json::kNone || list == json_.parent(value)) continue;
     bool found = false;
     for (uint32_t c = json_.first(list); c != Json::kNone; c = json_.next(c)) {
       found = found || json_.equal(c, value);
