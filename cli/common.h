@@ -57,12 +57,14 @@ struct Deleter {
   void operator()(moe_session* p) const { moe_session_free(p); }
   void operator()(moe_chat* p) const { moe_chat_free(p); }
   void operator()(moe_grammar* p) const { moe_grammar_free(p); }
+  void operator()(moe_generation* p) const { moe_generation_free(p); }
 };
 using Env = std::unique_ptr<moe_env, Deleter>;
 using Model = std::unique_ptr<moe_model, Deleter>;
 using Session = std::unique_ptr<moe_session, Deleter>;
 using Chat = std::unique_ptr<moe_chat, Deleter>;
 using Grammar = std::unique_ptr<moe_grammar, Deleter>;
+using Generation = std::unique_ptr<moe_generation, Deleter>;
 
 /// Options of every command that opens a model.
 struct ModelOptions {

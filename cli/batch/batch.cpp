@@ -60,7 +60,9 @@ class Batch {
   bool fill(Slot& slot, bool wait);
   void begin(Slot& slot, const std::string& line, bool whole);
   void reply(Slot& slot, const Json& messages);
+  void constrain(Slot& slot);
   void sample(Slot& slot);
+  void sample_constrained(Slot& slot);
   void step();
   void go_on(Slot& slot);
   void step_alone(Slot& slot);
@@ -138,11 +140,40 @@ void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   check_line(moe_session_eval(slot.session.get(), tokens.data(), tokens.size(), MOE_ROWS_NONE,
                               nullptr, &error),
              error);
+  if (sampling_.params.grammar != nullptr) constrain(slot);
   sample(slot);
+}
+
+// Has the text follow the grammar; the slot looks for stop strings as in others.
+void Batch::constrain(Slot& slot) {
+  moe_generate_params params = sampling_.params;
+  params.sampling = &slot.settings.sampling;
+  params.max_tokens = slot.settings.max_tokens;
+  params.stop = nullptr;
+  params.n_stop = 0;
+  params.n_top = std::max(0, options_.n_top);
+  params.piece = Slot::take;
+  params.piece_user = &slot;
+  slot.logprobs_of = options_.n_top >= 0 ? model_ : nullptr;
+  moe_generation* raw = nullptr;
+  moe_error error;
+  check_line(moe_generation_create(slot.session.get(), &params, &raw, &error), error);
+  slot.generation.reset(raw);
+}
+
+void Batch::sample_constrained(Slot& slot) {
+  moe_finish why{};
+  moe_error error;
+  const moe_status status = moe_generation_next(slot.generation.get(), &slot.next, &why, &error);
+  if (slot.thrown) std::rethrow_exception(slot.thrown);
+  check_line(status, error);
+  if (slot.has_stop(model_)) return finish(slot, "stop");
+  if (slot.next < 0) finish(slot, finish_name(why));
 }
 
 // Samples the next token of a text, which may be its last.
 void Batch::sample(Slot& slot) {
+  if (slot.generation) return sample_constrained(slot);
   moe_session* session = slot.session.get();
   if (moe_session_position(session) == moe_session_context(session)) return finish(slot, "context");
   moe_token_logprob chosen{};

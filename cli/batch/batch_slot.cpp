@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "cli/model/candidates.h"
+
 namespace moe_cli {
 namespace {
 
@@ -29,6 +31,23 @@ void Slot::begin(size_t line_number, uint64_t end) {
   made.clear();
   logprobs = Json::array();
   next = -1;
+  generation.reset();
+  thrown = nullptr;
+}
+
+bool Slot::take(void* user, const moe_piece* piece) {
+  auto* slot = static_cast<Slot*>(user);
+  if (piece->token < 0) return true;
+  try {
+    slot->made.push_back(piece->token);
+    if (slot->logprobs_of == nullptr) return true;
+    slot->logprobs.push_back(
+        token_json(slot->logprobs_of, {piece->token, piece->logprob}, piece->top, piece->n_top));
+    return true;
+  } catch (...) {
+    slot->thrown = std::current_exception();
+    return false;
+  }
 }
 
 bool Slot::has_stop(const moe_model* model) const {

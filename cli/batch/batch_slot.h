@@ -2,6 +2,7 @@
 #pragma once
 // A place of moe batch: a session and the text that it generates.
 
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,13 @@ struct Slot {
   std::vector<std::string> stops;
   LineSettings settings;
   Json logprobs = Json::array();
-  int32_t next = -1;  // sampled and not yet evaluated
+  int32_t next = -1;                       // sampled and not yet evaluated
+  Generation generation;                   // of a text with a grammar; null: none
+  const moe_model* logprobs_of = nullptr;  // take() keeps log-probabilities; null: it does not
+  std::exception_ptr thrown;               // by take(): nothing may be thrown through the library
+
+  /// Keeps a piece of `generation`; user: the slot.
+  static bool take(void* user, const moe_piece* piece);
 
   /// For the line that ends at byte `end` of the input.
   void begin(size_t line_number, uint64_t end);
