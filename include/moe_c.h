@@ -1056,7 +1056,12 @@ MOE_API moe_status moe_session_sample(moe_session* session, const moe_sampling* 
                                       moe_token_logprob* out, moe_token_logprob* top, size_t n_top,
                                       moe_error* error);
 
-enum { MOE_PIECE_THINKING = 1 /* in a chat: not part of the answer */ };
+enum {
+  MOE_PIECE_THINKING = 1, /* in a chat: not part of the answer */
+  /* In a chat with tools: `text` is a whole call of one, {"id": "...", "name": "...", "arguments":
+   * {...}} in this order, which is valid JSON, and not part of the answer. */
+  MOE_PIECE_TOOL_CALL = 2
+};
 
 /* A piece of generated text. With a tokenizer `text` holds whole UTF-8 characters; it may be empty
  * while a character is incomplete. Valid during the callback. */
@@ -1269,6 +1274,32 @@ MOE_API moe_status moe_chat_set_session(moe_chat* chat, moe_session* session, mo
  * need not be terminated. */
 MOE_API moe_status moe_chat_add(moe_chat* chat, const char* role, const char* content,
                                 size_t n_bytes, moe_error* error);
+/* Appends a message in JSON, as OpenAI's chat completions have them, for calls of tools and their
+ * results:
+ *     {"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function",
+ *      "function": {"name": "weather", "arguments": "{\"city\": \"Paris\"}"}}]}
+ *     {"role": "tool", "tool_call_id": "c1", "content": "18 degrees"}
+ * "content" is a text or null, "reasoning_content" the thinking of a reply. The template gets all
+ * other members as they are, numbers that 64 bits do not hold as fractions, and the arguments of
+ * calls as it expects them: a mapping, or their text. MOE_ERR_ARGUMENT for what is no such message
+ * in UTF-8, nested at most 64 levels, MOE_ERR_UNSUPPORTED for calls if the template does not write
+ * those of earlier replies. */
+MOE_API moe_status moe_chat_add_message(moe_chat* chat, const char* json, size_t n_bytes,
+                                        moe_error* error);
+/* Gives the model tools that it may call, a JSON list as in OpenAI's chat completions:
+ *     [{"type": "function", "function": {"name": "weather", "description": "...",
+ *       "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
+ * NULL or an empty list: none. The template gets them as they are, and calls in later replies are
+ * found and reported as pieces with MOE_PIECE_TOOL_CALL, in the order of the text around them. What
+ * is no whole call with valid arguments, or takes more than 1 MiB, is text. Whether a call's
+ * arguments suit the tool is for the caller to check. The list is copied. MOE_ERR_ARGUMENT for what
+ * is no such list, MOE_ERR_UNSUPPORTED for "strict": true, if the template does not use tools, or if
+ * moe_chat_tool_format is NULL. */
+MOE_API moe_status moe_chat_set_tools(moe_chat* chat, const char* json, size_t n_bytes,
+                                      moe_error* error);
+/* The format in which the chat's template asks for calls of tools: "hermes" (also Qwen), "llama3",
+ * "mistral", "deepseek", "gpt-oss" ... NULL: none that is known, and for NULL. Static. */
+MOE_API const char* moe_chat_tool_format(const moe_chat* chat);
 /* Removes all but the first n_messages messages. The system text does not count and remains. */
 MOE_API moe_status moe_chat_truncate(moe_chat* chat, size_t n_messages, moe_error* error);
 /* Makes room: removes the oldest turns, as few as possible, until the conversation with the
@@ -1292,6 +1323,9 @@ typedef struct moe_chat_message {
   size_t n_bytes;          /* of `content` */
   const char* thinking;    /* of a reply; "": none */
   size_t n_thinking_bytes; /* of `thinking` */
+  /* A JSON object of the other members, as moe_chat_add_message takes them: tool_calls of a reply,
+   * tool_call_id of a result ... Terminated; "": none. */
+  const char* members;
 } moe_chat_message;
 
 /* The number of messages, without the system text; 0 for NULL. */
@@ -1320,6 +1354,8 @@ typedef struct moe_chat_result {
   double generate_seconds; /* time after the prompt */
   int32_t n_drafted;       /* as in moe_generate_result */
   int32_t n_accepted;      /* as in moe_generate_result */
+  int32_t n_tool_calls;    /* in a chat with tools: calls in the reply */
+  int32_t reserved;        /* 0 */
 } moe_chat_result;
 
 /* Generates a reply to the messages so far and appends it with the role "assistant". It ends at an

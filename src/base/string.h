@@ -29,6 +29,11 @@ class String {
     return {};
   }
   void clear() { bytes_.clear(); }
+  void remove_prefix(size_t n) {
+    if (n == 0) return;
+    std::copy(bytes_.begin() + n, bytes_.end(), bytes_.begin());
+    bytes_.clear_to(bytes_.size() - n);
+  }
   /// Replaces every `what`, from left to right, by a text that is not longer.
   void replace_by_shorter(std::string_view what, std::string_view with) {
     const size_t n = size();
@@ -50,6 +55,7 @@ class String {
 
   size_t size() const { return bytes_.empty() ? 0 : bytes_.size() - 1; }
   bool empty() const { return size() == 0; }
+  const Allocator& allocator() const { return bytes_.allocator(); }
   const char* c_str() const { return bytes_.empty() ? "" : bytes_.data(); }
   std::string_view view() const { return {c_str(), size()}; }
 

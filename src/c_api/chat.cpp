@@ -153,6 +153,7 @@ Status get_message(const moe_chat* chat, size_t index, moe_chat_message* out) {
   value.n_bytes = m.shown_content().size();
   value.thinking = m.shown_thinking().data();
   value.n_thinking_bytes = m.shown_thinking().size();
+  value.members = m.members.c_str();
   write_struct(value, out);
   return {};
 }
@@ -195,6 +196,7 @@ Status reply(moe_chat* chat, const moe_generate_params* given, moe_chat_result* 
   value.generate_seconds = r.generate_seconds;
   value.n_drafted = r.n_drafted;
   value.n_accepted = r.n_accepted;
+  value.n_tool_calls = r.n_calls;
   write_struct(value, out);
   return {};
 }
@@ -246,6 +248,24 @@ moe_status moe_chat_add(moe_chat* chat, const char* role, const char* content, s
     return moe::deliver(moe::null_argument("content"), error);
   }
   return moe::deliver(chat->chat->add(role, {n_bytes == 0 ? "" : content, n_bytes}), error);
+}
+
+moe_status moe_chat_add_message(moe_chat* chat, const char* json, size_t n_bytes,
+                                moe_error* error) {
+  if (chat == nullptr) return moe::deliver(moe::null_argument("chat"), error);
+  if (json == nullptr) return moe::deliver(moe::null_argument("json"), error);
+  return moe::deliver(chat->chat->add_message({json, n_bytes}), error);
+}
+
+moe_status moe_chat_set_tools(moe_chat* chat, const char* json, size_t n_bytes, moe_error* error) {
+  if (chat == nullptr) return moe::deliver(moe::null_argument("chat"), error);
+  const std::string_view text = json == nullptr ? "" : std::string_view(json, n_bytes);
+  return moe::deliver(chat->chat->set_tools(text), error);
+}
+
+const char* moe_chat_tool_format(const moe_chat* chat) {
+  const moe::ToolFormat* format = chat == nullptr ? nullptr : chat->chat->tool_format();
+  return format == nullptr ? nullptr : format->name;
 }
 
 moe_status moe_chat_truncate(moe_chat* chat, size_t n_messages, moe_error* error) {

@@ -83,7 +83,8 @@ bool GenerateCall::call_back(void* user, const Piece& piece) {
   const moe_piece c = {.struct_size = sizeof c,
                        .token = piece.token,
                        .logprob = piece.logprob,
-                       .flags = piece.thinking ? uint32_t{MOE_PIECE_THINKING} : 0,
+                       .flags = (piece.thinking ? uint32_t{MOE_PIECE_THINKING} : 0) |
+                                (piece.call ? uint32_t{MOE_PIECE_TOOL_CALL} : 0),
                        .text = piece.text.empty() ? "" : piece.text.data(),
                        .n_bytes = piece.text.size(),
                        .top = reinterpret_cast<const moe_token_logprob*>(piece.top.data()),

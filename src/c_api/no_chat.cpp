@@ -31,6 +31,16 @@ moe_status moe_chat_add(moe_chat*, const char*, const char*, size_t, moe_error* 
   return moe::refuse(error);
 }
 
+moe_status moe_chat_add_message(moe_chat*, const char*, size_t, moe_error* error) {
+  return moe::refuse(error);
+}
+
+moe_status moe_chat_set_tools(moe_chat*, const char*, size_t, moe_error* error) {
+  return moe::refuse(error);
+}
+
+const char* moe_chat_tool_format(const moe_chat*) { return nullptr; }
+
 moe_status moe_chat_truncate(moe_chat*, size_t, moe_error* error) { return moe::refuse(error); }
 
 moe_status moe_chat_remove_oldest(moe_chat*, size_t, size_t*, moe_error* error) {

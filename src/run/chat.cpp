@@ -4,33 +4,15 @@
 #include "src/run/chat.h"
 
 #include "src/run/answer_gate.h"
+#include "src/run/chat_change.h"
 #include "src/run/reply_collector.h"
 #include "src/run/session_call.h"
+#include "src/text/chat/tools/message.h"
 
 namespace moe {
 namespace {
 
-constexpr size_t kMaxRoleBytes = 256;
 constexpr size_t kMaxVariables = 64;
-
-/// Marks a chat as being changed during its lifetime.
-class Change {
- public:
-  explicit Change(std::atomic<bool>& busy) : busy_(busy), mine_(!busy.exchange(true)) {}
-  Change(const Change&) = delete;
-  Change& operator=(const Change&) = delete;
-  ~Change() {
-    if (mine_) busy_.store(false);
-  }
-  Status status() const {
-    if (mine_) return {};
-    return Status::error(MOE_ERR_STATE, "the chat is in use by another call");
-  }
-
- private:
-  std::atomic<bool>& busy_;
-  bool mine_;
-};
 
 Status need_session(const Session* session) {
   if (session != nullptr) return {};
@@ -90,6 +72,7 @@ struct SteppedReply {
       : allocator(a),
         options(given),
         stops(a),
+        tools(a),
         collector(options, tags, tokenizer, inside, a),
         gate(tags, tokenizer, inside, a) {}
 
@@ -106,6 +89,7 @@ struct SteppedReply {
   const Allocator& allocator;
   const GenerateOptions options;  // of the caller
   Array<int32_t> stops;
+  String tools;  // a copy, as of the options
   Collector collector;
   ThinkingGate gate;
 };
@@ -156,7 +140,8 @@ Chat::Chat(Session& session, const Tokenizer& tokenizer, const Allocator& alloca
       eos_(allocator),
       stops_(allocator),
       system_(allocator),
-      messages_(allocator) {}
+      messages_(allocator),
+      tools_(allocator) {}
 
 Result<Box<Chat>> Chat::create(Session& session, const Tokenizer& tokenizer,
                                const ChatOptions& options, const Allocator& allocator) {
@@ -176,6 +161,7 @@ Status Chat::init(const ChatOptions& options) {
   MOE_TRY(template_error(made.status()));
   template_ = std::move(made.value());
   tags_ = thinking_tags(options.source);
+  format_ = moe::tool_format(options.source);
   MOE_TRY(choose_tokens(options.turn_end));
   if (options.variables.size() > kMaxVariables) {
     return Status::error(MOE_ERR_RANGE, "variables: at most %zu, found %zu", kMaxVariables,
@@ -229,6 +215,8 @@ Status Chat::choose_tokens(std::string_view turn_end) {
   if (template_->uses("adds_bos"))
     MOE_TRY(add_variable("adds_bos", prefix.empty() ? "false" : "true"));
   if (eos >= 0) MOE_TRY(stops_.push(eos));
+  const int32_t call = tags_.channels ? tokenizer_.token_id("<|call|>") : -1;
+  if (call >= 0) MOE_TRY(stops_.push(call));
   const int32_t end = turn_end.empty() ? -1 : tokenizer_.token_id(turn_end);
   return end >= 0 ? stops_.push(end) : Status();
 }
@@ -341,22 +329,32 @@ Status Chat::set_session(Session* session) {
 
 Status Chat::render(bool begin_reply, Gap gap, const jinja::Limits& limits, ChatText& out) const {
   Array<ChatMessage> messages(allocator_);
-  Array<ChatVariable> variables(allocator_);
   MOE_TRY(messages.reserve(messages_.size() + 1));
+  Array<String> texts(allocator_);  // calls as the template gets them
+  MOE_TRY(texts.reserve(messages_.size()));
   if (has_system_) MOE_TRY(messages.push({"system", system_.view(), {}}));
   for (size_t i = 0; i < messages_.size(); ++i) {
     if (i >= gap.first && i < gap.end) continue;
     const StoredMessage& m = messages_[i];
     // A template that ignores thinking gets only the answer.
-    MOE_TRY(messages.push(tags_.named && !m.thinking.empty()
-                              ? ChatMessage{m.role.view(), m.content.view(), m.thinking.view()}
-                              : ChatMessage{m.role.view(), m.shown_content(), {}}));
+    const bool thinks = tags_.named && !m.thinking.empty();
+    ChatMessage message{m.role.view(), thinks ? m.content.view() : m.shown_content()};
+    if (thinks) message.thinking = m.thinking.view();
+    if (m.calls) MOE_TRY(add_calls(m, texts, message));
+    if (!m.calls) message.members = m.members.view();
+    MOE_TRY(messages.push(message));
   }
+  return render_messages(messages.span(), begin_reply, limits, out);
+}
+
+Status Chat::render_messages(std::span<const ChatMessage> messages, bool begin_reply,
+                             const jinja::Limits& limits, ChatText& out) const {
+  Array<ChatVariable> variables(allocator_);
   for (const Variable& v : variables_) {
     MOE_TRY(variables.push({v.name.view(), v.value.view()}));
   }
   ChatInput input;
-  input.messages = messages.span();
+  input.messages = messages;
   input.add_generation_prompt = begin_reply;
   input.variables = variables.span();
   input.bos_token = bos_.view();
@@ -364,6 +362,7 @@ Status Chat::render(bool begin_reply, Gap gap, const jinja::Limits& limits, Chat
   input.date = date_.view();
   input.think_open = tags_.open;
   input.think_close = tags_.close;
+  input.tools = tools_.view();
   return template_error(template_->render(input, out, limits));
 }
 
@@ -409,6 +408,10 @@ Result<Box<SteppedGeneration>> Chat::begin_reply(const GenerateOptions& given) {
   MOE_ASSIGN(Box<SteppedReply> made, make_box<SteppedReply>(allocator_, given, tags_, tokenizer_,
                                                             begins_inside(text), allocator_));
   MOE_TRY(made->stops.append(stops_.data(), stops_.size()));
+  MOE_TRY(made->tools.assign(tools_.view()));
+  if (!tools_.empty()) {
+    MOE_TRY(made->collector.find_calls(*format_, made->tools.view(), ids.size()));
+  }
   const GenerateOptions options = collected(given, made->collector, made->gate, made->stops.span());
   const PieceFilter filter = {made.release(), SteppedReply::finish, SteppedReply::destroy};
   return SteppedGeneration::create(*session_, &tokenizer_, options, filter, allocator_);
@@ -438,13 +441,16 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   MOE_TRY(count_reused(*session_, ids.span(), &n_reused));
   const std::span<const int32_t> rest(ids.data() + n_reused, ids.size() - n_reused);
   MOE_TRY(check_generate(state, &tokenizer_, rest, static_cast<int32_t>(n_reused), given));
-  rewind_to(state, n_reused);
-
   Collector collector(given, tags_, tokenizer_, begins_inside(text), allocator_);
   MOE_TRY(make_message("assistant", {}, collector.message));
+  if (!tools_.empty()) {
+    MOE_TRY(choose_call_style());
+    MOE_TRY(collector.find_calls(*format_, tools_.view(), ids.size()));
+  }
   ThinkingGate gate(tags_, tokenizer_, begins_inside(text), allocator_);
   const GenerateOptions options = collected(given, collector, gate, stops_.span());
   GenerateResult made;
+  rewind_to(state, n_reused);
   MOE_TRY(generate(state, &tokenizer_, rest, options, &made));
   MOE_TRY(collector.finish(&made.finish));
   MOE_TRY(messages_.push(std::move(collector.message)));
@@ -456,7 +462,8 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
           made.prompt_seconds,
           made.generate_seconds,
           made.n_drafted,
-          made.n_accepted};
+          made.n_accepted,
+          collector.n_calls()};
   return {};
 }
 

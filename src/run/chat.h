@@ -7,8 +7,11 @@
 #include "src/run/stepped.h"
 #include "src/text/chat/chat_template.h"
 #include "src/text/chat/thinking.h"
+#include "src/text/chat/tools/parser.h"
 
 namespace moe {
+
+inline constexpr size_t kMaxRoleBytes = 256;
 
 enum class Thinking : uint8_t { kDefault, kOn, kOff };
 
@@ -22,7 +25,7 @@ struct ChatOptions {
 
 /// One message; a reply stores its thinking separately.
 struct StoredMessage {
-  explicit StoredMessage(const Allocator& a) : role(a), content(a), thinking(a) {}
+  explicit StoredMessage(const Allocator& a) : role(a), content(a), thinking(a), members(a) {}
 
   /// Without the white space after a tag.
   std::string_view shown_content() const { return slice(content.view(), content_skip); }
@@ -33,6 +36,9 @@ struct StoredMessage {
   String thinking;
   size_t content_skip = 0;
   size_t thinking_skip = 0;
+  String members;  // a JSON object of more members, such as tool_calls; empty: none
+  bool no_content = false;
+  bool calls = false;  // there are tool_calls
 };
 
 struct ChatReply {
@@ -45,6 +51,13 @@ struct ChatReply {
   double generate_seconds = 0;
   int32_t n_drafted = 0;  // as in GenerateResult
   int32_t n_accepted = 0;
+  int32_t n_calls = 0;  // of tools
+};
+
+/// How a template gets the calls of a message.
+struct CallStyle {
+  bool texts = false;       // arguments as texts of JSON; otherwise as mappings
+  bool empty_text = false;  // the content of a message that has none is "" and not none
 };
 
 /// Used by one thread at a time, like the session; a concurrent call that would change it gets
@@ -60,6 +73,15 @@ class Chat final {
 
   Status set_system(const std::string_view* text);  // null: none
   Status add(std::string_view role, std::string_view content);
+  /// A message in JSON (tools/message.h), which may have calls or be a result.
+  /// MOE_ERR_UNSUPPORTED if it has calls and the template does not write them.
+  Status add_message(std::string_view json);
+  /// A list of tools in JSON, or empty for none. From now on the template gets them, and calls in
+  /// replies are found. MOE_ERR_ARGUMENT for the list, MOE_ERR_UNSUPPORTED if the template has no
+  /// tools or its calls no format that is known.
+  Status set_tools(std::string_view json);
+  /// The format of the template's calls; null: none that is known.
+  const ToolFormat* tool_format() const { return format_; }
   Status truncate(size_t n_messages);  // retains the first n
   /// Removes the oldest turns, as few as possible, until the conversation with the beginning of a
   /// reply has at most max_tokens tokens. A turn is a message with the role "user" and those up to
@@ -103,6 +125,11 @@ class Chat final {
   Result<bool> fits_without(Gap gap, size_t max_tokens, const SessionState& state,
                             Status* why) const;
   size_t next_turn(size_t from) const;
+  Status render_messages(std::span<const ChatMessage> messages, bool begin_reply,
+                         const jinja::Limits& limits, ChatText& out) const;
+  Status add_calls(const StoredMessage& m, Array<String>& texts, ChatMessage& out) const;
+  Status choose_call_style();
+  Status calls_written(CallStyle style, bool* written) const;
   Status encode(const ChatText& text, Array<int32_t>& ids) const;
   bool begins_inside(const ChatText& text) const;
 
@@ -120,6 +147,10 @@ class Chat final {
   bool has_system_ = false;
   String system_;
   Array<StoredMessage> messages_;
+  const ToolFormat* format_ = nullptr;
+  String tools_;
+  CallStyle style_;
+  bool style_known_ = false;
   std::atomic<bool> busy_{false};
 };
 

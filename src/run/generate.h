@@ -52,6 +52,7 @@ struct Piece {
   std::string_view text;  // whole characters; empty without a tokenizer or while one is incomplete
   std::span<const TokenLogprob> top;
   bool thinking = false;  // in a chat: not part of the answer
+  bool call = false;      // in a chat with tools: the text is a whole call (ToolCallParser::Event)
 };
 
 /// Returns false to stop. May only call Session::cancel on the session.

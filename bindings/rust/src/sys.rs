@@ -18,6 +18,9 @@ pub const MOE_ENCODE_PARSE_SPECIAL: u32 = 2;
 pub const MOE_DECODE_SKIP_SPECIAL: u32 = 1;
 /// in a chat: not part of the answer
 pub const MOE_PIECE_THINKING: u32 = 1;
+/// In a chat with tools: `text` is a whole call of one, {"id": "...", "name": "...", "arguments":
+/// {...}} in this order, which is valid JSON, and not part of the answer.
+pub const MOE_PIECE_TOOL_CALL: u32 = 2;
 
 /// Result of every fallible call. Numbers never change; new codes are appended to a group.
 pub type moe_status = c_int;
@@ -997,6 +1000,9 @@ pub struct moe_chat_message {
     pub thinking: *const c_char,
     /// of `thinking`
     pub n_thinking_bytes: usize,
+    /// A JSON object of the other members, as moe_chat_add_message takes them: tool_calls of a reply,
+    /// tool_call_id of a result ... Terminated; "": none.
+    pub members: *const c_char,
 }
 
 /// The outcome of a reply: tokens and time.
@@ -1022,6 +1028,10 @@ pub struct moe_chat_result {
     pub n_drafted: i32,
     /// as in moe_generate_result
     pub n_accepted: i32,
+    /// in a chat with tools: calls in the reply
+    pub n_tool_calls: i32,
+    /// 0
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -1938,6 +1948,40 @@ extern "C" {
         n_bytes: usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Appends a message in JSON, as OpenAI's chat completions have them, for calls of tools and their
+    /// results:
+    ///     {"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function",
+    ///      "function": {"name": "weather", "arguments": "{\"city\": \"Paris\"}"}}]}
+    ///     {"role": "tool", "tool_call_id": "c1", "content": "18 degrees"}
+    /// "content" is a text or null, "reasoning_content" the thinking of a reply. The template gets all
+    /// other members as they are, numbers that 64 bits do not hold as fractions, and the arguments of
+    /// calls as it expects them: a mapping, or their text. MOE_ERR_ARGUMENT for what is no such message
+    /// in UTF-8, nested at most 64 levels, MOE_ERR_UNSUPPORTED for calls if the template does not write
+    /// those of earlier replies.
+    pub fn moe_chat_add_message(
+        chat: *mut moe_chat,
+        json: *const c_char,
+        n_bytes: usize,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// Gives the model tools that it may call, a JSON list as in OpenAI's chat completions:
+    ///     [{"type": "function", "function": {"name": "weather", "description": "...",
+    ///       "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
+    /// NULL or an empty list: none. The template gets them as they are, and calls in later replies are
+    /// found and reported as pieces with MOE_PIECE_TOOL_CALL, in the order of the text around them. What
+    /// is no whole call with valid arguments, or takes more than 1 MiB, is text. Whether a call's
+    /// arguments suit the tool is for the caller to check. The list is copied. MOE_ERR_ARGUMENT for what
+    /// is no such list, MOE_ERR_UNSUPPORTED for "strict": true, if the template does not use tools, or if
+    /// moe_chat_tool_format is NULL.
+    pub fn moe_chat_set_tools(
+        chat: *mut moe_chat,
+        json: *const c_char,
+        n_bytes: usize,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// The format in which the chat's template asks for calls of tools: "hermes" (also Qwen), "llama3",
+    /// "mistral", "deepseek", "gpt-oss" ... NULL: none that is known, and for NULL. Static.
+    pub fn moe_chat_tool_format(chat: *const moe_chat) -> *const c_char;
     /// Removes all but the first n_messages messages. The system text does not count and remains.
     pub fn moe_chat_truncate(
         chat: *mut moe_chat,
@@ -2402,7 +2446,7 @@ fn structs_are_those_of_c() {
         reserved: 36,
         date: 40,
     });
-    layout!(moe_chat_message, 48, {
+    layout!(moe_chat_message, 56, {
         struct_size: 0,
         reserved: 4,
         role: 8,
@@ -2410,8 +2454,9 @@ fn structs_are_those_of_c() {
         n_bytes: 24,
         thinking: 32,
         n_thinking_bytes: 40,
+        members: 48,
     });
-    layout!(moe_chat_result, 48, {
+    layout!(moe_chat_result, 56, {
         struct_size: 0,
         finish: 4,
         n_prompt: 8,
@@ -2422,6 +2467,8 @@ fn structs_are_those_of_c() {
         generate_seconds: 32,
         n_drafted: 40,
         n_accepted: 44,
+        n_tool_calls: 48,
+        reserved: 52,
     });
     layout!(moe_expert_weights, 56, {
         struct_size: 0,

@@ -3,6 +3,8 @@
 // program.
 #include "src/text/chat/chat_template.h"
 
+#include "src/text/chat/json/text.h"
+
 namespace moe {
 namespace {
 
@@ -13,7 +15,13 @@ using jinja::Value;
 // Thinking in its tags, then the rest. Consecutively created texts are contiguous.
 Status make_content(Evaluator& evaluator, const ChatInput& input, const ChatMessage& message,
                     Value* out) {
-  if (message.thinking.empty()) return evaluator.make_text(message.content, true, out);
+  if (message.no_content) {
+    *out = jinja::none_value();
+    return {};
+  }
+  if (message.thinking.empty() || message.thinking_apart) {
+    return evaluator.make_text(message.content, true, out);
+  }
   Value parts[4];
   MOE_TRY(evaluator.make_text(input.think_open, false, &parts[0]));
   MOE_TRY(evaluator.make_text(message.thinking, true, &parts[1]));
@@ -22,6 +30,25 @@ Status make_content(Evaluator& evaluator, const ChatInput& input, const ChatMess
   for (size_t i = 1; i < 4; ++i) parts[0].b += parts[i].b;
   *out = parts[0];
   return {};
+}
+
+// The members of a message besides its role and content.
+Status add_members(Evaluator& evaluator, const ChatMessage& message, Array<Entry>& entries) {
+  std::string_view key;
+  std::string_view value;
+  if (!message.members.empty()) {
+    for (json::Parts parts(message.members); parts.next(&key, &value);) {
+      Entry entry;
+      MOE_TRY(evaluator.make_json(key, &entry.key));
+      MOE_TRY(evaluator.make_json(value, &entry.value));
+      MOE_TRY(entries.push(entry));
+    }
+  }
+  if (!message.thinking_apart || message.thinking.empty()) return {};
+  Entry entry;
+  MOE_TRY(evaluator.make_text("thinking", false, &entry.key));
+  MOE_TRY(evaluator.make_text(message.thinking, true, &entry.value));
+  return entries.push(entry);
 }
 
 // Roles and contents come from the user, keys from us.
@@ -39,6 +66,7 @@ Status make_messages(Evaluator& evaluator, const ChatInput& input, const Allocat
     entries[1].key = content_key;
     MOE_TRY(evaluator.make_text(message.role, true, &entries[0].value));
     MOE_TRY(make_content(evaluator, input, message, &entries[1].value));
+    MOE_TRY(add_members(evaluator, message, entries));
     Value value;
     MOE_TRY(evaluator.make_dict(entries, &value));
     MOE_TRY(messages.push(value));
@@ -78,7 +106,9 @@ Status make_globals(Evaluator& evaluator, const ChatInput& input, const Allocato
   Value messages;
   MOE_TRY(make_messages(evaluator, input, allocator, &messages));
   MOE_TRY(evaluator.set_global("messages", messages));
-  MOE_TRY(evaluator.set_global("tools", jinja::none_value()));
+  Value tools = jinja::none_value();
+  if (!input.tools.empty()) MOE_TRY(evaluator.make_json(input.tools, &tools));
+  MOE_TRY(evaluator.set_global("tools", tools));
   MOE_TRY(evaluator.set_global("documents", jinja::none_value()));
   MOE_TRY(evaluator.set_global("add_generation_prompt",
                                jinja::bool_value(input.add_generation_prompt)));

@@ -14,6 +14,10 @@ struct ChatMessage {
   std::string_view role;
   std::string_view content;
   std::string_view thinking = {};  // thinking of a reply; the template gets it with the content
+  /// A valid JSON object of more members, such as tool_calls; empty: none.
+  std::string_view members = {};
+  bool no_content = false;       // the content is none
+  bool thinking_apart = false;   // the template gets it as the member "thinking"
 };
 
 /// A template variable. value: "true", "false", "none", a decimal integer; otherwise text.
@@ -33,6 +37,7 @@ struct ChatInput {
   std::string_view date;        // "YYYY-MM-DD"; empty: strftime_now is not defined
   std::string_view think_open;  // tags around thinking
   std::string_view think_close;
+  std::string_view tools = {};  // a valid JSON list; empty: none
 };
 
 /// A rendered conversation; text from messages and variables is marked, even after the template has

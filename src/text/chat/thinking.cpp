@@ -13,6 +13,8 @@ constexpr ThinkingTags kTags[] = {
     {"<thinking>", "</thinking>"},     {"<thought>", "</thought>"},
     {"<seed:think>", "</seed:think>"}, {"<|START_THINKING|>", "<|END_THINKING|>"}};
 
+constexpr size_t kLongestHeader = 256;
+constexpr std::string_view kRecipient = "to=functions.";
 constexpr std::string_view kHeaderBegins[] = {"<|channel|>", "<|start|>", "<|end|>"};
 
 size_t leading_space(std::string_view text) {
@@ -56,7 +58,10 @@ ThinkingTags thinking_tags(std::string_view chat_template) {
 
 ReplySplitter::ReplySplitter(const ThinkingTags& tags, const Tokenizer& tokenizer, bool inside,
                              const Allocator& allocator)
-    : tags_(tags), header_(allocator), text_{String(allocator), String(allocator)} {
+    : tags_(tags),
+      header_(allocator),
+      recipient_(allocator),
+      text_{String(allocator), String(allocator)} {
   if (tags.channels) {
     message_ = special_id(tokenizer, "<|message|>");
     for (int i = 0; i < 3; ++i) header_begins_[i] = special_id(tokenizer, kHeaderBegins[i]);
@@ -78,7 +83,8 @@ void ReplySplitter::emit(std::string_view text) {
   if (text.empty()) return;
   const size_t skip = trim_ ? leading_space(text) : 0;
   trim_ = trim_ && skip == text.size();
-  parts_[n_parts_++] = {text, slice(text, skip), state_ == State::kThinking};
+  parts_[n_parts_++] = {text, slice(text, skip), state_ == State::kThinking,
+                        state_ == State::kCall};
 }
 
 // White space may precede the opening tag. Returns the text after the tag.
@@ -127,21 +133,48 @@ void ReplySplitter::push_tagged(int32_t token, std::string_view text) {
   }
 }
 
+// The first header of a reply has begun before it: " to=functions.f<|channel|>...".
+bool ReplySplitter::begins_with_recipient(std::string_view text) const {
+  const std::string_view word = slice(text, leading_space(text));
+  return calls_ && first_ && word.size() < kLongestHeader &&
+         (kRecipient.starts_with(word) || word.starts_with(kRecipient));
+}
+
+Status ReplySplitter::read_recipient(std::string_view header) {
+  const size_t at = header.find(kRecipient);
+  if (!calls_ || at == std::string_view::npos) return {};
+  const std::string_view name = slice(header, at + kRecipient.size());
+  size_t n = 0;
+  while (n < name.size() && leading_space(slice(name, n)) == 0) ++n;
+  return recipient_.assign(slice(name, 0, n));
+}
+
 Status ReplySplitter::push_channel(int32_t token, std::string_view text) {
-  constexpr size_t kLongestHeader = 256;
-  if (state_ != State::kHeader) {
+  const bool begins = token >= 0 && std::find(header_begins_, header_begins_ + 3, token) !=
+                                        header_begins_ + 3;
+  if (state_ != State::kHeader && begins) recipient_.clear();
+  if (state_ == State::kAnswer && begins_with_recipient(text)) {
+    if (!begins) {
+      hold(text);
+      return {};
+    }
+    MOE_TRY(read_recipient(text));
+    if (recipient_.empty()) emit(text);
+  } else if (state_ != State::kHeader) {
     emit(text);
   } else if (header_.size() < kLongestHeader) {
     MOE_TRY(header_.append(header_.size() == 0 ? slice(text, leading_space(text)) : text));
   }
-  if (token < 0) return {};
-  if (std::find(header_begins_, header_begins_ + 3, token) != header_begins_ + 3) {
+  first_ = false;
+  if (begins) {
+    if (state_ == State::kHeader) MOE_TRY(read_recipient(header_.view()));
     state_ = State::kHeader;
     named_ = token == header_begins_[0];
     header_.clear();
-  } else if (token == message_ && state_ == State::kHeader) {
+  } else if (token >= 0 && token == message_ && state_ == State::kHeader) {
     const bool final = !named_ || header_.view() == "final";
-    switch_to(final ? State::kAnswer : State::kThinking);
+    MOE_TRY(read_recipient(header_.view()));
+    switch_to(!recipient_.empty() ? State::kCall : final ? State::kAnswer : State::kThinking);
   }
   return {};
 }

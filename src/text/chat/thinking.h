@@ -25,6 +25,7 @@ struct ReplyPart {
   std::string_view raw;   // as generated, without tags
   std::string_view text;  // without the white space around tags
   bool thinking = false;
+  bool call = false;  // the arguments of a call in a channel
 };
 
 /// Thinking comes first in a reply: later tags are plain text. Withholds text that could become a
@@ -35,6 +36,8 @@ class ReplySplitter final {
   ReplySplitter(const ThinkingTags& tags, const Tokenizer& tokenizer, bool inside,
                 const Allocator& allocator);
 
+  /// From now on the channels whose recipient is a function are calls of tools, not thinking.
+  void find_calls() { calls_ = true; }
   /// Takes one more token (-1: none) and the text that it completed. *parts: valid until the next
   /// call.
   Status push(int32_t token, std::string_view text, std::span<const ReplyPart>* parts);
@@ -44,9 +47,12 @@ class ReplySplitter final {
   std::span<const int32_t> header_begins() const { return header_begins_; }
   int32_t header_end() const { return message_; }
   bool thinking() const { return state_ == State::kThinking || state_ == State::kHeader; }
+  /// Inside the arguments of a call, and the function's name.
+  bool in_call() const { return state_ == State::kCall; }
+  std::string_view recipient() const { return recipient_.view(); }
 
  private:
-  enum class State : uint8_t { kStart, kThinking, kAnswer, kHeader };
+  enum class State : uint8_t { kStart, kThinking, kAnswer, kHeader, kCall };
 
   std::string_view start(std::string_view text);
   std::string_view think(std::string_view text);
@@ -55,6 +61,8 @@ class ReplySplitter final {
   void switch_to(State state);
   void push_tagged(int32_t token, std::string_view text);
   Status push_channel(int32_t token, std::string_view text);
+  bool begins_with_recipient(std::string_view text) const;
+  Status read_recipient(std::string_view header);
 
   ThinkingTags tags_;
   bool tokens_ = false;  // the tags are special tokens without text
@@ -65,7 +73,10 @@ class ReplySplitter final {
   State state_ = State::kStart;
   bool trim_ = false;   // following white space belongs to a tag
   bool named_ = false;  // the header names a channel
+  bool calls_ = false;
+  bool first_ = true;  // of a reply in channels: nothing but the first header's beginning so far
   String header_;
+  String recipient_;  // of the header, without "functions."
   String text_[2];  // of this call and the previous one
   int current_ = 0;
   std::string_view held_;  // end of the current text

@@ -20,6 +20,9 @@ ENCODE_PARSE_SPECIAL = 2
 DECODE_SKIP_SPECIAL = 1
 # in a chat: not part of the answer
 PIECE_THINKING = 1
+# In a chat with tools: `text` is a whole call of one, {"id": "...", "name": "...", "arguments":
+# {...}} in this order, which is valid JSON, and not part of the answer.
+PIECE_TOOL_CALL = 2
 
 
 class Status(Enum):

@@ -552,6 +552,7 @@ class ChatMessage(Sized):
         ("n_bytes", c.c_size_t),
         ("thinking", c.c_void_p),
         ("n_thinking_bytes", c.c_size_t),
+        ("members", c.c_char_p),
     ]
 
 
@@ -569,6 +570,8 @@ class ChatResult(Sized):
         ("generate_seconds", c.c_double),
         ("n_drafted", c.c_int32),
         ("n_accepted", c.c_int32),
+        ("n_tool_calls", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 

@@ -30,6 +30,8 @@ class Evaluator {
   Status make_text(std::string_view text, bool from_user, Value* out);
   Status make_list(const Array<Value>& items, Value* out);
   Status make_dict(const Array<Entry>& entries, Value* out);
+  /// A value of valid JSON (json::is_valid), whose texts are from the user.
+  Status make_json(std::string_view json, Value* out);
   Status set_global(std::string_view name, Value value);
 
   /// Appends the result to `out`, which is unchanged on failure.
@@ -172,6 +174,10 @@ class Evaluator {
   bool equal(Value a, Value b, int depth = 0);
   bool contains(Value container, Value value);
   bool less(Value a, Value b);
+
+  // values of JSON (from_json.cpp)
+  Status make_json_number(std::string_view json, Value* out);
+  Status make_json_object(std::string_view json, Value* out);
 
   // shared (evaluator.cpp)
   bool ok() const { return status_.ok(); }

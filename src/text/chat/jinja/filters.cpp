@@ -173,8 +173,8 @@ void Evaluator::put_json_line(int depth, int64_t indent) {
 
 void Evaluator::put_json(Value value, int depth, int64_t indent) {
   if (!ok()) return;
-  if (depth > 16) {
-    fail(MOE_ERR_UNSUPPORTED, "tojson of more than 16 levels");
+  if (depth > 80) {  // more than JSON from outside can have, and the messages around it
+    fail(MOE_ERR_UNSUPPORTED, "tojson of more than 80 levels");
     return;
   }
   if (value.is(Kind::kString)) return put_json_text(value);

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// Tools of a chat: messages with calls and results, and how the template wants to have them.
+
+#include "src/run/chat.h"
+#include "src/run/chat_change.h"
+#include "src/text/chat/json/scanner.h"
+#include "src/text/chat/tools/message.h"
+
+namespace moe {
+namespace {
+
+bool has(std::string_view text, std::string_view what) {
+  return text.find(what) != std::string_view::npos;
+}
+
+}  // namespace
+
+Status Chat::set_tools(std::string_view json) {
+  const Change change(busy_);
+  MOE_TRY(change.status());
+  if (!json.empty()) MOE_TRY(check_tools(json));
+  json = json::trimmed(json);
+  const bool none = json.empty() || json::trimmed(slice(json, 1, json.size() - 2)).empty();
+  String fresh(allocator_);
+  if (!none) {
+    if (!template_->uses("tools")) {
+      return Status::error(MOE_ERR_UNSUPPORTED,
+                           "the chat template has no tools; another template can be given");
+    }
+    if (format_ == nullptr) {
+      return Status::error(MOE_ERR_UNSUPPORTED,
+                           "the chat template asks for calls in no format that is known (%s); "
+                           "another template can be given",
+                           tool_format_names());
+    }
+    MOE_TRY(fresh.assign(json));
+  }
+  tools_ = std::move(fresh);
+  return {};
+}
+
+Status Chat::add_message(std::string_view json) {
+  const Change change(busy_);
+  MOE_TRY(change.status());
+  MessageParts parts(allocator_);
+  MOE_TRY(read_message(json, parts));
+  if (parts.role.empty() || parts.role.size() > kMaxRoleBytes) {
+    return Status::error(MOE_ERR_RANGE, "message.role: expected 1..%zu bytes, found %zu",
+                         kMaxRoleBytes, parts.role.size());
+  }
+  if (parts.calls) MOE_TRY(choose_call_style());
+  StoredMessage message(allocator_);
+  message.role = std::move(parts.role);
+  message.content = std::move(parts.content);
+  message.thinking = std::move(parts.thinking);
+  message.members = std::move(parts.members);
+  message.no_content = parts.no_content;
+  message.calls = parts.calls;
+  return messages_.push(std::move(message));
+}
+
+// Templates differ in what they expect, and none says so: the first style with which one writes a
+// call as JSON, or in tags, is the right one.
+Status Chat::choose_call_style() {
+  if (style_known_) return {};
+  for (const CallStyle style : {CallStyle{false, false}, CallStyle{false, true},
+                                CallStyle{true, false}, CallStyle{true, true}}) {
+    bool written = false;
+    MOE_TRY(calls_written(style, &written));
+    if (!written) continue;
+    style_ = style;
+    style_known_ = true;
+    return {};
+  }
+  return Status::error(MOE_ERR_UNSUPPORTED,
+                       "the chat template does not write the calls of earlier replies; another "
+                       "template can be given");
+}
+
+Status Chat::calls_written(CallStyle style, bool* written) const {
+  constexpr std::string_view kCall =
+      R"({"tool_calls": [{"id": "aaaaaaaaa", "type": "function", "function": )"
+      R"({"name": "probe_name", "arguments": {"probe_key": "probe_value"}}}]})";
+  String call(allocator_);
+  MOE_TRY(rewrite_calls(kCall, style.texts, call));
+  const ChatMessage messages[] = {
+      {"user", "q"},
+      {.role = "assistant",
+       .content = "",
+       .members = call.view(),
+       .no_content = !style.empty_text},
+      {.role = "tool",
+       .content = "r",
+       .members = R"({"tool_call_id": "aaaaaaaaa", "name": "probe_name"})"}};
+  ChatText text(allocator_);
+  const Status status = render_messages(messages, false, {}, text);
+  if (status.code() == MOE_ERR_MEMORY) return status;
+  const std::string_view all = text.view();
+  *written = status.ok() && has(all, "probe_name") && has(all, "probe_key") &&
+             has(all, "probe_value") && !has(all, "{'probe_key'") && !has(all, "\\\"probe_key") &&
+             (style.empty_text || !has(all, "None"));
+  return {};
+}
+
+// A message with calls as the template gets it; `texts` has room for what that needs.
+Status Chat::add_calls(const StoredMessage& m, Array<String>& texts, ChatMessage& out) const {
+  out.no_content = m.shown_content().empty() && out.thinking.empty() && !style_.empty_text;
+  if (tags_.channels && m.shown_content().empty()) {
+    out.thinking = m.shown_thinking();
+    out.thinking_apart = true;
+  }
+  out.members = m.members.view();
+  if (!style_.texts) return {};
+  String text(allocator_);
+  MOE_TRY(rewrite_calls(m.members.view(), true, text));
+  MOE_TRY(texts.push(std::move(text)));
+  out.members = texts.back().view();
+  return {};
+}
+
+}  // namespace moe
