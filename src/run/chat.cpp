@@ -344,10 +344,11 @@ Status Chat::render(bool begin_reply, Gap gap, const jinja::Limits& limits, Chat
     if (!m.calls) message.members = m.members.view();
     MOE_TRY(messages.push(message));
   }
-  return render_messages(messages.span(), begin_reply, limits, out);
+  return render_messages(messages.span(), tools_.view(), begin_reply, limits, out);
 }
 
-Status Chat::render_messages(std::span<const ChatMessage> messages, bool begin_reply,
+Status Chat::render_messages(std::span<const ChatMessage> messages, std::string_view tools,
+                             bool begin_reply,
                              const jinja::Limits& limits, ChatText& out) const {
   Array<ChatVariable> variables(allocator_);
   for (const Variable& v : variables_) {
@@ -362,7 +363,7 @@ Status Chat::render_messages(std::span<const ChatMessage> messages, bool begin_r
   input.date = date_.view();
   input.think_open = tags_.open;
   input.think_close = tags_.close;
-  input.tools = tools_.view();
+  input.tools = tools;
   return template_error(template_->render(input, out, limits));
 }
 

@@ -56,6 +56,7 @@ struct ChatReply {
 
 /// How a template gets the calls of a message.
 struct CallStyle {
+  bool in_content = false;  // as text behind the content: the template ignores tool_calls
   bool texts = false;       // arguments as texts of JSON; otherwise as mappings
   bool empty_text = false;  // the content of a message that has none is "" and not none
 };
@@ -125,7 +126,8 @@ class Chat final {
   Result<bool> fits_without(Gap gap, size_t max_tokens, const SessionState& state,
                             Status* why) const;
   size_t next_turn(size_t from) const;
-  Status render_messages(std::span<const ChatMessage> messages, bool begin_reply,
+  Status render_messages(std::span<const ChatMessage> messages, std::string_view tools,
+                         bool begin_reply,
                          const jinja::Limits& limits, ChatText& out) const;
   Status add_calls(const StoredMessage& m, Array<String>& texts, ChatMessage& out) const;
   Status choose_call_style();

@@ -63,12 +63,17 @@ Status Chat::add_message(std::string_view json) {
 // call as JSON, or in tags, is the right one.
 Status Chat::choose_call_style() {
   if (style_known_) return {};
-  for (const CallStyle style : {CallStyle{false, false}, CallStyle{false, true},
-                                CallStyle{true, false}, CallStyle{true, true}}) {
-    bool written = false;
-    MOE_TRY(calls_written(style, &written));
-    if (!written) continue;
-    style_ = style;
+  for (const bool texts : {false, true}) {
+    for (const bool empty_text : {false, true}) {
+      const CallStyle style = {.texts = texts, .empty_text = empty_text};
+      MOE_TRY(calls_written(style, &style_known_));
+      if (!style_known_) continue;
+      style_ = style;
+      return {};
+    }
+  }
+  if (format_ != nullptr && format_->syntax == ToolSyntax::kJson) {
+    style_ = {.in_content = true, .empty_text = true};
     style_known_ = true;
     return {};
   }
@@ -83,8 +88,12 @@ Status Chat::calls_written(CallStyle style, bool* written) const {
       R"({"name": "probe_name", "arguments": {"probe_key": "probe_value"}}}]})";
   String call(allocator_);
   MOE_TRY(rewrite_calls(kCall, style.texts, call));
+  constexpr std::string_view kTools =
+      R"([{"type": "function", "function": {"name": "probe_tool", "description": "d", )"
+      R"("parameters": {"type": "object", "properties": {"p": {"type": "string", )"
+      R"("description": "d"}}, "required": ["p"]}}}])";
   const ChatMessage messages[] = {
-      {"user", "q"},
+      {"user", "probe_question"},
       {.role = "assistant",
        .content = "",
        .members = call.view(),
@@ -93,9 +102,9 @@ Status Chat::calls_written(CallStyle style, bool* written) const {
        .content = "r",
        .members = R"({"tool_call_id": "aaaaaaaaa", "name": "probe_name"})"}};
   ChatText text(allocator_);
-  const Status status = render_messages(messages, false, {}, text);
+  const Status status = render_messages(messages, kTools, false, {}, text);
   if (status.code() == MOE_ERR_MEMORY) return status;
-  const std::string_view all = text.view();
+  const std::string_view all = slice(text.view(), text.view().rfind("probe_question"));
   *written = status.ok() && has(all, "probe_name") && has(all, "probe_key") &&
              has(all, "probe_value") && !has(all, "{'probe_key'") && !has(all, "\\\"probe_key") &&
              (style.empty_text || !has(all, "None"));
@@ -110,11 +119,20 @@ Status Chat::add_calls(const StoredMessage& m, Array<String>& texts, ChatMessage
     out.thinking_apart = true;
   }
   out.members = m.members.view();
-  if (!style_.texts) return {};
+  if (!style_.texts && !style_.in_content) return {};
   String text(allocator_);
-  MOE_TRY(rewrite_calls(m.members.view(), true, text));
+  MOE_TRY(style_.in_content ? write_call_list(m.members.view(), text)
+                            : rewrite_calls(m.members.view(), true, text));
   MOE_TRY(texts.push(std::move(text)));
-  out.members = texts.back().view();
+  const std::string_view written = texts.back().view();
+  if (style_.in_content) {
+    const auto& marks = format_->marks;
+    out.calls[0] = marks[ToolFormat::kOpen];
+    out.calls[1] = written;
+    out.calls[2] = marks[ToolFormat::kClose];
+  } else {
+    out.members = written;
+  }
   return {};
 }
 

@@ -27,8 +27,15 @@ Json completion_logprobs(const Made& made) {
 }
 
 const char* finish_name(const Text& text) {
+  if (text.calls()) return "tool_calls";
   const bool stop = text.finish() == MOE_FINISH_EOS || text.finish() == MOE_FINISH_STOP;
   return stop ? "stop" : "length";
+}
+
+Json function_json(const ToolCall& call, const std::string& arguments) {
+  return {{"id", call.id},
+          {"type", "function"},
+          {"function", {{"name", call.name}, {"arguments", arguments}}}};
 }
 
 Json completions_usage(const Usage& usage) {
@@ -42,7 +49,7 @@ Json completions_usage(const Usage& usage) {
 class CompletionsAnswer final : public Answer {
  public:
   CompletionsAnswer(AnswerHead head, const Settings& settings, size_t n_texts)
-      : head_(std::move(head)), settings_(settings), choices_(n_texts) {}
+      : head_(std::move(head)), settings_(settings), n_calls_(n_texts), choices_(n_texts) {}
 
   Events begin(const Text& text, const Usage&) override {
     if (!is_chat()) return {};
@@ -63,7 +70,11 @@ class CompletionsAnswer final : public Answer {
     }
     choice["logprobs"] = logprobs(made);
     choice["finish_reason"] = nullptr;
-    return {chunk(std::move(choice))};
+    Events events;
+    const bool only_calls = made.content.empty() && made.thinking.empty() && made.tokens.empty();
+    if (!only_calls) events.push_back(chunk(std::move(choice)));
+    for (const ToolCall& call : made.calls) add_call(events, text, call);
+    return events;
   }
 
   Events end(const Text& text, const Usage& usage, bool all) override {
@@ -91,6 +102,10 @@ class CompletionsAnswer final : public Answer {
     if (is_chat()) {
       choice["message"] = {{"role", "assistant"}, {"content", made.content}};
       if (!made.thinking.empty()) choice["message"]["reasoning_content"] = made.thinking;
+      if (!made.calls.empty() && made.content.empty()) choice["message"]["content"] = nullptr;
+      for (const ToolCall& call : made.calls) {
+        choice["message"]["tool_calls"].push_back(function_json(call, call.arguments));
+      }
     } else {
       choice["text"] = made.content;
     }
@@ -121,6 +136,19 @@ class CompletionsAnswer final : public Answer {
             {"model", head_.model}};
   }
 
+  // A call begins, and its arguments follow.
+  void add_call(Events& events, const Text& text, const ToolCall& call) {
+    Json begun = {{"index", n_calls_[static_cast<size_t>(text.index())]++}};
+    const Json rest = {{"index", begun["index"]}, {"function", {{"arguments", call.arguments}}}};
+    begun.update(function_json(call, ""));
+    for (const Json& delta : {begun, rest}) {
+      events.push_back(chunk({{"index", text.index()},
+                              {"delta", {{"tool_calls", Json::array({delta})}}},
+                              {"logprobs", nullptr},
+                              {"finish_reason", nullptr}}));
+    }
+  }
+
   Json chunk(Json choice) const {
     Json json = head(true);
     json["choices"] = Json::array({std::move(choice)});
@@ -135,6 +163,7 @@ class CompletionsAnswer final : public Answer {
 
   const AnswerHead head_;
   const Settings& settings_;
+  std::vector<int> n_calls_;   // of each text in a stream
   std::vector<Json> choices_;  // of a whole answer
 };
 

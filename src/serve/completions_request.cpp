@@ -7,6 +7,7 @@
 #include "src/serve/format.h"
 #include "src/serve/refusal.h"
 #include "src/serve/request.h"
+#include "src/serve/tools.h"
 
 namespace moe_serve {
 namespace {
@@ -75,7 +76,8 @@ std::vector<std::vector<int32_t>> prompts_of(const Host& host, const Json& reque
 void read_chat(const Host& host, const Json& request, Order& order) {
   check_fields(request,
                fields_with({"messages", "max_completion_tokens", "top_logprobs",
-                            "chat_template_kwargs", "reasoning_effort", "response_format"}));
+                            "chat_template_kwargs", "reasoning_effort", "response_format", "tools",
+                            "tool_choice", "parallel_tool_calls"}));
   Settings& s = order.settings;
   read_common(host, request, 0, s);
   s.logprobs = flag_of(request, "logprobs", false);
@@ -85,6 +87,9 @@ void read_chat(const Host& host, const Json& request, Order& order) {
   if (format != request.end()) s.grammar = read_format(host, *format, "response_format", false);
   ChatOptions options{.list = "messages"};
   read_effort(request, "reasoning_effort", "", options);
+  const ToolUse use = chat_tools(request);
+  options.tools = use.list;
+  s.one_call = use.one_call;
   order.chat = conversation(host, request, chat_turns(host, request), options);
   order.prompts.push_back(conversation_tokens(order.chat.get(), "messages"));
   check_length(host, order.prompts[0], "messages");

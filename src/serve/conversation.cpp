@@ -24,22 +24,6 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-// Besides its text a part may say what has been said of it, and where a cache should begin.
-std::string part_text(const Json& part, const std::string& where, const PartTypes& types) {
-  if (!part.is_object()) throw bad_field(where, "expected an object, found " + kind_of(part));
-  const std::string type = text_in(part, "type", where);
-  if (among(types.skipped, type)) return "";
-  if (!among(types.texts, type)) {
-    throw bad_field(where + ".type",
-                    "expected " + listed(types.texts) + ", found '" + type.substr(0, 40) + "'",
-                    "unsupported_value");
-  }
-  check_keys(part, where,
-             {"type", "text", "annotations", "logprobs", "citations", "cache_control",
-              "prompt_cache_breakpoint"});
-  return text_in(part, "text", where);
-}
-
 std::string variable_text(const Json& value, const std::string& field) {
   if (value.is_string()) {
     const std::string text = value.get<std::string>();
@@ -75,6 +59,25 @@ std::vector<std::string> variables_of(const Host& host, const Json& request,
   }
   if (!options.effort_field.empty()) add(options.effort_field, "reasoning_effort", options.effort);
   return variables;
+}
+
+// Tools and messages with calls, whose faults are the request's.
+void check_given(moe_status status, const moe_error& error, const std::string& field) {
+  const bool fault = status == MOE_ERR_ARGUMENT || status == MOE_ERR_UNSUPPORTED ||
+                     status == MOE_ERR_RANGE || status == MOE_ERR_TEXT;
+  if (fault) throw bad_field(field, error.text, "unsupported_value");
+  check(status, error);
+}
+
+void add_turn(moe_chat* chat, const Turn& turn) {
+  moe_error error;
+  if (turn.message.is_null()) {
+    check(moe_chat_add(chat, turn.role.c_str(), turn.content.data(), turn.content.size(), &error),
+          error);
+    return;
+  }
+  const std::string json = to_text(turn.message);
+  check_given(moe_chat_add_message(chat, json.data(), json.size(), &error), error, turn.where);
 }
 
 Chat make_chat(const Host& host, const std::vector<std::string>& variables,
@@ -124,6 +127,22 @@ void check_keys(const Json& object, const std::string& where,
   }
 }
 
+// Besides its text a part may say what has been said of it, and where a cache should begin.
+std::string part_text(const Json& part, const std::string& where, const PartTypes& types) {
+  if (!part.is_object()) throw bad_field(where, "expected an object, found " + kind_of(part));
+  const std::string type = text_in(part, "type", where);
+  if (among(types.skipped, type)) return "";
+  if (!among(types.texts, type)) {
+    throw bad_field(where + ".type",
+                    "expected " + listed(types.texts) + ", found '" + type.substr(0, 40) + "'",
+                    "unsupported_value");
+  }
+  check_keys(part, where,
+             {"type", "text", "annotations", "logprobs", "citations", "cache_control",
+              "prompt_cache_breakpoint"});
+  return text_in(part, "text", where);
+}
+
 std::string content_of(const Json& content, const std::string& where, const PartTypes& types) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) {
@@ -142,7 +161,7 @@ std::string role_of(const Host& host, const std::string& role, const std::string
   if (role == "developer") {
     return host.template_text().find("developer") == std::string::npos ? "system" : role;
   }
-  throw bad_field(where + ".role", "expected system, developer, user or assistant, found '" +
+  throw bad_field(where + ".role", "expected system, developer, user, assistant or tool, found '" +
                                        role.substr(0, 40) + "'");
 }
 
@@ -184,12 +203,12 @@ Chat conversation(const Host& host, const Json& request, const std::vector<Turn>
                   options.list, "unsupported_value");
   }
   Chat chat = make_chat(host, variables_of(host, request, options), options);
-  for (const Turn& turn : turns) {
+  if (!options.tools.empty()) {
+    const std::string tools = to_text(options.tools);
     moe_error error;
-    check(moe_chat_add(chat.get(), turn.role.c_str(), turn.content.data(), turn.content.size(),
-                       &error),
-          error);
+    check_given(moe_chat_set_tools(chat.get(), tools.data(), tools.size(), &error), error, "tools");
   }
+  for (const Turn& turn : turns) add_turn(chat.get(), turn);
   return chat;
 }
 
@@ -210,16 +229,68 @@ std::vector<int32_t> conversation_tokens(const moe_chat* chat, const std::string
   return tokens;
 }
 
+Json earlier_call(const std::string& id, const std::string& name, const Json& arguments) {
+  return {{"id", id},
+          {"type", "function"},
+          {"function", {{"name", name}, {"arguments", arguments}}}};
+}
+
+Turn result_turn(const std::string& id, const std::string& content, const std::string& where) {
+  return {.role = "tool",
+          .content = content,
+          .message = {{"role", "tool"}, {"tool_call_id", id}, {"content", content}},
+          .where = where};
+}
+
+void add_calls(std::vector<Turn>& turns, const Json& calls, const std::string& where) {
+  if (turns.empty() || turns.back().role != "assistant") turns.push_back({"assistant", ""});
+  Turn& turn = turns.back();
+  if (turn.message.is_null()) {
+    turn.message = {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", Json::array()}};
+    if (!turn.content.empty()) turn.message["content"] = turn.content;
+    turn.where = where;
+  }
+  for (const Json& call : calls) turn.message["tool_calls"].push_back(call);
+}
+
+namespace {
+
+// The calls of a reply; what else it has is checked by the library.
+void add_reply_calls(const Json& message, const std::string& where, std::vector<Turn>& turns) {
+  const auto calls = message.find("tool_calls");
+  if (calls == message.end() || calls->is_null() || *calls == Json::array()) return;
+  const std::string field = where + ".tool_calls";
+  if (!calls->is_array()) throw bad_field(field, "expected a list, found " + kind_of(*calls));
+  if (turns.back().role != "assistant") {
+    throw bad_field(field, "only a message with the role assistant has calls");
+  }
+  add_calls(turns, *calls, where);
+  const auto thinking = message.find("reasoning_content");
+  if (thinking != message.end()) turns.back().message["reasoning_content"] = *thinking;
+}
+
+}  // namespace
+
 std::vector<Turn> chat_turns(const Host& host, const Json& request) {
   std::vector<Turn> turns;
+  size_t i = 0;
   for (const Json& message : messages_in(request, "messages")) {
-    const std::string where = "messages[" + std::to_string(turns.size()) + "]";
-    check_keys(message, where, {"role", "content", "name", "reasoning_content"});
-    const std::string role = role_of(host, text_in(message, "role", where), where);
+    const std::string where = "messages[" + std::to_string(i++) + "]";
+    check_keys(message, where,
+               {"role", "content", "name", "reasoning_content", "tool_calls", "tool_call_id"});
+    const bool result = text_in(message, "role", where) == "tool";
+    const std::string role = result ? "tool" : role_of(host, message["role"], where);
     const auto content = message.find("content");
     const bool none = content == message.end() || content->is_null();
     if (none && role != "assistant") throw missing_field(where + ".content");
-    turns.push_back({role, none ? "" : content_of(*content, where + ".content", {{"text"}, {}})});
+    const std::string text = none ? "" : content_of(*content, where + ".content", {{"text"}, {}});
+    if (!result) {
+      turns.push_back({role, text});
+      add_reply_calls(message, where, turns);
+      continue;
+    }
+    turns.push_back(result_turn(text_in(message, "tool_call_id", where), text, where));
+    if (message.contains("name")) turns.back().message["name"] = text_in(message, "name", where);
   }
   return turns;
 }

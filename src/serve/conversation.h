@@ -14,6 +14,9 @@ namespace moe_serve {
 struct Turn {
   std::string role;
   std::string content;
+  /// Of a message with calls, or of a result: the whole, as moe_chat_add_message takes it.
+  Json message = nullptr;
+  std::string where = {};  // in the request, for a message
 };
 
 /// The types of a content's parts.
@@ -30,6 +33,7 @@ struct ChatOptions {
   std::string effort_field = {};
   moe_thinking thinking = MOE_THINKING_DEFAULT;
   std::string thinking_field = {};
+  Json tools = Json::array();  // as chat completions have them
 };
 
 // All of these throw Refusal.
@@ -38,6 +42,8 @@ std::string text_in(const Json& object, const char* key, const std::string& wher
 /// Refuses keys that are none of `known`, unless they have no value. where: "" or "messages[0]".
 void check_keys(const Json& object, const std::string& where,
                 const std::vector<const char*>& known);
+/// The text of a part of a content.
+std::string part_text(const Json& part, const std::string& where, const PartTypes& types);
 /// A text, or the texts of a list of parts, one after the other.
 std::string content_of(const Json& content, const std::string& where, const PartTypes& types);
 /// `role`, if a conversation can have it. "developer" is a newer name of "system", which a template
@@ -53,6 +59,12 @@ Chat conversation(const Host& host, const Json& request, const std::vector<Turn>
                   const ChatOptions& options);
 /// The tokens of a conversation with the beginning of a reply. list: as in ChatOptions.
 std::vector<int32_t> conversation_tokens(const moe_chat* chat, const std::string& list);
+
+/// A reply with a call, and the result of one.
+Json earlier_call(const std::string& id, const std::string& name, const Json& arguments);
+Turn result_turn(const std::string& id, const std::string& content, const std::string& where);
+/// Appends calls to the last turn, if that is a reply, and to a new one otherwise.
+void add_calls(std::vector<Turn>& turns, const Json& calls, const std::string& where);
 
 /// The turns of a chat completion.
 std::vector<Turn> chat_turns(const Host& host, const Json& request);

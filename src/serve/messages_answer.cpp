@@ -9,6 +9,7 @@ namespace moe_serve {
 namespace {
 
 const char* stop_reason(const Text& text) {
+  if (text.calls()) return "tool_use";
   switch (text.finish()) {
     case MOE_FINISH_EOS:
       return "end_turn";
@@ -41,6 +42,10 @@ Json block_json(bool thinking, const std::string& text) {
   return {{"type", "thinking"}, {"thinking", text}, {"signature", ""}};
 }
 
+Json tool_use_json(const ToolCall& call, Json input) {
+  return {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", std::move(input)}};
+}
+
 class MessagesAnswer final : public Answer {
  public:
   MessagesAnswer(AnswerHead head, const Settings& settings)
@@ -54,7 +59,13 @@ class MessagesAnswer final : public Answer {
   Events add(const Text&, const Made& made) override {
     Events events;
     add_piece(events, true, made.thinking);
-    add_piece(events, false, made.content);
+    size_t at = 0;
+    for (const ToolCall& call : made.calls) {
+      add_piece(events, false, made.content.substr(at, call.at - at));
+      add_call(events, call);
+      at = call.at;
+    }
+    add_piece(events, false, made.content.substr(at));
     return events;
   }
 
@@ -77,7 +88,16 @@ class MessagesAnswer final : public Answer {
   Json whole(const Usage& usage) override {
     Json content = Json::array();
     if (!made_.thinking.empty()) content.push_back(block_json(true, made_.thinking));
-    if (!made_.content.empty()) content.push_back(block_json(false, made_.content));
+    const auto add_text = [&](const std::string& text) {
+      if (!text.empty()) content.push_back(block_json(false, text));
+    };
+    size_t at = 0;
+    for (const ToolCall& call : made_.calls) {
+      add_text(made_.content.substr(at, call.at - at));
+      content.push_back(tool_use_json(call, call.input()));
+      at = call.at;
+    }
+    add_text(made_.content.substr(at));
     return message(std::move(content), stop_, usage);
   }
 
@@ -109,6 +129,19 @@ class MessagesAnswer final : public Answer {
     events.push_back({{"type", "content_block_delta"},
                       {"index", n_blocks_},
                       {"delta", {{"type", type}, {member, text}}}});
+  }
+
+  void add_call(Events& events, const ToolCall& call) {
+    close_block(events);
+    events.push_back({{"type", "content_block_start"},
+                      {"index", n_blocks_},
+                      {"content_block", tool_use_json(call, Json::object())}});
+    events.push_back(
+        {{"type", "content_block_delta"},
+         {"index", n_blocks_},
+         {"delta", {{"type", "input_json_delta"}, {"partial_json", call.arguments}}}});
+    open_ = true;
+    close_block(events);
   }
 
   void close_block(Events& events) {

@@ -6,13 +6,15 @@
 
 #include "src/serve/conversation.h"
 #include "src/serve/refusal.h"
+#include "src/serve/tools.h"
 
 namespace moe_serve {
 namespace {
 
 std::vector<int32_t> tokens_to_count(const Host& host, const Json& request) {
   check_fields(request, {"model", "prompt", "messages", "add_special_tokens",
-                         "chat_template_kwargs", "reasoning_effort"});
+                         "chat_template_kwargs", "reasoning_effort", "tools", "tool_choice",
+                         "parallel_tool_calls"});
   check_model(host, request);
   if (request.contains("prompt") == request.contains("messages")) {
     throw Refusal(kBadRequest, "expected one of 'prompt' and 'messages'", "prompt",
@@ -21,6 +23,7 @@ std::vector<int32_t> tokens_to_count(const Host& host, const Json& request) {
   if (request.contains("messages")) {
     ChatOptions options{.list = "messages"};
     read_effort(request, "reasoning_effort", "", options);
+    options.tools = chat_tools(request).list;
     const Chat chat = conversation(host, request, chat_turns(host, request), options);
     return conversation_tokens(chat.get(), "messages");
   }

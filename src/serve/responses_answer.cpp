@@ -35,7 +35,13 @@ class ResponsesAnswer final : public Answer {
     Events events;
     add_piece(events, true, made.thinking);
     for (size_t i = made.n_thinking; i < made.tokens.size(); ++i) tokens_.push_back(made.tokens[i]);
-    add_piece(events, false, made.content);
+    size_t at = 0;
+    for (const ToolCall& call : made.calls) {
+      add_piece(events, false, made.content.substr(at, call.at - at));
+      add_call(events, call);
+      at = call.at;
+    }
+    add_piece(events, false, made.content.substr(at));
     return events;
   }
 
@@ -69,6 +75,7 @@ class ResponsesAnswer final : public Answer {
 
  private:
   static const char* status_of(const Text& text) {
+    if (text.calls()) return "completed";
     const bool complete = text.finish() == MOE_FINISH_EOS || text.finish() == MOE_FINISH_STOP;
     return complete ? "completed" : "incomplete";
   }
@@ -169,6 +176,32 @@ class ResponsesAnswer final : public Answer {
     if (thinking_) return;
     tokens_ = Json::array();
     n_sent_ = 0;
+  }
+
+  // An item of its own, which is whole at once.
+  void add_call(Events& events, const ToolCall& call) {
+    end_item(events, "completed");
+    const std::string id = "fc_" + head_.digits + "_" + std::to_string(output_.size());
+    const auto item = [&](const char* status, const std::string& arguments) {
+      return Json{{"id", id},
+                  {"type", "function_call"},
+                  {"status", status},
+                  {"call_id", call.id},
+                  {"name", call.name},
+                  {"arguments", arguments}};
+    };
+    const size_t at = output_.size();
+    send(events, "response.output_item.added",
+         {{"output_index", at}, {"item", item(kInProgress, "")}});
+    send(events, "response.function_call_arguments.delta",
+         {{"item_id", id}, {"output_index", at}, {"delta", call.arguments}});
+    send(events, "response.function_call_arguments.done",
+         {{"item_id", id},
+          {"output_index", at},
+          {"name", call.name},
+          {"arguments", call.arguments}});
+    output_.push_back(item("completed", call.arguments));
+    send(events, "response.output_item.done", {{"output_index", at}, {"item", output_.back()}});
   }
 
   std::string text_event(const char* what) const {

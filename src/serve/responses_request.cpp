@@ -5,6 +5,7 @@
 #include "src/serve/format.h"
 #include "src/serve/refusal.h"
 #include "src/serve/request.h"
+#include "src/serve/tools.h"
 
 namespace moe_serve {
 namespace {
@@ -21,9 +22,26 @@ void add_item(const Host& host, const Json& item, const std::string& where,
               std::vector<Turn>& turns) {
   const std::string type = item.contains("type") ? text_in(item, "type", where) : "message";
   if (type == "reasoning") return;
+  if (type == "function_call") {
+    check_keys(item, where, {"type", "id", "call_id", "name", "arguments", "status"});
+    const std::string arguments = text_in(item, "arguments", where);
+    return add_calls(turns,
+                     Json::array({earlier_call(text_in(item, "call_id", where),
+                                            text_in(item, "name", where), arguments)}),
+                     where);
+  }
+  if (type == "function_call_output") {
+    check_keys(item, where, {"type", "id", "call_id", "output", "status"});
+    const auto output = item.find("output");
+    if (output == item.end()) throw missing_field(where + ".output");
+    turns.push_back(result_turn(text_in(item, "call_id", where),
+                                content_of(*output, where + ".output", {{"input_text"}, {}}),
+                                where));
+    return;
+  }
   if (type != "message") {
     throw bad_field(where + ".type",
-                    "expected 'message' or 'reasoning', found '" + type.substr(0, 40) + "'",
+                    "expected message, reasoning, function_call or function_call_output, found '" + type.substr(0, 40) + "'",
                     "unsupported_value");
   }
   check_keys(item, where, {"type", "role", "content", "id", "status", "phase"});
@@ -102,7 +120,8 @@ void read_logprobs(const Json& request, Settings& s) {
 void read_response(const Host& host, const Json& request, Order& order) {
   check_fields(request, generating_fields({"input", "instructions", "max_output_tokens", "stop",
                                            "stream_options", "include", "top_logprobs", "reasoning",
-                                           "text", "chat_template_kwargs"}));
+                                           "text", "chat_template_kwargs", "tools", "tool_choice",
+                                           "parallel_tool_calls"}));
   Settings& s = order.settings;
   s = read_settings(host, request);
   read_stream_options(request, false, s);
@@ -112,11 +131,16 @@ void read_response(const Host& host, const Json& request, Order& order) {
   read_text(host, request, s);
   ChatOptions options{.list = "input"};
   read_reasoning(request, options);
+  const ToolUse use = response_tools(request);
+  options.tools = use.list;
+  s.one_call = use.one_call;
   order.chat = conversation(host, request, input_turns(host, request), options);
   order.prompts.push_back(conversation_tokens(order.chat.get(), "input"));
   check_length(host, order.prompts[0], "input");
   check_logprobs(host, order, "top_logprobs");
-  for (const char* field : {"instructions", "max_output_tokens", "metadata", "reasoning", "user"}) {
+  if (!use.list.empty()) order.echo = {{"parallel_tool_calls", true}, {"tool_choice", "auto"}};
+  for (const char* field : {"instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "reasoning",
+                            "tool_choice", "tools", "user"}) {
     if (request.contains(field)) order.echo[field] = request[field];
   }
 }

@@ -28,6 +28,7 @@ struct Settings {
   int32_t n_top = 0;  // of logprobs
   bool stream = false;
   bool stream_usage = false;
+  bool one_call = false;  // of tools: a reply ends with its first
 };
 
 /// The fields of all endpoints that generate, and `more`.

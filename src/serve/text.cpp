@@ -90,7 +90,7 @@ bool Text::take_piece(void* user, const moe_piece* piece) {
   } catch (const std::exception&) {
     text->out_of_memory_ = true;
   }
-  return !text->out_of_memory_;
+  return !text->out_of_memory_ && !(text->settings_.one_call && text->n_calls_ > 0);
 }
 
 void Text::add(const moe_piece& piece) {
@@ -99,7 +99,13 @@ void Text::add(const moe_piece& piece) {
     ++n_made_;
     if (thinking) ++n_thinking_;
   }
-  if (host_.tokenizer != nullptr) {
+  if ((piece.flags & MOE_PIECE_TOOL_CALL) != 0) {
+    if (!settings_.one_call || n_calls_ == 0) {
+      made_.calls.push_back(read_call({piece.text, piece.n_bytes}));
+      made_.calls.back().at = made_.content.size();
+      ++n_calls_;
+    }
+  } else if (host_.tokenizer != nullptr) {
     (thinking ? made_.thinking : made_.content).append(piece.text, piece.n_bytes);
   } else if (piece.token >= 0) {  // the ids, as texts without a tokenizer
     made_.content += (n_made_ > 1 ? " " : "") + std::to_string(piece.token);

@@ -8,6 +8,7 @@
 #include "src/serve/host.h"
 #include "src/serve/json.h"
 #include "src/serve/request.h"
+#include "src/serve/tools.h"
 
 namespace moe_serve {
 
@@ -17,8 +18,11 @@ struct Made {
   std::string thinking;
   Json tokens = Json::array();  // log-probabilities: objects of chat completions
   size_t n_thinking = 0;        // of these, at the beginning
+  std::vector<ToolCall> calls;  // in their order
 
-  bool empty() const { return content.empty() && thinking.empty() && tokens.empty(); }
+  bool empty() const {
+    return content.empty() && thinking.empty() && tokens.empty() && calls.empty();
+  }
 };
 
 /// Used by the thread of the scheduler alone.
@@ -39,6 +43,10 @@ class Text {
   uint64_t seed() const { return seed_; }
   int32_t n_made() const { return n_made_; }
   int32_t n_thinking() const { return n_thinking_; }
+  /// Whether it has called tools and ended as it should: the caller is to answer the calls.
+  bool calls() const {
+    return n_calls_ > 0 && finish_ != MOE_FINISH_LENGTH && finish_ != MOE_FINISH_CONTEXT;
+  }
   /// Why it ended, and at which of the request's stop texts; null: at none.
   moe_finish finish() const { return finish_; }
   const std::string* stop() const { return stop_; }
@@ -58,6 +66,7 @@ class Text {
   int32_t next_ = -1;  // to be evaluated
   int32_t n_made_ = 0;
   int32_t n_thinking_ = 0;
+  int32_t n_calls_ = 0;
   moe_finish finish_{};
   const std::string* stop_ = nullptr;
   bool out_of_memory_ = false;

@@ -19,16 +19,24 @@ Status make_content(Evaluator& evaluator, const ChatInput& input, const ChatMess
     *out = jinja::none_value();
     return {};
   }
-  if (message.thinking.empty() || message.thinking_apart) {
-    return evaluator.make_text(message.content, true, out);
+  const bool thinks = !message.thinking.empty() && !message.thinking_apart;
+  const std::string_view thinking = thinks ? message.thinking : std::string_view();
+  const struct {
+    std::string_view text;
+    bool from_user;
+  } parts[] = {{thinks ? input.think_open : thinking, false},
+               {thinking, true},
+               {thinks ? input.think_close : thinking, false},
+               {message.content, true},
+               {message.calls[0], false},
+               {message.calls[1], true},
+               {message.calls[2], false}};
+  MOE_TRY(evaluator.make_text("", false, out));
+  for (const auto& part : parts) {
+    Value value;
+    MOE_TRY(evaluator.make_text(part.text, part.from_user, &value));
+    out->b += value.b;
   }
-  Value parts[4];
-  MOE_TRY(evaluator.make_text(input.think_open, false, &parts[0]));
-  MOE_TRY(evaluator.make_text(message.thinking, true, &parts[1]));
-  MOE_TRY(evaluator.make_text(input.think_close, false, &parts[2]));
-  MOE_TRY(evaluator.make_text(message.content, true, &parts[3]));
-  for (size_t i = 1; i < 4; ++i) parts[0].b += parts[i].b;
-  *out = parts[0];
   return {};
 }
 

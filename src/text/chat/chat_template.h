@@ -16,6 +16,8 @@ struct ChatMessage {
   std::string_view thinking = {};  // thinking of a reply; the template gets it with the content
   /// A valid JSON object of more members, such as tool_calls; empty: none.
   std::string_view members = {};
+  /// Texts behind the content: a mark of the template's author, calls, another mark.
+  std::string_view calls[3] = {};
   bool no_content = false;       // the content is none
   bool thinking_apart = false;   // the template gets it as the member "thinking"
 };

@@ -63,7 +63,12 @@ constexpr ToolFormat kFormats[] = {
     {"nemotron", kJson, {"<TOOLCALL>", ""}, {"<TOOLCALL>", "</TOOLCALL>"}},
     {"hunyuan", kJson, {"<tool_calls>", ""}, {"<tool_calls>", "</tool_calls>"}},
     {"hermes", kJson, {"<tool_call>", ""}, {"<tool_call>", "</tool_call>"}},
-    {"llama3", kJson, {"\"parameters\": ", "tool_calls"}, {"<|python_tag|>"}, false, true},
+    {"llama3",
+     kJson,
+     {"{\"name\": function name, \"parameters\"", ""},
+     {"<|python_tag|>"},
+     false,
+     true},
 };
 
 #undef MOE_DEEPSEEK
@@ -74,6 +79,8 @@ const ToolFormat* tool_format(std::string_view chat_template) {
   const auto has = [&](std::string_view text) {
     return chat_template.find(text) != std::string_view::npos;
   };
+  // This model of MiniMax writes marks between those of other formats.
+  if (has("]<]minimax[>[")) return nullptr;
   for (const ToolFormat& format : kFormats) {
     if (has(format.needles[0]) && has(format.needles[1])) return &format;
   }

@@ -164,6 +164,23 @@ Status rewrite_calls(std::string_view members, bool as_texts, String& out) {
   return out.append("}");
 }
 
+Status write_call_list(std::string_view members, String& out) {
+  std::string_view key;
+  std::string_view call;
+  MOE_TRY(out.append("["));
+  bool first = true;
+  for (json::Parts parts(json::member(members, "tool_calls")); parts.next(&key, &call);) {
+    const std::string_view function = json::member(call, "function");
+    MOE_TRY(out.append(first ? "{\"name\": " : ", {\"name\": "));
+    MOE_TRY(out.append(json::member(function, "name")));
+    MOE_TRY(out.append(", \"arguments\": "));
+    MOE_TRY(out.append(json::member(function, "arguments")));
+    MOE_TRY(out.append("}"));
+    first = false;
+  }
+  return out.append("]");
+}
+
 Status read_message(std::string_view message, MessageParts& out) {
   message = json::trimmed(message);
   if (!json::is_valid(message) || !json::is_object(message)) {

@@ -31,4 +31,7 @@ Status read_message(std::string_view message, MessageParts& out);
 /// objects. MOE_ERR_ARGUMENT for arguments that are neither.
 Status rewrite_calls(std::string_view members, bool as_texts, String& out);
 
+/// Appends the calls of members that read_message() gave as a list [{"name", "arguments"}, ...].
+Status write_call_list(std::string_view members, String& out);
+
 }  // namespace moe

@@ -52,13 +52,13 @@ Status ToolCallParser::step_tags(Step* out) {
 
 // Between the calls of a section.
 Status ToolCallParser::step_section(Step* out) {
-  skip_space();
   const std::string_view call = mark(Mark::kCallOpen);
   const std::string_view close = mark(Mark::kClose);
   if (n_in_section_ > 0 && close.empty()) {
     *out = Step::kDone;
     return {};
   }
+  skip_space();
   const Match open = literal(call);
   if (open == Match::kYes) {
     MOE_TRY(arguments_.assign("{"));
