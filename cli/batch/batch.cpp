@@ -59,7 +59,7 @@ class Batch {
   bool fill_free_slots();
   bool fill(Slot& slot, bool wait);
   void begin(Slot& slot, const std::string& line, bool whole);
-  void reply(Slot& slot, const Json& messages);
+  void reply(Slot& slot, const Json& request);
   void constrain(Slot& slot);
   void sample(Slot& slot);
   void sample_constrained(Slot& slot);
@@ -105,7 +105,7 @@ void Batch::give(Slot& slot, const Json& result) {
 }
 
 // Answers a conversation at once, while the others wait.
-void Batch::reply(Slot& slot, const Json& messages) {
+void Batch::reply(Slot& slot, const Json& request) {
   std::vector<const char*> stops;
   for (const std::string& stop : slot.stops) stops.push_back(stop.c_str());
   moe_generate_params params = sampling_.params;
@@ -115,7 +115,7 @@ void Batch::reply(Slot& slot, const Json& messages) {
   params.n_stop = static_cast<int32_t>(stops.size());
   params.n_top = std::max(0, options_.n_top);
   Json result = slot.begin_result();
-  chat_.reply(slot.session.get(), messages, params, options_.n_top >= 0, result);
+  chat_.reply(slot.session.get(), request, params, options_.n_top >= 0, result);
   give(slot, result);
 }
 
@@ -128,7 +128,7 @@ void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   check(moe_session_rewind(slot.session.get(), 0, &error), error);
   slot.stops = stops_of(request, model_, options_.sampling.stop);
   slot.settings = settings_of(request, {options_.sampling.max_tokens, *sampling_.params.sampling});
-  if (request.contains("messages")) return reply(slot, request["messages"]);
+  if (request.contains("messages")) return reply(slot, request);
   slot.prompt = tokens_of(request, model_);
   const std::vector<int32_t>& tokens = slot.prompt;
   if (tokens.empty()) throw LineError("the text has no tokens");

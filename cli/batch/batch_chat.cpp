@@ -14,11 +14,23 @@ namespace {
 
 constexpr const char* kNoTemplate = "the model has no chat template; --template gives one";
 
+// A call as OpenAI's files have it; its arguments stay as the model wrote them.
+Json call_json(const std::string& text) {
+  const Json call = Json::parse(text);
+  constexpr const char* kArguments = ", \"arguments\": ";
+  std::string arguments = text.substr(text.find(kArguments) + std::char_traits<char>::length(kArguments));
+  arguments.pop_back();
+  return {{"id", call["id"]},
+          {"type", "function"},
+          {"function", {{"name", call["name"]}, {"arguments", arguments}}}};
+}
+
 /// The answer of a reply without thinking.
 struct Answer {
   std::string text;
   const moe_model* model = nullptr;  // null: no log-probabilities
   Json logprobs = Json::array();     // of thinking, too
+  Json calls = Json::array();        // of tools
   bool out_of_memory = false;
   static bool take(void* user, const moe_piece* piece) {
     auto* answer = static_cast<Answer*>(user);
@@ -28,6 +40,10 @@ struct Answer {
             token_json(answer->model, {piece->token, piece->logprob}, piece->top, piece->n_top));
       }
       if ((piece->flags & MOE_PIECE_THINKING) != 0) return true;
+      if ((piece->flags & MOE_PIECE_TOOL_CALL) != 0) {
+        answer->calls.push_back(call_json({piece->text, piece->n_bytes}));
+        return true;
+      }
       answer->text.append(piece->text, piece->n_bytes);
     } catch (const std::bad_alloc&) {  // nothing may be thrown through the library
       answer->out_of_memory = true;
@@ -61,10 +77,12 @@ Chat BatchChat::open(moe_session* session, const Json& messages) const {
   return chat;
 }
 
-void BatchChat::reply(moe_session* session, const Json& messages, moe_generate_params params,
+void BatchChat::reply(moe_session* session, const Json& request, moe_generate_params params,
                       bool logprobs, Json& result) const {
+  const Json& messages = request["messages"];
   if (!has_template()) throw LineError(std::string("'messages': ") + kNoTemplate);
   const Chat chat = open(session, messages);
+  add_tools(chat.get(), request);
   add_messages(chat.get(), messages);
   Answer answer;
   if (logprobs) answer.model = model_;
@@ -76,6 +94,7 @@ void BatchChat::reply(moe_session* session, const Json& messages, moe_generate_p
   check_line(moe_chat_reply(chat.get(), &params, &r, &error), error);
   if (answer.out_of_memory) throw std::bad_alloc();
   result["text"] = answer.text;
+  if (!answer.calls.empty()) result["tool_calls"] = answer.calls;
   result["finish"] = finish_name(r.finish);
   result["n_prompt"] = r.n_prompt;
   result["n_generated"] = r.n_generated;

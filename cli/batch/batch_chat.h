@@ -15,9 +15,10 @@ class BatchChat {
   BatchChat(const TemplateOptions& o, const moe_model* model);
   /// Throws if these options, if any are given, cannot work with the model of the session.
   void check_options(moe_session* session) const;
-  /// Adds the reply to `messages` to `result`: "text" without the thinking, "finish" ... and, if
-  /// `logprobs`, the log-probabilities of all its tokens. Throws LineError.
-  void reply(moe_session* session, const Json& messages, moe_generate_params params, bool logprobs,
+  /// Adds the reply to a request's messages to `result`: "text" without the thinking, "tool_calls"
+  /// if there are any, "finish" ... and, if `logprobs`, the log-probabilities of all its tokens.
+  /// Throws LineError.
+  void reply(moe_session* session, const Json& request, moe_generate_params params, bool logprobs,
              Json& result) const;
 
  private:

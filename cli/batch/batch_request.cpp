@@ -20,19 +20,23 @@ constexpr const char* kKeys[] = {
     "stop",   "max_tokens",         "temperature", "top_k",
 #define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) #name,
 #include "cli/model/sampling_list.h"
-    "seed",   "repetition_penalty", "custom_id",   "max_completion_tokens"};
+    "seed",   "repetition_penalty", "custom_id",   "max_completion_tokens",
+    "tools"};
 // OpenAI's keys that clients always send: with these values they change nothing here.
 const std::pair<const char*, Json> kWithoutEffect[] = {{"n", 1},
                                                        {"stream", false},
                                                        {"frequency_penalty", 0},
                                                        {"presence_penalty", 0},
                                                        {"logprobs", false},
+                                                       {"tool_choice", "auto"},
+                                                       {"parallel_tool_calls", true},
                                                        {"response_format", Json{{"type", "text"}}}};
 // With any value; the model is the one that the command was given.
 constexpr const char* kIgnored[] = {"user", "metadata", "store", "model"};
 
-// Keys of a message; the last two have no effect here.
-constexpr const char* kMessageKeys[] = {"role", "content", "reasoning_content", "name"};
+// Keys of a message; "reasoning_content" and "name" have an effect only with calls and results.
+constexpr const char* kMessageKeys[] = {"role", "content",    "reasoning_content",
+                                        "name", "tool_calls", "tool_call_id"};
 
 std::string shown(const Json& value) {
   return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40);
@@ -118,15 +122,25 @@ void add_message(moe_chat* chat, const Json& message, const std::string& where) 
   for (const auto& [key, value] : message.items()) {
     if (value.is_null() || is_one_of(key, kMessageKeys)) continue;
     throw LineError(where + ": unknown key '" + key.substr(0, 40) +
-                    "'; a message has 'role', 'content', and optionally 'reasoning_content' and "
-                    "'name'");
+                    "'; a message has 'role', 'content', and optionally 'reasoning_content', "
+                    "'name', 'tool_calls' and 'tool_call_id'");
   }
   const std::string role = string_in(message, "role", where);
   const std::string content = content_of(message, where);
   moe_error error;
-  const moe_status status =
-      moe_chat_add(chat, role.c_str(), content.data(), content.size(), &error);
-  if (status == MOE_ERR_RANGE) throw LineError(where + ": " + error.text);
+  moe_status status = MOE_OK;
+  if (role == "tool" || member(message, "tool_calls").size() > 0) {
+    Json whole = message;
+    whole["content"] = content;
+    if (content.empty() && role != "tool") whole["content"] = nullptr;
+    const std::string json = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
+    status = moe_chat_add_message(chat, json.data(), json.size(), &error);
+  } else {
+    status = moe_chat_add(chat, role.c_str(), content.data(), content.size(), &error);
+  }
+  const bool fault =
+      status == MOE_ERR_RANGE || status == MOE_ERR_ARGUMENT || status == MOE_ERR_UNSUPPORTED;
+  if (fault) throw LineError(where + ": " + error.text);
   check_line(status, error);
 }
 
@@ -158,7 +172,7 @@ void check_without_effect(const std::string& key, const Json& value) {
                   "'top_k', "
 #define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) "'" #name "', "
 #include "cli/model/sampling_list.h"
-                  "'repetition_penalty' and 'seed'");
+                  "'repetition_penalty', 'seed' and 'tools'");
 }
 
 }  // namespace
@@ -200,6 +214,9 @@ Json id_of(const Json& request) {
 void check_keys(const Json& request) {
   if (request.contains("prompt") + request.contains("messages") + request.contains("tokens") != 1) {
     throw LineError("expected one of 'prompt', 'messages' and 'tokens'");
+  }
+  if (request.contains("tools") && !request.contains("messages")) {
+    throw LineError("'tools': only with 'messages'");
   }
   for (const char* key : {"id", "custom_id"}) {
     if (request.contains(key) && !id_of(request).contains(key)) {
@@ -285,6 +302,17 @@ void add_messages(moe_chat* chat, const Json& messages) {
   for (size_t i = 0; i < messages.size(); ++i) {
     add_message(chat, messages[i], "'messages[" + std::to_string(i) + "]'");
   }
+}
+
+void add_tools(moe_chat* chat, const Json& request) {
+  if (!request.contains("tools")) return;
+  const std::string json = request["tools"].dump(-1, ' ', false, Json::error_handler_t::replace);
+  moe_error error;
+  const moe_status status = moe_chat_set_tools(chat, json.data(), json.size(), &error);
+  const bool fault =
+      status == MOE_ERR_RANGE || status == MOE_ERR_ARGUMENT || status == MOE_ERR_UNSUPPORTED;
+  if (fault) throw LineError(std::string("'tools': ") + error.text);
+  check_line(status, error);
 }
 
 bool may_answer(const std::string& result, const std::string& line, bool whole,

@@ -44,6 +44,8 @@ std::vector<std::string> stops_of(const Json& request, const moe_model* model,
 bool begins_with_system(const Json& messages);
 /// Adds the messages of "messages" to a chat. Throws LineError.
 void add_messages(moe_chat* chat, const Json& messages);
+/// Gives a chat the "tools" of a request, if there are any. Throws LineError.
+void add_tools(moe_chat* chat, const Json& request);
 
 /// Whether a result of an earlier run may be that of a line: the ids and the numbers of tokens,
 /// which are not counted for conversations, are the same. Both are lines without their end.

@@ -264,15 +264,36 @@ class Batch(Cli):
         idle = {"frequency_penalty": 0, "presence_penalty": 0.0, "logprobs": False, "response_format": {"type": "text"},
                 "user": "me", "metadata": {"a": "b"}, "store": True, "model": "any"}
         found, _ = self.batch([{"messages": [hello]}, {"messages": [hello], **idle}, {"messages": [hello, silent, hello]},
-                               {"messages": [{**hello, "tool_calls": []}]}, {"messages": [hello], "response_format": {"type": "json_object"}},
+                               {"messages": [{**hello, "function_call": {}}]}, {"messages": [hello], "response_format": {"type": "json_object"}},
                                {"messages": [hello], "max_tokens": 1 << 30}, {"messages": [hello], "colour": 1},
                                {"custom_id": "w", "url": "/v1", "body": 3}], model=self.path("chat.moe"))
         self.assertEqual({**found[0], "line": 2}, found[1])
         self.assertNotIn("error", found[2])
-        for result, words in zip(found[3:], ("'messages[0]': unknown key 'tool_calls'", "'response_format': expected", "in 1..16777216, found 1073741824",
+        for result, words in zip(found[3:], ("'messages[0]': unknown key 'function_call'", "'response_format': expected", "in 1..16777216, found 1073741824",
                                              "'custom_id', 'stop', 'max_tokens' or 'max_completion_tokens'", "'body': expected"), strict=True):
             self.assertIn(words, result["error"])
         self.assertEqual(found[7]["custom_id"], "w")
+
+    def test_calls_of_tools(self):
+        model = self.path("tools.moe")
+        self.ok("convert", os.path.join(os.path.dirname(CHAT), "tools"), model, "--weights", "f32")
+        tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
+        asked = [{"role": "user", "content": "Weather?"}]
+        calls = [{"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]
+        told = [*asked, {"role": "assistant", "content": None, "tool_calls": calls}, {"role": "tool", "tool_call_id": "a", "content": "18"}]
+        lines = [{"messages": asked, "tools": tools, "tool_choice": "auto"}, {"messages": told, "tools": tools}, {"messages": asked},
+                 {"messages": asked, "tools": 5}, {"prompt": "a", "tools": tools}, {"messages": asked, "tools": tools, "tool_choice": "required"},
+                 {"messages": [asked[0], {**told[1], "tool_calls": [5]}]}]
+        found, _ = self.batch([{**line, "temperature": 0} for line in lines], model=model)
+        self.assertEqual(found[0]["text"], "Ok!")
+        self.assertEqual([c["function"] for c in found[0]["tool_calls"]],
+                         [{"name": "weather", "arguments": '{"city": "Zürich", "days": 2}'}, {"name": "clock", "arguments": "{}"}])
+        self.assertEqual(found[1]["text"], "Yes.")
+        self.assertNotIn("tool_calls", found[1])
+        self.assertTrue(found[2]["text"].startswith("Ok!<tool_call>"), found[2])
+        for result, words in zip(found[3:], ("'tools': tools: expected a list", "only with 'messages'", "'tool_choice': expected \"auto\"",
+                                             "'messages[1]': tool_calls[0]"), strict=True):
+            self.assertIn(words, result["error"])
 
     def test_results_of_another_file_are_kept(self):
         for lines, others in (([{"prompt": "The fox", "id": 1}], [{"prompt": "The fox", "id": 2}, {"prompt": "a"}]),

@@ -39,6 +39,9 @@ BOTH = {
     **dict.fromkeys(("moe_env_params.clock", "moe_env_params.clock_user"),
                     "where the language runs there is an operating system, which has a clock"),
 }
+TOOLS = dict.fromkeys(("moe_chat_add_message", "moe_chat_set_tools", "moe_chat_tool_format", "moe_chat_message.members",
+                       "moe_chat_result.n_tool_calls", "MOE_PIECE_TOOL_CALL"),
+                      "calls of tools: of the bindings, Python has them")
 NOT_YET = "the Node package opens, tokenizes, generates, chats, scores, embeds and runs layers"
 NODE_LACKS = {
     **dict.fromkeys(("moe_session_translate", "moe_session_read_source", "moe_translate_params", "moe_translation",
@@ -80,8 +83,8 @@ ROUTERS = "routers are texts, read and written by moe_router_parse and moe_route
 ROUTER_FIELDS = dict.fromkeys((f"moe_router.{field}" for field in
                                ("min_k", "max_k", "n_groups", "top_groups", "cosine_eps", "jitter",
                                 "min_capacity", "resident")), ROUTERS)
-NOT_WRAPPED = {"Python": PYTHON_LACKS, "Rust": {**BOTH, **ROUTER_FIELDS}, "Go": {**BOTH, **ROUTER_FIELDS},
-               "Node": {**BOTH, **NODE_LACKS, "moe_router": ROUTERS}}
+NOT_WRAPPED = {"Python": PYTHON_LACKS, "Rust": {**BOTH, **ROUTER_FIELDS, **TOOLS}, "Go": {**BOTH, **ROUTER_FIELDS, **TOOLS},
+               "Node": {**BOTH, **NODE_LACKS, **TOOLS, "moe_router": ROUTERS}}
 # Fields that no wrapper shows: the version of a struct, and reserved space.
 UNSEEN = {"struct_size", "reserved", "reserved2"}
 # How a language's code names the functions, structs and constants of C.

@@ -6,9 +6,6 @@
 namespace moe_serve_test {
 namespace {
 
-constexpr moe_endpoint kMessages = MOE_ENDPOINT_MESSAGES;
-constexpr moe_endpoint kResponses = MOE_ENDPOINT_RESPONSES;
-
 // The model thinks "ab" and answers "Yes.".
 class ShapesTest : public ScriptTest {
  protected:

@@ -20,6 +20,8 @@ namespace moe_serve_test {
 
 using Json = nlohmann::ordered_json;
 
+inline constexpr moe_endpoint kMessages = MOE_ENDPOINT_MESSAGES;
+inline constexpr moe_endpoint kResponses = MOE_ENDPOINT_RESPONSES;
 inline constexpr const char* kStories = "examples/models/stories.moe";
 
 /// The events of one request.
@@ -285,18 +287,20 @@ class ServiceTest : public testing::Test {
 /// The model of tests/data/chat/script, which thinks "ab" and answers "Yes." to everything.
 class ScriptTest : public ServiceTest {
  protected:
+  explicit ScriptTest(const char* folder = "tests/data/chat/script") : checkpoint_(folder) {}
   void SetUp() override {
     ServiceTest::SetUp();
     const std::string file = folder_.file("script.moe");
     auto params = MOE_INIT(moe_convert_params);
     params.weights = "f32";
-    ASSERT_EQ(moe_convert("tests/data/chat/script", file.c_str(), &params, &error_), MOE_OK)
+    ASSERT_EQ(moe_convert(checkpoint_, file.c_str(), &params, &error_), MOE_OK)
         << error_.text;
     open(file);
   }
 
  private:
   const moe::test::TempFolder folder_;
+  const char* const checkpoint_;
 };
 
 inline Json says(const std::string& text) {

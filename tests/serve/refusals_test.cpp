@@ -121,18 +121,22 @@ TEST_F(RefusalsTest, FieldsOfChats) {
           {R"({"messages": [{}]})", "messages[0].role", "missing"},
           {R"({"messages": [{"role": "user"}]})", "messages[0].content", "missing"},
           {R"({"messages": [{"role": 5, "content": "a"}]})", "messages[0].role", "a string"},
-          {R"({"messages": [{"role": "tool", "content": "a"}]})", "messages[0].role", "'tool'"},
+          {R"({"messages": [{"role": "tool", "content": "a"}]})", "messages[0].tool_call_id",
+           "missing"},
+          {R"({"messages": [{"role": "nobody", "content": "a"}]})", "messages[0].role", "'nobody'"},
           {R"({"messages": [{"role": "user", "content": 5}]})", "messages[0].content", "a string"},
           {R"({"messages": [{"role": "user", "content": [5]}]})", "messages[0].content[0]",
            "object"},
           {R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]})",
            "messages[0].content[0].type", "'image_url'"},
           {R"({"messages": [{"role": "user", "content": "a", "tool_calls": [{}]}]})",
-           "messages[0].tool_calls", "not supported"},
+           "messages[0].tool_calls", "only a message with the role assistant"},
           {R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function"}]})",
-           "tools", "not supported"},
+           "tools[0].function", "missing"},
+          {R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {"name": "a"}}]})",
+           "tools", "no tools"},
           {R"({"messages": [{"role": "user", "content": "a"}], "tool_choice": "auto"})",
-           "tool_choice", "not supported"},
+           "tool_choice", "only with 'tools'"},
           {R"({"messages": [{"role": "user", "content": "a"}], "response_format": {"type": "xml"}})",
            "response_format.type", "'json_schema', found 'xml'"},
           {R"({"messages": [{"role": "user", "content": "a"}], "response_format": {"type": "json_schema"}})",
@@ -181,8 +185,8 @@ TEST_F(RefusalsTest, FieldsOfMessages) {
   with(R"("system": 5)", "system", "a string or a list of parts");
   with(R"("system": [{"type": "image"}])", "system[0].type", "'text'");
   with(R"("system": [{"type": "text"}])", "system[0].text", "missing");
-  with(R"("tools": [{"name": "a"}])", "tools", "not supported");
-  with(R"("tool_choice": {"type": "any"})", "tool_choice", "not supported");
+  with(R"("tools": [{"name": "a"}])", "tools[0].input_schema", "missing");
+  with(R"("tool_choice": {"type": "any"})", "tool_choice", "cannot be forced");
   with(R"("mcp_servers": [{}])", "mcp_servers", "not supported");
   with(R"("container": "a")", "container", "not supported");
   with(R"("prefill": "a")", "prefill", "not supported");
@@ -242,7 +246,7 @@ TEST_F(RefusalsTest, FieldsOfResponses) {
            {R"({"input": []})", "input", "non-empty"},
            {R"({"input": [5]})", "input[0]", "an object"},
            {R"({"input": [{"type": "reasoning"}]})", "input", "no message"},
-           {R"({"input": [{"type": "function_call"}]})", "input[0].type", "'function_call'"},
+           {R"({"input": [{"type": "computer_call"}]})", "input[0].type", "'function_call'"},
            {R"({"input": [{"type": 5}]})", "input[0].type", "a string"},
            {R"({"input": [{"role": "user"}]})", "input[0].content", "missing"},
            {R"({"input": [{"content": "a"}]})", "input[0].role", "missing"},
@@ -261,7 +265,8 @@ TEST_F(RefusalsTest, FieldsOfResponses) {
            {R"({"input": "a", "conversation": "c"})", "conversation", "not supported"},
            {R"({"input": "a", "background": true})", "background", "not supported"},
            {R"({"input": "a", "truncation": "auto"})", "truncation", "not supported"},
-           {R"({"input": "a", "tools": [{"type": "web_search"}]})", "tools", "not supported"},
+           {R"({"input": "a", "tools": [{"type": "web_search"}]})", "tools[0].type",
+            "'function'"},
            {R"({"input": "a", "max_tool_calls": 1})", "max_tool_calls", "not supported"},
            {R"({"input": "a", "text": {"format": {"type": "xml"}}})", "text.format.type",
             "found 'xml'"},

@@ -226,3 +226,38 @@ def test_plain_begins_as_the_tokenizer_does(environment, tmp_path, bos):
         chat.add("user", "Hello")
         assert chat.tokens(begin_reply=True) == model.encode("Hello")
         assert chat.tokens()[0] == begin["id"]
+
+
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+
+
+def test_tools(environment, tmp_path, chat):
+    path = tmp_path / "tools.moe"
+    moe.convert(ROOT / "tests/data/chat/tools", path, weights="f32")
+    with moe.Model(path, environment) as model, model.chat() as c:
+        assert c.tool_format == "hermes"
+        c.set_tools([WEATHER])
+        reply = c.reply("Weather?")
+        pieces = list(reply)
+        assert "".join(p.text for p in pieces) == "Ok!"
+        calls = [p.tool_call for p in pieces if p.tool_call]
+        assert [(x["name"], x["arguments"]) for x in calls] == [("weather", {"city": "Zürich", "days": 2}), ("clock", {})]
+        assert reply.result.n_tool_calls == 2
+        kept = c.messages[-1]
+        assert kept.content == "Ok!" and [x["id"] for x in kept.members["tool_calls"]] == [x["id"] for x in calls]
+        for x in calls:
+            c.add_message({"role": "tool", "tool_call_id": x["id"], "content": "18"})
+        assert c.reply().text() == "Yes."
+        before = c.messages
+        rendered = c.render()
+        c.messages = before
+        assert c.messages == before and c.render() == rendered
+        with pytest.raises(moe.ArgumentError, match=r"tool_calls\[0\]"):
+            c.add_message({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]})
+        with pytest.raises(moe.UnsupportedError, match="strict"):
+            c.set_tools([{"type": "function", "function": {"name": "f", "strict": True}}])
+        c.set_tools([])
+        assert c.messages == before
+    assert chat.tool_format is None
+    with pytest.raises(moe.UnsupportedError, match="has no tools"):
+        chat.set_tools([WEATHER])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes as c
 import dataclasses
+import json
 import queue
 import threading
 from typing import Any, Literal, Union
@@ -14,7 +15,7 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import FloatArray, IntArray, address, int32
-from ._constants import Finish, PIECE_THINKING
+from ._constants import Finish, PIECE_THINKING, PIECE_TOOL_CALL
 from ._handle import Native, Raised, c_strings
 from ._library import call, lib
 from .errors import ShapeError
@@ -97,8 +98,9 @@ class Handover:
 def _piece(piece: Any) -> Piece:
     p = piece.contents
     text = c.string_at(p.text, p.n_bytes).decode("utf-8", "replace")
-    return Piece(p.token, text, p.logprob, top_of(p.top, p.n_top),
-                 bool(p.flags & PIECE_THINKING))
+    is_call = bool(p.flags & PIECE_TOOL_CALL)
+    return Piece(p.token, "" if is_call else text, p.logprob, top_of(p.top, p.n_top),
+                 bool(p.flags & PIECE_THINKING), json.loads(text) if is_call else None)
 
 
 Generate = Callable[[Native, Request, s.GenerateParams, Raised], GenerateResult]

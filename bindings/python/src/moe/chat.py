@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes as c
 import dataclasses
 import datetime
+import json
 import weakref
 from typing import TYPE_CHECKING, Any, Union
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +41,8 @@ class Message:
     role: str  # "system", "user", "assistant", or whatever else the template knows
     content: str
     thinking: str = ""  # of a reply
+    # Other members, as add_message() takes them: "tool_calls" of a reply, "tool_call_id" of a result.
+    members: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def chat_template_names() -> tuple[str, ...]:
@@ -69,7 +72,7 @@ class Reply(Generation):
         return plain(ChatResult, result, finish=Finish(result.finish))
 
     def text(self) -> str:
-        """The rest of the answer, without thinking."""
+        """The rest of the answer, without thinking and calls of tools."""
         return "".join(piece.text for piece in self if not piece.thinking)
 
 
@@ -171,7 +174,10 @@ class Chat(Closable):
 
     def _add_all(self, messages: Iterable[Message]) -> None:
         for m in messages:
-            self.add(m.role, m.content)
+            if m.members:
+                self.add_message({"role": m.role, "content": m.content or None, **m.members})
+            else:
+                self.add(m.role, m.content)
 
     @property
     def system(self) -> str | None:
@@ -188,6 +194,31 @@ class Chat(Closable):
         """Appends a message."""
         with self._pointer() as chat:
             _add(chat, role, content)
+
+    def add_message(self, message: Mapping[str, Any]) -> None:
+        """Appends a message with calls of tools, or the result of one, as OpenAI's chat completions
+        have them: {"role": "tool", "tool_call_id": ..., "content": ...}. The template gets all
+        members."""
+        data = json.dumps(dict(message), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        with self._pointer() as chat:
+            call(lib.moe_chat_add_message, chat, data, len(data))
+
+    def set_tools(self, tools: Iterable[Mapping[str, Any]]) -> None:
+        """Gives the model tools that it may call, as OpenAI's chat completions have them: [{"type":
+        "function", "function": {"name": ..., "description": ..., "parameters": {a JSON schema}}}].
+        Calls in later replies are pieces with Piece.tool_call, and members of the reply's message.
+        An empty list: none. UnsupportedError if the template has no tools, or asks for calls in no
+        format that is known (tool_format)."""
+        data = json.dumps(list(tools), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        with self._pointer() as chat:
+            call(lib.moe_chat_set_tools, chat, data, len(data))
+
+    @property
+    def tool_format(self) -> str | None:
+        """The format in which the template asks for calls of tools, such as "hermes"; None: none
+        that is known."""
+        with self._pointer() as chat:
+            return text_of(lib.moe_chat_tool_format(chat)) or None
 
     def truncate(self, n_messages: int) -> None:
         """Removes all but the first messages."""
@@ -284,4 +315,4 @@ def _message(chat: int, index: int) -> Message:
         return c.string_at(pointer or 0, n).decode("utf-8", "replace") if n else ""
 
     return Message(text_of(m.role), text(m.content, m.n_bytes),
-                   text(m.thinking, m.n_thinking_bytes))
+                   text(m.thinking, m.n_thinking_bytes), json.loads(text_of(m.members) or "{}"))

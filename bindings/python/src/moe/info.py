@@ -123,6 +123,7 @@ class ChatResult(GenerateResult):
 
     n_reused: int  # of n_prompt: held by the session already and not evaluated again
     n_thinking: int  # of n_generated: thinking and its tags
+    n_tool_calls: int = 0  # of a chat with tools
 
 
 @dataclasses.dataclass(frozen=True)

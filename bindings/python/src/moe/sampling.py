@@ -7,7 +7,7 @@ import ctypes as c
 import dataclasses
 import operator
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from . import _structs as s
 from ._arrays import int32
@@ -98,6 +98,7 @@ class Piece:
     logprob: float
     top: tuple[TokenLogprob, ...]
     thinking: bool = False  # of a chat's reply: not part of the answer
+    tool_call: dict[str, Any] | None = None  # "id", "name", "arguments"; the piece has no text then
 
     def __str__(self) -> str:
         return self.text

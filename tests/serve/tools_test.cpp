@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+// Tools: the model of tests/data/chat/tools says "Ok!", calls two tools, and answers "Yes." behind their results.
+
+#include "tests/serve/fixture.h"
+
+namespace moe_serve_test {
+namespace {
+
+constexpr moe_endpoint kChat = MOE_ENDPOINT_CHAT;
+constexpr const char* kWeather = R"({"city": "Zürich", "days": 2})";
+
+class ToolsTest : public ScriptTest {
+ protected:
+  ToolsTest() : ScriptTest("tests/data/chat/tools") {}
+  void SetUp() override {
+    ScriptTest::SetUp();
+    auto params = slots(1);
+    params.name = "tools";
+    serve(params);
+  }
+  Json ask(const Json& request, moe_endpoint endpoint = kChat, int status = 200) {
+    Answer answer;
+    submit(answer, request, endpoint);
+    const Json json = answer.wait();
+    EXPECT_EQ(answer.status(), status) << json;
+    return json;
+  }
+  std::vector<Json> stream(Json request, moe_endpoint endpoint = kChat) {
+    request["stream"] = true;
+    Answer answer;
+    submit(answer, request, endpoint);
+    answer.wait();
+    return answer.events();
+  }
+  static Json function(const char* name) {
+    return {{"name", name},
+            {"description", "d"},
+            {"parameters", {{"type", "object"}, {"properties", {{"city", {{"type", "string"}}}}}}}};
+  }
+  static Json chat() {
+    return {{"messages", says("Weather?")},
+            {"temperature", 0},
+            {"tools", Json::array({{{"type", "function"}, {"function", function("weather")}}})}};
+  }
+  static Json message() {
+    Json tool = function("weather");
+    tool["input_schema"] = tool["parameters"];
+    tool.erase("parameters");
+    return {{"messages", says("Weather?")},
+            {"temperature", 0},
+            {"max_tokens", 50},
+            {"tools", Json::array({tool})}};
+  }
+  static Json response() {
+    Json tool = function("weather");
+    tool["type"] = "function";
+    return {{"input", "Weather?"}, {"temperature", 0}, {"tools", Json::array({tool})}};
+  }
+  void refuses(Json request, const std::string& param, const std::string& why, moe_endpoint endpoint = kChat) {
+    const Json error = ask(request, endpoint, 400)["error"];
+    EXPECT_EQ(error["param"], param) << error;
+    EXPECT_NE(std::string(error["message"]).find(why), std::string::npos) << error;
+  }
+};
+
+TEST_F(ToolsTest, AChatCallsAndGoesOn) {
+  Json request = chat();
+  const Json choice = ask(request)["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  const Json& said = choice["message"];
+  EXPECT_EQ(said["content"], "Ok!");
+  ASSERT_EQ(said["tool_calls"].size(), 2U);
+  EXPECT_EQ(said["tool_calls"][0]["type"], "function");
+  EXPECT_EQ(said["tool_calls"][0]["function"], Json({{"name", "weather"}, {"arguments", kWeather}}));
+  EXPECT_EQ(said["tool_calls"][1]["function"], Json({{"name", "clock"}, {"arguments", "{}"}}));
+  EXPECT_NE(said["tool_calls"][0]["id"], said["tool_calls"][1]["id"]);
+  request["messages"].push_back(said);
+  for (const Json& call : said["tool_calls"]) {
+    request["messages"].push_back({{"role", "tool"}, {"tool_call_id", call["id"]}, {"content", "18"}});
+  }
+  const Json next = ask(request);
+  EXPECT_EQ(next["choices"][0]["message"]["content"], "Yes.");
+  EXPECT_EQ(next["choices"][0]["finish_reason"], "stop");
+  // The model reads its own reply again as it wrote it, up to where the template writes less.
+  EXPECT_GT(next["usage"]["prompt_tokens_details"]["cached_tokens"], 200);
+}
+
+TEST_F(ToolsTest, AStreamOfAChat) {
+  std::string content;
+  std::string finish;
+  std::vector<Json> calls;
+  for (const Json& event : stream(chat())) {
+    const Json& choice = event["choices"][0];
+    content += choice["delta"].value("content", "");
+    for (const Json& delta : choice["delta"].value("tool_calls", Json::array())) {
+      if (delta.contains("id")) calls.push_back(delta);
+      const size_t index = delta["index"];
+      ASSERT_EQ(index + 1, calls.size());
+      if (!delta.contains("id")) calls.back()["function"]["arguments"] = delta["function"]["arguments"];
+    }
+    if (choice["finish_reason"].is_string()) finish = choice["finish_reason"];
+  }
+  EXPECT_EQ(content, "Ok!");
+  EXPECT_EQ(finish, "tool_calls");
+  ASSERT_EQ(calls.size(), 2U);
+  EXPECT_EQ(calls[0]["function"], Json({{"name", "weather"}, {"arguments", kWeather}}));
+  EXPECT_EQ(calls[1]["function"], Json({{"name", "clock"}, {"arguments", "{}"}}));
+}
+
+TEST_F(ToolsTest, SwitchesOfAChat) {
+  Json request = chat();
+  request["parallel_tool_calls"] = false;
+  EXPECT_EQ(ask(request)["choices"][0]["message"]["tool_calls"].size(), 1U);
+  EXPECT_EQ(ask(request)["choices"][0]["finish_reason"], "tool_calls");
+  request = chat();
+  request["tool_choice"] = "none";
+  const Json none = ask(request)["choices"][0];
+  EXPECT_FALSE(none["message"].contains("tool_calls"));
+  EXPECT_EQ(none["finish_reason"], "stop");
+  EXPECT_EQ(std::string(none["message"]["content"]).find("Ok!<tool_call>{"), 0U) << none;
+  request["tool_choice"] = "auto";
+  request["max_tokens"] = 6;  // in the middle of a call, which is text
+  const Json cut = ask(request)["choices"][0];
+  EXPECT_EQ(cut["finish_reason"], "length");
+  EXPECT_FALSE(cut["message"].contains("tool_calls"));
+  EXPECT_EQ(std::string(cut["message"]["content"]).find("Ok!<tool_call>{"), 0U) << cut;
+  request["n"] = 2;
+  request["max_tokens"] = 50;
+  for (const Json& choice : ask(request)["choices"]) EXPECT_EQ(choice["message"]["tool_calls"].size(), 2U);
+}
+
+TEST_F(ToolsTest, Messages) {
+  Json request = message();
+  const Json said = ask(request, kMessages);
+  EXPECT_EQ(said["stop_reason"], "tool_use");
+  const Json& content = said["content"];
+  ASSERT_EQ(content.size(), 3U);
+  EXPECT_EQ(content[0], Json({{"type", "text"}, {"text", "Ok!"}}));
+  EXPECT_EQ(content[1]["type"], "tool_use");
+  EXPECT_EQ(content[1]["input"], Json::parse(kWeather));
+  EXPECT_EQ(content[2]["name"], "clock");
+  Json blocks = Json::array();
+  for (const auto& event : stream(request, kMessages)) {
+    if (event["type"] == "content_block_start") blocks.push_back(event["content_block"]);
+    if (event["type"] != "content_block_delta") continue;
+    Json& block = blocks[event["index"].get<size_t>()];
+    if (block["type"] == "tool_use") block["input"] = Json::parse(std::string(event["delta"]["partial_json"]));
+    if (block["type"] == "text") block["text"] = std::string(block["text"]) + std::string(event["delta"]["text"]);
+  }
+  EXPECT_EQ(blocks, content);
+  request["messages"].push_back({{"role", "assistant"}, {"content", content}});
+  Json results = Json::array();
+  for (size_t i = 1; i < 3; ++i) {
+    results.push_back({{"type", "tool_result"}, {"tool_use_id", content[i]["id"]}, {"is_error", false},
+                       {"content", Json::array({{{"type", "text"}, {"text", "18"}}})}});
+  }
+  request["messages"].push_back({{"role", "user"}, {"content", results}});
+  EXPECT_EQ(ask(request, kMessages)["content"][0]["text"], "Yes.");
+  request["tool_choice"] = {{"type", "auto"}, {"disable_parallel_tool_use", true}};
+  request["messages"] = says("Weather?");
+  EXPECT_EQ(ask(request, kMessages)["content"].size(), 2U);
+}
+
+TEST_F(ToolsTest, Responses) {
+  Json request = response();
+  const Json said = ask(request, kResponses);
+  EXPECT_EQ(said["status"], "completed");
+  EXPECT_EQ(said["tools"], request["tools"]);
+  EXPECT_EQ(said["tool_choice"], "auto");
+  const Json& output = said["output"];
+  ASSERT_EQ(output.size(), 3U);
+  EXPECT_EQ(output[0]["content"][0]["text"], "Ok!");
+  EXPECT_EQ(output[1]["type"], "function_call");
+  EXPECT_EQ(output[1]["arguments"], kWeather);
+  const std::vector<Json> events = stream(request, kResponses);
+  EXPECT_EQ(events.back()["response"]["output"][1]["call_id"], output[1]["call_id"]);
+  int n_done = 0;
+  for (const Json& event : events) n_done += event["type"] == "response.function_call_arguments.done";
+  EXPECT_EQ(n_done, 2);
+  request["input"] = says("Weather?");
+  for (const Json& item : output) request["input"].push_back(item);
+  for (size_t i = 1; i < 3; ++i) {
+    request["input"].push_back({{"type", "function_call_output"}, {"call_id", output[i]["call_id"]}, {"output", "18"}});
+  }
+  EXPECT_EQ(ask(request, kResponses)["output"][0]["content"][0]["text"], "Yes.");
+}
+
+TEST_F(ToolsTest, WhatIsRefused) {
+  const auto with = [](Json request, const char* key, const Json& value) {
+    request[key] = value;
+    return request;
+  };
+  refuses(with(chat(), "tool_choice", "required"), "tool_choice", "cannot be forced");
+  refuses(with(chat(), "tool_choice", {{"type", "function"}, {"function", {{"name", "weather"}}}}), "tool_choice", "cannot be forced");
+  refuses(with(chat(), "tools", Json::array({{{"type", "function"}, {"function", {{"name", "a"}, {"strict", true}}}}})),
+          "tools[0].function.strict", "leave it out");
+  refuses(with(chat(), "tools", Json::array({{{"type", "function"}, {"function", {{"name", "a"}, {"parameters", 5}}}}})),
+          "tools[0].function.parameters", "an object");
+  refuses(with(chat(), "tools", Json::array({{{"type", "function"}, {"function", {{"name", ""}}}}})), "tools[0].function.name", "a name");
+  refuses(with(chat(), "tools", Json::array({{{"type", "custom"}}})), "tools[0].type", "no tools of its own");
+  refuses({{"messages", says("a")}, {"tool_choice", "auto"}}, "tool_choice", "only with 'tools'");
+  refuses(with(message(), "tool_choice", {{"type", "any"}}), "tool_choice", "cannot be forced", kMessages);
+  refuses(with(message(), "tools", Json::array({{{"name", "a"}}})), "tools[0].input_schema", "missing", kMessages);
+  refuses(with(response(), "tools", Json::array({{{"type", "web_search"}}})), "tools[0].type", "no tools of its own", kResponses);
+  refuses(with(response(), "tools", Json::array({{{"type", "function"}, {"name", "a"}, {"strict", true}}})), "tools[0].strict", "leave it out",
+          kResponses);
+  const Json call = {{"id", "c"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", "{bad"}}}};
+  Json history = says("a");
+  history.push_back({{"role", "assistant"}, {"tool_calls", Json::array({call})}});
+  refuses({{"messages", history}}, "messages[1]", "a JSON object");
+  refuses({{"messages", Json::array({{{"role", "tool"}, {"content", "a"}}})}}, "messages[0].tool_call_id", "missing");
+}
+
+}  // namespace
+}  // namespace moe_serve_test
