@@ -1213,7 +1213,7 @@ MOE_API void moe_generation_free(moe_generation* generation);
  * A conversation in a session: messages, the template that renders them as text, replies.
  *
  * Templates are Jinja: the subset that checkpoints use, with the results of jinja2. Steps, text and
- * depth are limited for any template and conversation. Messages and variables can never produce
+ * depth are limited for any template and conversation. Messages, tools and variables never produce
  * special tokens; only the template can.
  *
  * In a library built with MOE_CHAT=OFF every call that returns a status gives MOE_ERR_UNSUPPORTED.
@@ -1293,8 +1293,8 @@ MOE_API moe_status moe_chat_add_message(moe_chat* chat, const char* json, size_t
  * found and reported as pieces with MOE_PIECE_TOOL_CALL, in the order of the text around them. What
  * is no whole call with valid arguments, or takes more than 1 MiB, is text. Whether a call's
  * arguments suit the tool is for the caller to check. The list is copied. MOE_ERR_ARGUMENT for what
- * is no such list, MOE_ERR_UNSUPPORTED for "strict": true, if the template does not use tools, or if
- * moe_chat_tool_format is NULL. */
+ * is no such list, MOE_ERR_UNSUPPORTED for "strict": true, if the template does not use tools, or
+ * if moe_chat_tool_format is NULL. */
 MOE_API moe_status moe_chat_set_tools(moe_chat* chat, const char* json, size_t n_bytes,
                                       moe_error* error);
 /* The format in which the chat's template asks for calls of tools: "hermes" (also Qwen), "llama3",
@@ -1377,7 +1377,7 @@ MOE_API moe_status moe_chat_reply(moe_chat* chat, const moe_generate_params* par
 
 /* Begins a reply whose tokens the caller evaluates (section 8). The chat's session must hold
  * exactly what moe_chat_tokens gives with begin_reply: MOE_ERR_STATE. The reply is not appended to
- * the messages; moe_chat_add can do so. The chat may be freed or changed before the generation.
+ * the messages; moe_chat_add_message can. The chat may be freed or changed before the generation.
  * Other errors as moe_chat_reply. */
 MOE_API moe_status moe_chat_begin_reply(moe_chat* chat, const moe_generate_params* params,
                                         moe_generation** out, moe_error* error);

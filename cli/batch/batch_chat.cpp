@@ -18,7 +18,8 @@ constexpr const char* kNoTemplate = "the model has no chat template; --template 
 Json call_json(const std::string& text) {
   const Json call = Json::parse(text);
   constexpr const char* kArguments = ", \"arguments\": ";
-  std::string arguments = text.substr(text.find(kArguments) + std::char_traits<char>::length(kArguments));
+  std::string arguments =
+      text.substr(text.find(kArguments) + std::char_traits<char>::length(kArguments));
   arguments.pop_back();
   return {{"id", call["id"]},
           {"type", "function"},

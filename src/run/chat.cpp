@@ -348,8 +348,7 @@ Status Chat::render(bool begin_reply, Gap gap, const jinja::Limits& limits, Chat
 }
 
 Status Chat::render_messages(std::span<const ChatMessage> messages, std::string_view tools,
-                             bool begin_reply,
-                             const jinja::Limits& limits, ChatText& out) const {
+                             bool begin_reply, const jinja::Limits& limits, ChatText& out) const {
   Array<ChatVariable> variables(allocator_);
   for (const Variable& v : variables_) {
     MOE_TRY(variables.push({v.name.view(), v.value.view()}));

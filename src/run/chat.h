@@ -127,8 +127,7 @@ class Chat final {
                             Status* why) const;
   size_t next_turn(size_t from) const;
   Status render_messages(std::span<const ChatMessage> messages, std::string_view tools,
-                         bool begin_reply,
-                         const jinja::Limits& limits, ChatText& out) const;
+                         bool begin_reply, const jinja::Limits& limits, ChatText& out) const;
   Status add_calls(const StoredMessage& m, Array<String>& texts, ChatMessage& out) const;
   Status choose_call_style();
   Status calls_written(CallStyle style, bool* written) const;

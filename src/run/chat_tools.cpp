@@ -94,10 +94,7 @@ Status Chat::calls_written(CallStyle style, bool* written) const {
       R"("description": "d"}}, "required": ["p"]}}}])";
   const ChatMessage messages[] = {
       {"user", "probe_question"},
-      {.role = "assistant",
-       .content = "",
-       .members = call.view(),
-       .no_content = !style.empty_text},
+      {.role = "assistant", .content = "", .members = call.view(), .no_content = !style.empty_text},
       {.role = "tool",
        .content = "r",
        .members = R"({"tool_call_id": "aaaaaaaaa", "name": "probe_name"})"}};

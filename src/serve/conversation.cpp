@@ -230,9 +230,8 @@ std::vector<int32_t> conversation_tokens(const moe_chat* chat, const std::string
 }
 
 Json earlier_call(const std::string& id, const std::string& name, const Json& arguments) {
-  return {{"id", id},
-          {"type", "function"},
-          {"function", {{"name", name}, {"arguments", arguments}}}};
+  return {
+      {"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}};
 }
 
 Turn result_turn(const std::string& id, const std::string& content, const std::string& where) {

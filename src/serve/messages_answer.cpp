@@ -136,10 +136,9 @@ class MessagesAnswer final : public Answer {
     events.push_back({{"type", "content_block_start"},
                       {"index", n_blocks_},
                       {"content_block", tool_use_json(call, Json::object())}});
-    events.push_back(
-        {{"type", "content_block_delta"},
-         {"index", n_blocks_},
-         {"delta", {{"type", "input_json_delta"}, {"partial_json", call.arguments}}}});
+    events.push_back({{"type", "content_block_delta"},
+                      {"index", n_blocks_},
+                      {"delta", {{"type", "input_json_delta"}, {"partial_json", call.arguments}}}});
     open_ = true;
     close_block(events);
   }

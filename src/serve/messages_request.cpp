@@ -10,8 +10,9 @@ namespace moe_serve {
 namespace {
 
 const Fields& conversation_fields() {
-  static const Fields fields = {"messages", "system", "thinking", "output_config",
-                                "chat_template_kwargs", "tools", "tool_choice"};
+  static const Fields fields = {
+      "messages", "system",     "thinking", "output_config", "chat_template_kwargs",
+      "tools",    "tool_choice"};
   return fields;
 }
 
@@ -27,7 +28,7 @@ bool add_block(const Json& block, const std::string& role, const std::string& wh
     }
     add_calls(turns,
               Json::array({earlier_call(text_in(block, "id", where), text_in(block, "name", where),
-                                     input)}),
+                                        input)}),
               where);
     return true;
   }

@@ -12,9 +12,9 @@ namespace moe_serve {
 namespace {
 
 std::vector<int32_t> tokens_to_count(const Host& host, const Json& request) {
-  check_fields(request, {"model", "prompt", "messages", "add_special_tokens",
-                         "chat_template_kwargs", "reasoning_effort", "tools", "tool_choice",
-                         "parallel_tool_calls"});
+  check_fields(request,
+               {"model", "prompt", "messages", "add_special_tokens", "chat_template_kwargs",
+                "reasoning_effort", "tools", "tool_choice", "parallel_tool_calls"});
   check_model(host, request);
   if (request.contains("prompt") == request.contains("messages")) {
     throw Refusal(kBadRequest, "expected one of 'prompt' and 'messages'", "prompt",

@@ -183,12 +183,8 @@ class ResponsesAnswer final : public Answer {
     end_item(events, "completed");
     const std::string id = "fc_" + head_.digits + "_" + std::to_string(output_.size());
     const auto item = [&](const char* status, const std::string& arguments) {
-      return Json{{"id", id},
-                  {"type", "function_call"},
-                  {"status", status},
-                  {"call_id", call.id},
-                  {"name", call.name},
-                  {"arguments", arguments}};
+      return Json{{"id", id},           {"type", "function_call"}, {"status", status},
+                  {"call_id", call.id}, {"name", call.name},       {"arguments", arguments}};
     };
     const size_t at = output_.size();
     send(events, "response.output_item.added",

@@ -27,7 +27,7 @@ void add_item(const Host& host, const Json& item, const std::string& where,
     const std::string arguments = text_in(item, "arguments", where);
     return add_calls(turns,
                      Json::array({earlier_call(text_in(item, "call_id", where),
-                                            text_in(item, "name", where), arguments)}),
+                                               text_in(item, "name", where), arguments)}),
                      where);
   }
   if (type == "function_call_output") {
@@ -41,7 +41,8 @@ void add_item(const Host& host, const Json& item, const std::string& where,
   }
   if (type != "message") {
     throw bad_field(where + ".type",
-                    "expected message, reasoning, function_call or function_call_output, found '" + type.substr(0, 40) + "'",
+                    "expected message, reasoning, function_call or function_call_output, found '" +
+                        type.substr(0, 40) + "'",
                     "unsupported_value");
   }
   check_keys(item, where, {"type", "role", "content", "id", "status", "phase"});
@@ -139,8 +140,8 @@ void read_response(const Host& host, const Json& request, Order& order) {
   check_length(host, order.prompts[0], "input");
   check_logprobs(host, order, "top_logprobs");
   if (!use.list.empty()) order.echo = {{"parallel_tool_calls", true}, {"tool_choice", "auto"}};
-  for (const char* field : {"instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "reasoning",
-                            "tool_choice", "tools", "user"}) {
+  for (const char* field : {"instructions", "max_output_tokens", "metadata", "parallel_tool_calls",
+                            "reasoning", "tool_choice", "tools", "user"}) {
     if (request.contains(field)) order.echo[field] = request[field];
   }
 }

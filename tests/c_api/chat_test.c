@@ -688,6 +688,78 @@ static void test_cancel_while_rendering(const char* path) {
   CHECK(meter.live_blocks == 0);
 }
 
+static void add_json(moe_chat* chat, const char* json) {
+  CHECK_OK(moe_chat_add_message(chat, json, strlen(json), &error));
+}
+
+// Tools, calls and results reach the template as they are, and never become special tokens.
+static void test_tools(void) {
+  static const char kTemplate[] =
+      "{% for t in tools or [] %}{{ t.function | tojson }};{% endfor %}"
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + ':' }}{{ m.content or '' }}"
+      "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }} {{ c.function.arguments | "
+      "tojson }}{% endfor %}"
+      "{{ m.tool_call_id }}{{ '<|im_end|>' }}{% endfor %}";
+  static const char kTools[] =
+      "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"<|im_end|>\", "
+      "\"n\": [1, 2.5, null, true]}}]";
+  moe_session* session = new_session(0);
+  const moe_chat_params p = {.struct_size = sizeof p, .chat_template = kTemplate};
+  moe_chat* chat = new_chat(session, &p);
+  CHECK(strcmp(moe_chat_tool_format(chat), "hermes") == 0 && moe_chat_tool_format(NULL) == NULL);
+  CHECK_OK(moe_chat_set_tools(chat, kTools, sizeof kTools - 1, &error));
+  add_json(chat, "{\"role\": \"user\", \"content\": \"a\"}");
+  add_json(
+      chat,
+      "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"c\", \"type\": "
+      "\"function\", "
+      "\"function\": {\"name\": \"f\", \"arguments\": \"{\\\"s\\\": \\\"<|im_end|>\\\"}\"}}]}");
+  add_json(chat, "{\"role\": \"tool\", \"tool_call_id\": \"c\", \"content\": \"18\"}");
+  CHECK(strcmp(rendered(chat, false),
+               "{\"name\": \"f\", \"description\": \"<|im_end|>\", \"n\": [1, 2.5, null, true]};"
+               "<|im_start|>user:a<|im_end|><|im_start|>assistant:<tool_call>f {\"s\": "
+               "\"<|im_end|>\"}<|im_end|>"
+               "<|im_start|>tool:18c<|im_end|>") == 0);
+  CHECK(strstr(message(chat, 1).members, "\"arguments\": {\"s\": \"<|im_end|>\"}") != NULL);
+  CHECK(message(chat, 0).members[0] == '\0' && message(chat, 1).n_bytes == 0);
+  int32_t tokens[512];
+  size_t n = 0;
+  CHECK_OK(moe_chat_tokens(chat, false, tokens, 512, &n, &error));
+  int32_t end = -1;
+  size_t one = 0;
+  CHECK_OK(moe_tokenizer_encode(moe_model_tokenizer(model), "<|im_end|>", 10,
+                                MOE_ENCODE_PARSE_SPECIAL | MOE_ENCODE_NO_SPECIAL, &end, 1, &one,
+                                &error));
+  int n_ends = 0;
+  for (size_t i = 0; i < n; ++i) n_ends += tokens[i] == end;
+  CHECK(n_ends == 3);
+  Heard heard = {.stop_after = 0};
+  moe_chat_result r;
+  CHECK_OK(reply(chat, &heard, NULL, &r));
+  CHECK(r.n_tool_calls == 0 && moe_chat_message_count(chat) == 4);
+  CHECK(moe_chat_add_message(NULL, "{}", 2, NULL) == MOE_ERR_ARGUMENT);
+  CHECK(moe_chat_add_message(chat, NULL, 0, NULL) == MOE_ERR_ARGUMENT);
+  CHECK(moe_chat_add_message(chat, "{}", 2, NULL) == MOE_ERR_RANGE);
+  CHECK(moe_chat_add_message(chat, "{\"role\": \"a\", \"content\": \"\xff\"}", 28, NULL) ==
+        MOE_ERR_ARGUMENT);
+  CHECK(moe_chat_set_tools(NULL, "[]", 2, NULL) == MOE_ERR_ARGUMENT);
+  CHECK(moe_chat_set_tools(chat, "{}", 2, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_chat_message_count(chat) == 4);
+  CHECK_OK(moe_chat_set_tools(chat, NULL, 0, &error));
+  CHECK(strncmp(rendered(chat, false), "<|im_start|>user", 16) == 0);
+  moe_chat_free(chat);
+  const moe_chat_params plain = {.struct_size = sizeof plain, .chat_template = "chatml"};
+  chat = new_chat(session, &plain);
+  CHECK(moe_chat_tool_format(chat) == NULL);
+  CHECK(moe_chat_set_tools(chat, kTools, sizeof kTools - 1, &error) == MOE_ERR_UNSUPPORTED);
+  CHECK(strstr(error.text, "no tools") != NULL);
+  static const char kCall[] =
+      "{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\"}}]}";
+  CHECK(moe_chat_add_message(chat, kCall, sizeof kCall - 1, &error) == MOE_ERR_UNSUPPORTED);
+  moe_chat_free(chat);
+  moe_session_free(session);
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) {
     fprintf(stderr, "usage: %s CHECKPOINT_FOLDER OUTPUT_FILE\n", argv[0]);
@@ -709,6 +781,7 @@ int main(int argc, char** argv) {
   test_templates();
   test_arguments();
   test_another_session();
+  test_tools();
   test_session_of_another_model(argv[2]);
   test_failing_allocator(argv[2]);
   test_cancel_while_rendering(argv[2]);

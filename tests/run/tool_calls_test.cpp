@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Calls of tools in replies: those that templates of real models wrote (tests/parity/tool_calls.py --write), other forms
-// of the formats, and what is no call.
+// Calls of tools in replies: those that templates of real models wrote (tests/parity/tool_calls.py
+// --write), other forms of the formats, and what is no call.
 
 #include <gtest/gtest.h>
 
@@ -44,11 +44,12 @@ const std::map<std::string, std::string>& templates() {
 
 GivenReply given(const std::string& format, const std::string& text,
                  const std::vector<std::string>& specials = {}) {
-  return {.chat_template = templates().at(format), .tools = kTools, .specials = specials, .text = text};
+  return {
+      .chat_template = templates().at(format), .tools = kTools, .specials = specials, .text = text};
 }
 
 const std::vector<std::string>& harmony() {
-  static const std::vector<std::string> tokens = {"<|start|>", "<|end|>",  "<|channel|>",
+  static const std::vector<std::string> tokens = {"<|start|>",   "<|end|>",  "<|channel|>",
                                                   "<|message|>", "<|call|>", "<|constrain|>"};
   return tokens;
 }
@@ -63,7 +64,8 @@ std::string shown(const GivenReply& reply) {
   for (const std::string& call : whole.calls) {
     const Json json = parse_json(call, "call");
     const size_t at = call.find("\"arguments\": ");
-    out += "[" + json.at("name").get<std::string>() + " " + call.substr(at + 13, call.size() - at - 14) + "]";
+    out += "[" + json.at("name").get<std::string>() + " " +
+           call.substr(at + 13, call.size() - at - 14) + "]";
   }
   if (!whole.thinking.empty()) out += "(" + whole.thinking + ")";
   return out;
@@ -88,8 +90,8 @@ TEST(ToolCalls, AsTemplatesWriteThem) {
     }
     ++seen[format];
   }
-  for (const char* format : {"cohere", "deepseek", "gemma4", "glm", "gpt-oss", "hermes", "kimi-k2", "llama3",
-                             "minimax-m2", "mistral", "nemotron", "qwen3-coder"}) {
+  for (const char* format : {"cohere", "deepseek", "gemma4", "glm", "gpt-oss", "hermes", "kimi-k2",
+                             "llama3", "minimax-m2", "mistral", "nemotron", "qwen3-coder"}) {
     EXPECT_GE(seen[format], 4) << format;
   }
 }
@@ -133,54 +135,91 @@ TEST(ToolCalls, OtherForms) {
     const char* text;
     const char* found;
   } cases[] = {
-      {"mistral", R"([TOOL_CALLS][{"name": "f", "arguments": {"n": 1}, "id": "abcdefghi"}, {"name": "g", "arguments": {}}])",
+      {"mistral",
+       R"([TOOL_CALLS][{"name": "f", "arguments": {"n": 1}, "id": "abcdefghi"}, {"name": "g", "arguments": {}}])",
        R"([f {"n": 1}][g {}])"},
-      {"mistral", R"(Hm.[TOOL_CALLS]f[ARGS]{"n": 1}[TOOL_CALLS]g[CALL_ID]abcdefghi[ARGS]{})", R"(Hm.[f {"n": 1}][g {}])"},
+      {"mistral", R"(Hm.[TOOL_CALLS]f[ARGS]{"n": 1}[TOOL_CALLS]g[CALL_ID]abcdefghi[ARGS]{})",
+       R"(Hm.[f {"n": 1}][g {}])"},
       {"mistral", R"([TOOL_CALLS]f{"n": 1})", R"([f {"n": 1}])"},
       {"deepseek",
-       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"n\": 1}<｜tool▁call▁end｜><｜tool▁call▁begin｜>g<｜tool▁sep｜>{}"
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"n\": "
+       "1}<｜tool▁call▁end｜><｜tool▁call▁begin｜>g<｜tool▁sep｜>{}"
        "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
        R"([f {"n": 1}][g {}])"},
-      {"deepseek", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"n\": 1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+      {"deepseek",
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"n\": "
+       "1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
        R"([f {"n": 1}])"},
       {"llama3", R"({"name": "f", "parameters": {"s": "x"}})", R"([f {"s": "x"}])"},
-      {"llama3", R"(  {"type": "function", "name": "f", "parameters": {}}; {"name": "f", "parameters": {"n": 2}})", R"([f {}][f {"n": 2}])"},
+      {"llama3",
+       R"(  {"type": "function", "name": "f", "parameters": {}}; {"name": "f", "parameters": {"n": 2}})",
+       R"([f {}][f {"n": 2}])"},
       {"llama3", R"(<|python_tag|>{"name": "other", "parameters": {}})", "[other {}]"},
-      {"granite", R"(<|tool_call|>[{"name": "f", "arguments": {"n": 1}}, {"name": "g", "arguments": {}}])", R"([f {"n": 1}][g {}])"},
-      {"hermes", R"(<tool_call>{"name": "f", "arguments": "{\"n\": 1}"}</tool_call>)", R"([f {"n": 1}])"},
+      {"granite",
+       R"(<|tool_call|>[{"name": "f", "arguments": {"n": 1}}, {"name": "g", "arguments": {}}])",
+       R"([f {"n": 1}][g {}])"},
+      {"hermes", R"(<tool_call>{"name": "f", "arguments": "{\"n\": 1}"}</tool_call>)",
+       R"([f {"n": 1}])"},
       {"hermes", "a\n\n<tool_call>\n{\"name\": \"f\"}\n</tool_call>\n\nb", "a\n\n\n\nb[f {}]"},
-      {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"</tool_call>\"}}</tool_call> \n", R"([f {"s": "</tool_call>"}])"},
+      {"hermes",
+       "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"</tool_call>\"}}</tool_call> \n",
+       R"([f {"s": "</tool_call>"}])"},
       {"hermes", "<tool_call>no <tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>no[f {}]"},
       {"hermes", "<tool_call>{\"name\": \"f\"}", "[f {}]"},  // it ends before the mark
-      {"qwen3-coder", "<tool_call>\n<function=f>\n<parameter=s>\n\n5\n</parameter>\n<parameter=n>\n5\n</parameter>\n<parameter=b>\nTrue\n"
-                      "</parameter>\n<parameter=o>\n[1]\n</parameter>\n</function>\n</tool_call>",
+      {"qwen3-coder",
+       "<tool_call>\n<function=f>\n<parameter=s>\n\n5\n</parameter>\n<parameter=n>\n5\n</"
+       "parameter>\n<parameter=b>\nTrue\n"
+       "</parameter>\n<parameter=o>\n[1]\n</parameter>\n</function>\n</tool_call>",
        R"([f {"s": "\n5", "n": 5, "b": true, "o": [1]}])"},
-      {"qwen3-coder", "<tool_call><function=f><parameter=s>a</parameter> b</parameter></function></tool_call>", R"([f {"s": "a</parameter> b"}])"},
-      {"seed-oss", "<seed:tool_call>\n<function=f>\n<parameter=s>a\n</parameter>\n</function>\n</seed:tool_call>", R"([f {"s": "a\n"}])"},
-      {"glm", "<tool_call>f\n<arg_key>n</arg_key>\n<arg_value>5</arg_value>\n</tool_call>", R"([f {"n": 5}])"},
-      {"glm", "<tool_call>f<arg_key>unknown</arg_key><arg_value>5</arg_value></tool_call>", R"([f {"unknown": 5}])"},
+      {"qwen3-coder",
+       "<tool_call><function=f><parameter=s>a</parameter> b</parameter></function></tool_call>",
+       R"([f {"s": "a</parameter> b"}])"},
+      {"seed-oss",
+       "<seed:tool_call>\n<function=f>\n<parameter=s>a\n</parameter>\n</function>\n</"
+       "seed:tool_call>",
+       R"([f {"s": "a\n"}])"},
+      {"glm", "<tool_call>f\n<arg_key>n</arg_key>\n<arg_value>5</arg_value>\n</tool_call>",
+       R"([f {"n": 5}])"},
+      {"glm", "<tool_call>f<arg_key>unknown</arg_key><arg_value>5</arg_value></tool_call>",
+       R"([f {"unknown": 5}])"},
       {"glm", "<tool_call>f</tool_call>", "[f {}]"},
-      {"functiongemma", "<start_function_call>call:f{s:<escape>a, {b}<escape>,n:5,b:true,o:{x:[1,None]}}<end_function_call>",
+      {"functiongemma",
+       "<start_function_call>call:f{s:<escape>a, "
+       "{b}<escape>,n:5,b:true,o:{x:[1,None]}}<end_function_call>",
        R"([f {"s": "a, {b}", "n": 5, "b": true, "o": {"x": [1, null]}}])"},
-      {"gemma4", "<|tool_call>call:f{s:<|\"|><tool_call|><|\"|>}<tool_call|>", R"([f {"s": "<tool_call|>"}])"},
-      {"kimi-k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
-                  "<|tool_calls_section_end|>",
+      {"gemma4", "<|tool_call>call:f{s:<|\"|><tool_call|><|\"|>}<tool_call|>",
+       R"([f {"s": "<tool_call|>"}])"},
+      {"kimi-k2",
+       "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<"
+       "|tool_call_end|>"
+       "<|tool_calls_section_end|>",
        "[f {}]"},
   };
-  for (const auto& c : cases) EXPECT_EQ(shown(given(c.format, c.text)), c.found) << c.format << ": " << c.text;
+  for (const auto& c : cases)
+    EXPECT_EQ(shown(given(c.format, c.text)), c.found) << c.format << ": " << c.text;
 }
 
 TEST(ToolCalls, Channels) {
-  const auto found = [](const std::string& text) { return shown(given("gpt-oss", text, harmony())); };
-  EXPECT_EQ(found("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+  const auto found = [](const std::string& text) {
+    return shown(given("gpt-oss", text, harmony()));
+  };
+  EXPECT_EQ(found("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary "
+                  "to=functions.f "
                   "<|constrain|>json<|message|>{\"n\": 1}<|call|>"),
             R"([f {"n": 1}](hm))");
-  EXPECT_EQ(found(" to=functions.f<|channel|>commentary json<|message|>{\"n\": 1}"), R"([f {"n": 1}])");
-  EXPECT_EQ(found("<|start|>assistant to=functions.f<|channel|>commentary<|message|><|call|>"), "[f {}]");
-  EXPECT_EQ(found("<|channel|>commentary to=functions.f<|message|>{\"n\": "), "to=functions.f {\"n\": ");
-  EXPECT_EQ(found("<|channel|>commentary to=functions.f<|message|>no<|end|><|start|>assistant<|channel|>final<|message|>b"),
-            "to=functions.f nob");
-  EXPECT_EQ(found("<|channel|>commentary<|message|>I will look.<|end|><|start|>assistant<|channel|>final<|message|>b"), "b(I will look.)");
+  EXPECT_EQ(found(" to=functions.f<|channel|>commentary json<|message|>{\"n\": 1}"),
+            R"([f {"n": 1}])");
+  EXPECT_EQ(found("<|start|>assistant to=functions.f<|channel|>commentary<|message|><|call|>"),
+            "[f {}]");
+  EXPECT_EQ(found("<|channel|>commentary to=functions.f<|message|>{\"n\": "),
+            "to=functions.f {\"n\": ");
+  EXPECT_EQ(
+      found("<|channel|>commentary "
+            "to=functions.f<|message|>no<|end|><|start|>assistant<|channel|>final<|message|>b"),
+      "to=functions.f nob");
+  EXPECT_EQ(found("<|channel|>commentary<|message|>I will "
+                  "look.<|end|><|start|>assistant<|channel|>final<|message|>b"),
+            "b(I will look.)");
   EXPECT_EQ(found(" to=nobody"), " to=nobody");
   EXPECT_EQ(found("plain"), "plain");
 }
@@ -205,7 +244,8 @@ TEST(ToolCalls, WhatIsNoneIsText) {
       {"mistral", "[TOOL_CALLS]f[ARGS]no"},
       {"mistral", "[TOOL_CALLS] what is that?"},
       {"deepseek", "<｜tool▁calls▁begin｜> x"},
-      {"deepseek", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>[1]<｜tool▁call▁end｜>"},
+      {"deepseek",
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>[1]<｜tool▁call▁end｜>"},
       {"kimi-k2", "<|tool_calls_section_begin|><|tool_calls_section_end|>"},
       {"qwen3-coder", "<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n</tool_call>"},
       {"qwen3-coder", "<tool_call>\n<function=>\n</function>\n</tool_call>"},
@@ -223,7 +263,8 @@ TEST(ToolCalls, WhatIsNoneIsText) {
 TEST(ToolCalls, WithoutBoundNothingIsHeld) {
   const std::string filler(ToolCallParser::kMostCallBytes, 'x');
   const std::string call = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
-  GivenReply reply = given("hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"" + filler + "\"}}</tool_call>" + call);
+  GivenReply reply = given("hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"" +
+                                         filler + "\"}}</tool_call>" + call);
   const FoundReply whole = find_calls(reply, 0, 1 << 22);
   EXPECT_EQ(whole.calls.size(), 1U);
   EXPECT_EQ(whole.content, reply.text.substr(0, reply.text.size() - call.size()));
@@ -234,13 +275,15 @@ TEST(ToolCalls, WithoutBoundNothingIsHeld) {
 }
 
 TEST(ToolCalls, OutOfMemory) {
-  const std::string text = "Hm.\n<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"" + std::string(300, 'x') + "\"}}</tool_call>";
+  const std::string text = "Hm.\n<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"" +
+                           std::string(300, 'x') + "\"}}</tool_call>";
   int n_failed = 0;
   for (size_t n = 0;; ++n) {
     const FailingAllocator failing(n);
     ToolCallParser parser(*tool_format(templates().at("hermes")), kTools, 1, failing.get());
     Status status;
-    for (size_t i = 0; i < text.size() && status.ok(); i += 9) status = parser.push(std::string_view(text).substr(i, 9));
+    for (size_t i = 0; i < text.size() && status.ok(); i += 9)
+      status = parser.push(std::string_view(text).substr(i, 9));
     if (status.ok()) status = parser.finish();
     if (status.ok()) break;
     EXPECT_EQ(status.code(), MOE_ERR_MEMORY);
@@ -270,19 +313,29 @@ TEST(ToolCalls, ArgumentsByTheirTypes) {
 
 TEST(ToolCalls, MessagesAndTools) {
   MessageParts parts(system_allocator());
-  check(read_message(R"({"role": "assistant", "content": null, "audio": null, "tool_calls": [{"id": "c", "type": "function",
-    "function": {"name": "f", "arguments": "{\"s\": \"\u00e9\"}"}}], "name": "x"})", parts));
+  check(read_message(
+      R"({"role": "assistant", "content": null, "audio": null, "tool_calls": [{"id": "c", "type": "function",
+    "function": {"name": "f", "arguments": "{\"s\": \"\u00e9\"}"}}], "name": "x"})",
+      parts));
   EXPECT_TRUE(parts.calls);
   EXPECT_TRUE(parts.no_content);
-  EXPECT_EQ(parts.members.view(), R"({"tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": {"s": "é"}}}], "name": "x"})");
+  EXPECT_EQ(
+      parts.members.view(),
+      R"({"tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": {"s": "é"}}}], "name": "x"})");
   String texts;
   check(rewrite_calls(parts.members.view(), true, texts));
-  EXPECT_NE(texts.view().find(R"("arguments": "{\"s\": \"é\"}")"), std::string_view::npos) << texts.view();
+  EXPECT_NE(texts.view().find(R"("arguments": "{\"s\": \"é\"}")"), std::string_view::npos)
+      << texts.view();
   const std::pair<const char*, const char*> bad[] = {
-      {R"([])", "expected an object"}, {R"({"role": 5})", "message.role"}, {R"({"role": "a", "content": ["x"]})", "message.content"},
-      {R"({"role": "a", "tool_calls": 5})", "tool_calls: expected a list"}, {R"({"role": "a", "tool_calls": [{}]})", "tool_calls[0].function"},
-      {R"({"role": "a", "tool_calls": [{"function": {"name": "f", "arguments": 5}}]})", "tool_calls[0].function.arguments"},
-      {R"({"role": "a", "tool_calls": [{"function": {"arguments": {}}}]})", "tool_calls[0].function.name"}};
+      {R"([])", "expected an object"},
+      {R"({"role": 5})", "message.role"},
+      {R"({"role": "a", "content": ["x"]})", "message.content"},
+      {R"({"role": "a", "tool_calls": 5})", "tool_calls: expected a list"},
+      {R"({"role": "a", "tool_calls": [{}]})", "tool_calls[0].function"},
+      {R"({"role": "a", "tool_calls": [{"function": {"name": "f", "arguments": 5}}]})",
+       "tool_calls[0].function.arguments"},
+      {R"({"role": "a", "tool_calls": [{"function": {"arguments": {}}}]})",
+       "tool_calls[0].function.name"}};
   for (const auto& [json, why] : bad) {
     MessageParts none(system_allocator());
     const Status status = read_message(json, none);
@@ -290,11 +343,13 @@ TEST(ToolCalls, MessagesAndTools) {
     EXPECT_NE(std::string(status.text()).find(why), std::string::npos) << status.text();
   }
   EXPECT_EQ(check_tools(kTools).code(), MOE_OK);
-  for (const char* tools : {"{}", "[5]", "[{}]", R"([{"type": "x", "function": {"name": "f"}}])", R"([{"function": {"name": ""}}])", "[",
+  for (const char* tools : {"{}", "[5]", "[{}]", R"([{"type": "x", "function": {"name": "f"}}])",
+                            R"([{"function": {"name": ""}}])", "[",
                             R"([{"function": {"name": "f", "parameters": []}}])"}) {
     EXPECT_EQ(check_tools(tools).code(), MOE_ERR_ARGUMENT) << tools;
   }
-  EXPECT_EQ(check_tools(R"([{"function": {"name": "f", "strict": true}}])").code(), MOE_ERR_UNSUPPORTED);
+  EXPECT_EQ(check_tools(R"([{"function": {"name": "f", "strict": true}}])").code(),
+            MOE_ERR_UNSUPPORTED);
 }
 
 }  // namespace

@@ -293,8 +293,7 @@ class ScriptTest : public ServiceTest {
     const std::string file = folder_.file("script.moe");
     auto params = MOE_INIT(moe_convert_params);
     params.weights = "f32";
-    ASSERT_EQ(moe_convert(checkpoint_, file.c_str(), &params, &error_), MOE_OK)
-        << error_.text;
+    ASSERT_EQ(moe_convert(checkpoint_, file.c_str(), &params, &error_), MOE_OK) << error_.text;
     open(file);
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tools: the model of tests/data/chat/tools says "Ok!", calls two tools, and answers "Yes." behind their results.
+// Tools: the model of tests/data/chat/tools says "Ok!", calls two tools, and answers "Yes." behind
+// their results.
 
 #include "tests/serve/fixture.h"
 
@@ -56,7 +57,8 @@ class ToolsTest : public ScriptTest {
     tool["type"] = "function";
     return {{"input", "Weather?"}, {"temperature", 0}, {"tools", Json::array({tool})}};
   }
-  void refuses(Json request, const std::string& param, const std::string& why, moe_endpoint endpoint = kChat) {
+  void refuses(Json request, const std::string& param, const std::string& why,
+               moe_endpoint endpoint = kChat) {
     const Json error = ask(request, endpoint, 400)["error"];
     EXPECT_EQ(error["param"], param) << error;
     EXPECT_NE(std::string(error["message"]).find(why), std::string::npos) << error;
@@ -71,12 +73,14 @@ TEST_F(ToolsTest, AChatCallsAndGoesOn) {
   EXPECT_EQ(said["content"], "Ok!");
   ASSERT_EQ(said["tool_calls"].size(), 2U);
   EXPECT_EQ(said["tool_calls"][0]["type"], "function");
-  EXPECT_EQ(said["tool_calls"][0]["function"], Json({{"name", "weather"}, {"arguments", kWeather}}));
+  EXPECT_EQ(said["tool_calls"][0]["function"],
+            Json({{"name", "weather"}, {"arguments", kWeather}}));
   EXPECT_EQ(said["tool_calls"][1]["function"], Json({{"name", "clock"}, {"arguments", "{}"}}));
   EXPECT_NE(said["tool_calls"][0]["id"], said["tool_calls"][1]["id"]);
   request["messages"].push_back(said);
   for (const Json& call : said["tool_calls"]) {
-    request["messages"].push_back({{"role", "tool"}, {"tool_call_id", call["id"]}, {"content", "18"}});
+    request["messages"].push_back(
+        {{"role", "tool"}, {"tool_call_id", call["id"]}, {"content", "18"}});
   }
   const Json next = ask(request);
   EXPECT_EQ(next["choices"][0]["message"]["content"], "Yes.");
@@ -96,7 +100,8 @@ TEST_F(ToolsTest, AStreamOfAChat) {
       if (delta.contains("id")) calls.push_back(delta);
       const size_t index = delta["index"];
       ASSERT_EQ(index + 1, calls.size());
-      if (!delta.contains("id")) calls.back()["function"]["arguments"] = delta["function"]["arguments"];
+      if (!delta.contains("id"))
+        calls.back()["function"]["arguments"] = delta["function"]["arguments"];
     }
     if (choice["finish_reason"].is_string()) finish = choice["finish_reason"];
   }
@@ -126,7 +131,8 @@ TEST_F(ToolsTest, SwitchesOfAChat) {
   EXPECT_EQ(std::string(cut["message"]["content"]).find("Ok!<tool_call>{"), 0U) << cut;
   request["n"] = 2;
   request["max_tokens"] = 50;
-  for (const Json& choice : ask(request)["choices"]) EXPECT_EQ(choice["message"]["tool_calls"].size(), 2U);
+  for (const Json& choice : ask(request)["choices"])
+    EXPECT_EQ(choice["message"]["tool_calls"].size(), 2U);
 }
 
 TEST_F(ToolsTest, Messages) {
@@ -144,14 +150,18 @@ TEST_F(ToolsTest, Messages) {
     if (event["type"] == "content_block_start") blocks.push_back(event["content_block"]);
     if (event["type"] != "content_block_delta") continue;
     Json& block = blocks[event["index"].get<size_t>()];
-    if (block["type"] == "tool_use") block["input"] = Json::parse(std::string(event["delta"]["partial_json"]));
-    if (block["type"] == "text") block["text"] = std::string(block["text"]) + std::string(event["delta"]["text"]);
+    if (block["type"] == "tool_use")
+      block["input"] = Json::parse(std::string(event["delta"]["partial_json"]));
+    if (block["type"] == "text")
+      block["text"] = std::string(block["text"]) + std::string(event["delta"]["text"]);
   }
   EXPECT_EQ(blocks, content);
   request["messages"].push_back({{"role", "assistant"}, {"content", content}});
   Json results = Json::array();
   for (size_t i = 1; i < 3; ++i) {
-    results.push_back({{"type", "tool_result"}, {"tool_use_id", content[i]["id"]}, {"is_error", false},
+    results.push_back({{"type", "tool_result"},
+                       {"tool_use_id", content[i]["id"]},
+                       {"is_error", false},
                        {"content", Json::array({{{"type", "text"}, {"text", "18"}}})}});
   }
   request["messages"].push_back({{"role", "user"}, {"content", results}});
@@ -175,12 +185,14 @@ TEST_F(ToolsTest, Responses) {
   const std::vector<Json> events = stream(request, kResponses);
   EXPECT_EQ(events.back()["response"]["output"][1]["call_id"], output[1]["call_id"]);
   int n_done = 0;
-  for (const Json& event : events) n_done += event["type"] == "response.function_call_arguments.done";
+  for (const Json& event : events)
+    n_done += event["type"] == "response.function_call_arguments.done";
   EXPECT_EQ(n_done, 2);
   request["input"] = says("Weather?");
   for (const Json& item : output) request["input"].push_back(item);
   for (size_t i = 1; i < 3; ++i) {
-    request["input"].push_back({{"type", "function_call_output"}, {"call_id", output[i]["call_id"]}, {"output", "18"}});
+    request["input"].push_back(
+        {{"type", "function_call_output"}, {"call_id", output[i]["call_id"]}, {"output", "18"}});
   }
   EXPECT_EQ(ask(request, kResponses)["output"][0]["content"][0]["text"], "Yes.");
 }
@@ -191,24 +203,38 @@ TEST_F(ToolsTest, WhatIsRefused) {
     return request;
   };
   refuses(with(chat(), "tool_choice", "required"), "tool_choice", "cannot be forced");
-  refuses(with(chat(), "tool_choice", {{"type", "function"}, {"function", {{"name", "weather"}}}}), "tool_choice", "cannot be forced");
-  refuses(with(chat(), "tools", Json::array({{{"type", "function"}, {"function", {{"name", "a"}, {"strict", true}}}}})),
-          "tools[0].function.strict", "leave it out");
-  refuses(with(chat(), "tools", Json::array({{{"type", "function"}, {"function", {{"name", "a"}, {"parameters", 5}}}}})),
-          "tools[0].function.parameters", "an object");
-  refuses(with(chat(), "tools", Json::array({{{"type", "function"}, {"function", {{"name", ""}}}}})), "tools[0].function.name", "a name");
-  refuses(with(chat(), "tools", Json::array({{{"type", "custom"}}})), "tools[0].type", "no tools of its own");
+  refuses(with(chat(), "tool_choice", {{"type", "function"}, {"function", {{"name", "weather"}}}}),
+          "tool_choice", "cannot be forced");
+  refuses(
+      with(chat(), "tools",
+           Json::array({{{"type", "function"}, {"function", {{"name", "a"}, {"strict", true}}}}})),
+      "tools[0].function.strict", "leave it out");
+  refuses(
+      with(chat(), "tools",
+           Json::array({{{"type", "function"}, {"function", {{"name", "a"}, {"parameters", 5}}}}})),
+      "tools[0].function.parameters", "an object");
+  refuses(
+      with(chat(), "tools", Json::array({{{"type", "function"}, {"function", {{"name", ""}}}}})),
+      "tools[0].function.name", "a name");
+  refuses(with(chat(), "tools", Json::array({{{"type", "custom"}}})), "tools[0].type",
+          "no tools of its own");
   refuses({{"messages", says("a")}, {"tool_choice", "auto"}}, "tool_choice", "only with 'tools'");
-  refuses(with(message(), "tool_choice", {{"type", "any"}}), "tool_choice", "cannot be forced", kMessages);
-  refuses(with(message(), "tools", Json::array({{{"name", "a"}}})), "tools[0].input_schema", "missing", kMessages);
-  refuses(with(response(), "tools", Json::array({{{"type", "web_search"}}})), "tools[0].type", "no tools of its own", kResponses);
-  refuses(with(response(), "tools", Json::array({{{"type", "function"}, {"name", "a"}, {"strict", true}}})), "tools[0].strict", "leave it out",
-          kResponses);
-  const Json call = {{"id", "c"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", "{bad"}}}};
+  refuses(with(message(), "tool_choice", {{"type", "any"}}), "tool_choice", "cannot be forced",
+          kMessages);
+  refuses(with(message(), "tools", Json::array({{{"name", "a"}}})), "tools[0].input_schema",
+          "missing", kMessages);
+  refuses(with(response(), "tools", Json::array({{{"type", "web_search"}}})), "tools[0].type",
+          "no tools of its own", kResponses);
+  refuses(with(response(), "tools",
+               Json::array({{{"type", "function"}, {"name", "a"}, {"strict", true}}})),
+          "tools[0].strict", "leave it out", kResponses);
+  const Json call = {
+      {"id", "c"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", "{bad"}}}};
   Json history = says("a");
   history.push_back({{"role", "assistant"}, {"tool_calls", Json::array({call})}});
   refuses({{"messages", history}}, "messages[1]", "a JSON object");
-  refuses({{"messages", Json::array({{{"role", "tool"}, {"content", "a"}}})}}, "messages[0].tool_call_id", "missing");
+  refuses({{"messages", Json::array({{{"role", "tool"}, {"content", "a"}}})}},
+          "messages[0].tool_call_id", "missing");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The input is a format (its first byte), how a reply is cut (the second), and the reply. Calls are valid JSON, and they
-// and the text are the same as of the whole reply; without calls nothing of it is lost.
+// The input is a format (its first byte), how a reply is cut (the second), and the reply. Calls are
+// valid JSON, and they and the text are the same as of the whole reply; without calls nothing of it
+// is lost.
 
 #include <string>
 
@@ -19,10 +20,18 @@ void require(bool condition) {
 
 constexpr std::string_view kTools =
     R"([{"type": "function", "function": {"name": "f", "parameters": {"properties": {"s": {"type": "string"}}}}}])";
-constexpr const char* kTemplates[] = {
-    "<|channel|>functions.", "<\uFF5Ctool\u2581calls\u2581begin\uFF5C>", "<|tool_call_argument_begin|>",
-    "<minimax:tool_call>", "<arg_key>", "<function=<parameter=", "<|tool_call>call:", "<start_function_call>",
-    "[TOOL_CALLS]", "<|tool_call|>", "<tool_call>", "{\"name\": function name, \"parameters\""};
+constexpr const char* kTemplates[] = {"<|channel|>functions.",
+                                      "<\uFF5Ctool\u2581calls\u2581begin\uFF5C>",
+                                      "<|tool_call_argument_begin|>",
+                                      "<minimax:tool_call>",
+                                      "<arg_key>",
+                                      "<function=<parameter=",
+                                      "<|tool_call>call:",
+                                      "<start_function_call>",
+                                      "[TOOL_CALLS]",
+                                      "<|tool_call|>",
+                                      "<tool_call>",
+                                      "{\"name\": function name, \"parameters\""};
 
 struct Found {
   std::string text;

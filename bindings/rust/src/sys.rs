@@ -2056,7 +2056,7 @@ extern "C" {
     ) -> moe_status;
     /// Begins a reply whose tokens the caller evaluates (section 8). The chat's session must hold
     /// exactly what moe_chat_tokens gives with begin_reply: MOE_ERR_STATE. The reply is not appended to
-    /// the messages; moe_chat_add can do so. The chat may be freed or changed before the generation.
+    /// the messages; moe_chat_add_message can. The chat may be freed or changed before the generation.
     /// Other errors as moe_chat_reply.
     pub fn moe_chat_begin_reply(
         chat: *mut moe_chat,

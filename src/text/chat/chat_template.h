@@ -18,8 +18,8 @@ struct ChatMessage {
   std::string_view members = {};
   /// Texts behind the content: a mark of the template's author, calls, another mark.
   std::string_view calls[3] = {};
-  bool no_content = false;       // the content is none
-  bool thinking_apart = false;   // the template gets it as the member "thinking"
+  bool no_content = false;      // the content is none
+  bool thinking_apart = false;  // the template gets it as the member "thinking"
 };
 
 /// A template variable. value: "true", "false", "none", a decimal integer; otherwise text.

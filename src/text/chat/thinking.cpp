@@ -150,8 +150,8 @@ Status ReplySplitter::read_recipient(std::string_view header) {
 }
 
 Status ReplySplitter::push_channel(int32_t token, std::string_view text) {
-  const bool begins = token >= 0 && std::find(header_begins_, header_begins_ + 3, token) !=
-                                        header_begins_ + 3;
+  const bool begins =
+      token >= 0 && std::find(header_begins_, header_begins_ + 3, token) != header_begins_ + 3;
   if (state_ != State::kHeader && begins) recipient_.clear();
   if (state_ == State::kAnswer && begins_with_recipient(text)) {
     if (!begins) {

@@ -77,7 +77,7 @@ class ReplySplitter final {
   bool first_ = true;  // of a reply in channels: nothing but the first header's beginning so far
   String header_;
   String recipient_;  // of the header, without "functions."
-  String text_[2];  // of this call and the previous one
+  String text_[2];    // of this call and the previous one
   int current_ = 0;
   std::string_view held_;  // end of the current text
   ReplyPart parts_[4];

@@ -179,9 +179,7 @@ Scanner::Step Scanner::number_byte(char c) {
   return is_space(c) ? Step::kMore : after_value(c);
 }
 
-bool Scanner::number_fits() const {
-  return minus_ ? n_digits_ <= 308 : n_digits_ + power_ <= 308;
-}
+bool Scanner::number_fits() const { return minus_ ? n_digits_ <= 308 : n_digits_ + power_ <= 308; }
 
 Scanner::Step Scanner::after_value(char c) {
   if (c == ',') return go(in_object() ? State::kKey : State::kValue);

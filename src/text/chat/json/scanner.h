@@ -25,26 +25,26 @@ class Scanner {
 
  private:
   enum class State : uint8_t {
-    kValue,      // a value must follow
-    kFirst,      // a value, or the end of the list
-    kFirstKey,   // a key, or the end of the object
-    kKey,        // a key must follow
-    kColon,      // after a key
-    kAfter,      // after a value in a list or object
-    kString,     // in a string
-    kEscape,     // after a backslash
-    kHex,        // in \uXXXX
-    kPair,       // the backslash of the second half of a pair must follow
-    kPairU,      // its u
-    kMinus,      // a number: after the sign
-    kZero,       // after a leading 0
-    kDigits,     // in the whole part
-    kDot,        // after the point
-    kFraction,   // after digits behind the point
-    kExponent,   // after e
-    kSign,       // after the sign of the exponent
-    kPower,      // in the exponent
-    kWord,       // in true, false or null
+    kValue,     // a value must follow
+    kFirst,     // a value, or the end of the list
+    kFirstKey,  // a key, or the end of the object
+    kKey,       // a key must follow
+    kColon,     // after a key
+    kAfter,     // after a value in a list or object
+    kString,    // in a string
+    kEscape,    // after a backslash
+    kHex,       // in \uXXXX
+    kPair,      // the backslash of the second half of a pair must follow
+    kPairU,     // its u
+    kMinus,     // a number: after the sign
+    kZero,      // after a leading 0
+    kDigits,    // in the whole part
+    kDot,       // after the point
+    kFraction,  // after digits behind the point
+    kExponent,  // after e
+    kSign,      // after the sign of the exponent
+    kPower,     // in the exponent
+    kWord,      // in true, false or null
     kDone
   };
   Step begin_value(char c);
@@ -71,8 +71,8 @@ class Scanner {
   uint16_t n_digits_ = 0;  // of the whole part of a number, at most 400
   uint16_t power_ = 0;     // at most 400
   int depth_ = 0;
-  uint64_t objects_ = 0;          // a bit for each level: 1 for an object
-  const char* word_ = nullptr;    // the rest of true, false or null
+  uint64_t objects_ = 0;        // a bit for each level: 1 for an object
+  const char* word_ = nullptr;  // the rest of true, false or null
 };
 
 /// Whether `text` is one value with white space around it, in UTF-8.

@@ -11,8 +11,8 @@ namespace {
 uint32_t hex_code(std::string_view digits) {
   uint32_t code = 0;
   for (const char c : digits) {
-    const uint32_t value = c <= '9' ? static_cast<uint32_t>(c - '0')
-                                    : static_cast<uint32_t>((c | 32) - 'a' + 10);
+    const uint32_t value =
+        c <= '9' ? static_cast<uint32_t>(c - '0') : static_cast<uint32_t>((c | 32) - 'a' + 10);
     code = code << 4 | value;
   }
   return code;

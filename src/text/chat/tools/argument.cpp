@@ -12,9 +12,9 @@ uint32_t type_of_name(std::string_view quoted) {
   constexpr struct {
     std::string_view name;
     uint32_t type;
-  } kTypes[] = {{"\"string\"", kStringType}, {"\"number\"", kNumberType},
+  } kTypes[] = {{"\"string\"", kStringType},  {"\"number\"", kNumberType},
                 {"\"integer\"", kNumberType}, {"\"boolean\"", kBoolType},
-                {"\"null\"", kNullType},     {"\"array\"", kListType},
+                {"\"null\"", kNullType},      {"\"array\"", kListType},
                 {"\"object\"", kObjectType}};
   for (const auto& t : kTypes) {
     if (t.name == quoted) return t.type;

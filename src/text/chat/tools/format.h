@@ -35,7 +35,7 @@ struct ToolFormat {
 
   const char* name;
   ToolSyntax syntax;
-  std::string_view needles[2];    // texts of its templates
+  std::string_view needles[2];  // texts of its templates
   std::string_view marks[kMarks];
   bool lines = false;  // kTags: values stand on lines of their own
   bool bare = false;   // kJson: an object at the beginning of a reply may be a call without open

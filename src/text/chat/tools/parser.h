@@ -98,6 +98,20 @@ class ToolCallParser final {
   Status step_channel(Step* out);
   Match begins_as_call();
   Status read_name(std::string_view text);
+  Step step_next_call();
+  Status step_name(std::string_view end, int then, Step* out);
+  Step step_arguments(int then);
+  Step step_mistral_marks();
+  /// The step that a match makes: into the state `then`, if it is one.
+  Step taken(Match match, int then) {
+    if (match != Match::kYes) return match == Match::kMore ? Step::kMore : Step::kBad;
+    go(then);
+    return Step::kGoOn;
+  }
+  static Status kept(Step step, Step* out) {
+    *out = step;
+    return {};
+  }
   Status end_inside(bool* done);
 
   // calls (calls.cpp)
@@ -112,12 +126,12 @@ class ToolCallParser final {
   const ToolFormat& format_;
   const std::string_view tools_;
   const uint64_t seed_;
-  String buffer_;       // text that is not yet decided, from begin_ on
-  size_t begin_ = 0;    // of the undecided text, or of the call
-  size_t pos_ = 0;      // in a call: what was read
-  size_t scan_ = 0;     // in a call: where until() goes on
+  String buffer_;     // text that is not yet decided, from begin_ on
+  size_t begin_ = 0;  // of the undecided text, or of the call
+  size_t pos_ = 0;    // in a call: what was read
+  size_t scan_ = 0;   // in a call: where until() goes on
   bool inside_ = false;
-  int state_ = 0;       // of the syntax
+  int state_ = 0;  // of the syntax
   int n_in_section_ = 0;
   bool bare_ = false;     // a call without its mark
   bool as_json_ = false;  // kMistral: the old form

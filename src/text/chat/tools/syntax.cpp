@@ -7,6 +7,11 @@
 namespace moe {
 namespace {
 
+// The states in which a call by its name is read, in their order ...
+enum Named { kBeforeCall, kInName, kBehindName, kInLine, kFence, kArguments, kBehindFence, kEnd };
+// ... and one of Mistral's newer form.
+enum Mistral { kMistralBegin, kMistralName, kMistralMarks, kMistralId, kMistralArguments };
+
 bool ends_name(char c) { return c == '\n' || c == '<' || c == '>' || c == '{' || c == '['; }
 
 }  // namespace
@@ -57,95 +62,74 @@ Status ToolCallParser::step_json(Step* out) {
   return {};
 }
 
-// States: before a call, in the name, behind it, in the line with the name, before the arguments,
-// in them, behind them, behind a block of Markdown.
 Status ToolCallParser::step_named(Step* out) {
-  *out = Step::kGoOn;
-  const auto take = [&](Match match, int then) {
-    if (match == Match::kYes) {
-      go(then);
-    } else {
-      *out = match == Match::kMore ? Step::kMore : Step::kBad;
-    }
-  };
-  std::string_view text;
   switch (state_) {
-    case 0: {
+    case kBeforeCall:
+      *out = step_next_call();
+      return {};
+    case kInName:
+      return step_name(mark(Mark::kNameEnd), kBehindName, out);
+    case kBehindName:  // an older form has only the word "function" before its mark
       skip_space();
-      const Match open = literal(mark(Mark::kCallOpen));
-      if (open == Match::kYes) {
-        go(1);
-        return {};
-      }
-      const Match close = n_in_section_ == 0 ? Match::kNo : literal(mark(Mark::kClose));
-      if (close == Match::kYes) {
-        *out = Step::kDone;
-      } else {
-        *out = open == Match::kMore || close == Match::kMore ? Step::kMore : Step::kBad;
-      }
-      return {};
-    }
-    case 1: {
-      const Match match = until(mark(Mark::kNameEnd), &text);
-      const bool too_long_name =
-          match == Match::kYes ? text.size() > kMostName : buffer_.size() - pos_ > kMostName + 64;
-      if (too_long_name) {
-        *out = Step::kBad;
-        return {};
-      }
-      if (match == Match::kYes) MOE_TRY(read_name(text));
-      take(match, 2);
-      return {};
-    }
-    case 2:
+      if (!more()) return kept(Step::kMore, out);
+      fenced_ = next() != '{';
+      go(fenced_ ? kInLine : kArguments);
+      if (!fenced_) begin_value(kArguments);
+      return kept(Step::kGoOn, out);
+    case kInLine:
+      return step_name("\n", kFence, out);
+    case kFence:
       skip_space();
-      *out = more() ? Step::kGoOn : Step::kMore;
-      fenced_ = more() && next() != '{';
-      if (more()) go(fenced_ ? 3 : 4);
+      *out = taken(literal("```json"), kArguments);
+      value_begin_ = pos_;
+      json_.reset();
       return {};
-    case 3: {  // an older form: its mark is behind the word "function"
-      const Match match = until("\n", &text);
-      if (match == Match::kYes) MOE_TRY(read_name(text));
-      if (match == Match::kMore && buffer_.size() - pos_ > kMostName) {
-        *out = Step::kBad;
-        return {};
-      }
-      take(match, 4);
+    case kArguments:
+      *out = step_arguments(fenced_ ? kBehindFence : kEnd);
       return {};
-    }
-    case 4:
+    case kBehindFence:
       skip_space();
-      if (fenced_) {
-        take(literal("```json"), 4);
-        if (*out != Step::kGoOn) return {};
-        skip_space();
-      }
-      *out = !more() ? Step::kMore : next() == '{' && !name_.empty() ? Step::kGoOn : Step::kBad;
-      if (*out == Step::kMore && fenced_) go(8);
-      if (*out == Step::kGoOn) begin_value(5);
-      return {};
-    case 8:  // behind the mark of the block
-      skip_space();
-      *out = !more() ? Step::kMore : next() == '{' ? Step::kGoOn : Step::kBad;
-      if (*out == Step::kGoOn) begin_value(5);
-      return {};
-    case 5:
-      take(value(), fenced_ ? 6 : 7);
-      return {};
-    case 6:
-      skip_space();
-      take(literal("```"), 7);
-      return {};
+      return kept(taken(literal("```"), kEnd), out);
     default:
       break;
   }
   skip_space();
-  take(literal(mark(Mark::kCallClose)), 0);
+  *out = taken(literal(mark(Mark::kCallClose)), kBeforeCall);
   if (*out != Step::kGoOn) return {};
   bool good = false;
   MOE_TRY(named_call(between(value_begin_, value_end_), &good));
-  if (!good) *out = Step::kBad;
-  return {};
+  return kept(good ? Step::kGoOn : Step::kBad, out);
+}
+
+// Between the calls of a section, or at its end.
+ToolCallParser::Step ToolCallParser::step_next_call() {
+  skip_space();
+  const Match open = literal(mark(Mark::kCallOpen));
+  if (open == Match::kYes) return taken(open, kInName);
+  const Match close = n_in_section_ == 0 ? Match::kNo : literal(mark(Mark::kClose));
+  if (close == Match::kYes) return Step::kDone;
+  return open == Match::kMore || close == Match::kMore ? Step::kMore : Step::kBad;
+}
+
+// Reads a name, or what stands in its place, up to `end`.
+Status ToolCallParser::step_name(std::string_view end, int then, Step* out) {
+  std::string_view text;
+  const Match match = until(end, &text);
+  const size_t n = match == Match::kYes ? text.size() : buffer_.size() - pos_;
+  if (n > kMostName + (match == Match::kYes ? 0 : end.size())) return kept(Step::kBad, out);
+  if (match == Match::kYes) MOE_TRY(read_name(text));
+  return kept(taken(match, then), out);
+}
+
+// An object from value_begin_ on, which white space may precede.
+ToolCallParser::Step ToolCallParser::step_arguments(int then) {
+  if (pos_ == value_begin_) {
+    skip_space();
+    value_begin_ = pos_;
+    if (!more()) return Step::kMore;
+    if (next() != '{' || name_.empty()) return Step::kBad;
+  }
+  return taken(value(), then);
 }
 
 // "functions.NAME:3" is an id of Kimi, and tells the name.
@@ -161,81 +145,58 @@ Status ToolCallParser::read_name(std::string_view text) {
   return name_.assign(text);
 }
 
-// States: before the name or the list, in the name, in the id, before the arguments, in them. The
-// list is that of step_json.
+// The older form is that of step_json.
 Status ToolCallParser::step_mistral(Step* out) {
-  *out = Step::kGoOn;
   if (as_json_) return step_json(out);
-  if (state_ == 0) {
-    skip_space();
-    if (more() && (next() == '[' || next() == '{')) {
-      as_json_ = true;
-      return {};
-    }
-    value_begin_ = pos_;
-    *out = more() ? Step::kGoOn : Step::kMore;
-    if (more()) go(1);
-    return {};
-  }
-  const auto take = [&](Match match, int then) {
-    if (match == Match::kYes) {
-      go(then);
-    } else {
-      *out = match == Match::kMore ? Step::kMore : Step::kBad;
-    }
-  };
   switch (state_) {
-    case 1: {
-      while (more() && !ends_name(next()) && pos_ - value_begin_ <= kMostName) ++pos_;
-      *out = more() ? Step::kBad : Step::kMore;
-      if (!more() || (next() != '[' && next() != '{')) return {};
-      MOE_TRY(name_.assign(json::trimmed(between(value_begin_, pos_))));
-      if (name_.empty()) return {};
-      go(2);
-      *out = Step::kGoOn;
-      return {};
-    }
-    case 2: {
-      if (next() == '{') {
-        begin_value(5);
-        return {};
-      }
-      const Match id = literal(mark(Mark::kKeyOpen));
-      const Match end = id == Match::kYes ? Match::kNo : literal(mark(Mark::kNameEnd));
-      if (id == Match::kYes) {
-        go(3);
-      } else if (end == Match::kYes) {
-        go(4);
-      } else {
-        *out = id == Match::kMore || end == Match::kMore ? Step::kMore : Step::kBad;
-      }
-      return {};
-    }
-    case 3: {
-      std::string_view text;
-      const Match match = until(mark(Mark::kNameEnd), &text);
-      if (match == Match::kMore && buffer_.size() - pos_ > kMostName) {
-        *out = Step::kBad;
-        return {};
-      }
-      if (match == Match::kYes) MOE_TRY(id_.assign(json::trimmed(text)));
-      take(match, 4);
-      return {};
-    }
-    case 4:
+    case kMistralBegin:
       skip_space();
-      *out = !more() ? Step::kMore : next() == '{' ? Step::kGoOn : Step::kBad;
-      if (*out == Step::kGoOn) begin_value(5);
+      if (!more()) return kept(Step::kMore, out);
+      as_json_ = next() == '[' || next() == '{';
+      value_begin_ = pos_;
+      if (!as_json_) go(kMistralName);
+      return kept(Step::kGoOn, out);
+    case kMistralName:
+      while (more() && !ends_name(next()) && pos_ - value_begin_ <= kMostName) ++pos_;
+      if (!more()) return kept(Step::kMore, out);
+      MOE_TRY(name_.assign(json::trimmed(between(value_begin_, pos_))));
+      if (name_.empty() || (next() != '[' && next() != '{')) return kept(Step::kBad, out);
+      go(kMistralMarks);
+      return kept(Step::kGoOn, out);
+    case kMistralMarks:
+      *out = step_mistral_marks();
       return {};
+    case kMistralId: {
+      std::string_view id;
+      const Match match = until(mark(Mark::kNameEnd), &id);
+      const bool too_long_id = match == Match::kMore && buffer_.size() - pos_ > kMostName;
+      MOE_TRY(id_.assign(json::trimmed(id)));
+      *out = too_long_id ? Step::kBad : taken(match, kMistralArguments);
+      if (match == Match::kYes) begin_value(kMistralArguments);
+      return {};
+    }
     default:
       break;
   }
-  take(value(), 5);
+  *out = step_arguments(kMistralArguments);
   if (*out != Step::kGoOn) return {};
   bool good = false;
   MOE_TRY(named_call(between(value_begin_, value_end_), &good));
-  *out = good ? Step::kDone : Step::kBad;
-  return {};
+  return kept(good ? Step::kDone : Step::kBad, out);
+}
+
+// Behind the name: the mark of an id, that of the arguments, or these themselves.
+ToolCallParser::Step ToolCallParser::step_mistral_marks() {
+  Match id = Match::kNo;
+  Match end = Match::kYes;
+  if (next() != '{') {
+    id = literal(mark(Mark::kKeyOpen));
+    end = id == Match::kYes ? Match::kNo : literal(mark(Mark::kNameEnd));
+  }
+  if (id == Match::kYes) return taken(id, kMistralId);
+  if (end != Match::kYes && id == Match::kMore) return Step::kMore;
+  if (end == Match::kYes) begin_value(kMistralArguments);
+  return taken(end, kMistralArguments);
 }
 
 Status ToolCallParser::step_channel(Step* out) {
@@ -285,8 +246,8 @@ Status ToolCallParser::end_inside(bool* done) {
     case ToolSyntax::kJson:
       return state_ == 2 ? json_calls(given, done) : Status();
     case ToolSyntax::kNamed:
-      if (state_ == 0) *done = n_in_section_ > 0;
-      return state_ == 6 || state_ == 7 ? named_call(given, done) : Status();
+      if (state_ == kBeforeCall) *done = n_in_section_ > 0;
+      return state_ == kBehindFence || state_ == kEnd ? named_call(given, done) : Status();
     case ToolSyntax::kTags:
       *done = state_ == 0 && n_in_section_ > 0;
       return {};
