@@ -246,7 +246,7 @@ TEST_F(RefusalsTest, FieldsOfResponses) {
            {R"({"input": []})", "input", "non-empty"},
            {R"({"input": [5]})", "input[0]", "an object"},
            {R"({"input": [{"type": "reasoning"}]})", "input", "no message"},
-           {R"({"input": [{"type": "computer_call"}]})", "input[0].type", "'function_call'"},
+           {R"({"input": [{"type": "computer_call"}]})", "input[0].type", "'computer_call'"},
            {R"({"input": [{"type": 5}]})", "input[0].type", "a string"},
            {R"({"input": [{"role": "user"}]})", "input[0].content", "missing"},
            {R"({"input": [{"content": "a"}]})", "input[0].role", "missing"},
