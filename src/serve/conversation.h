@@ -14,7 +14,7 @@ namespace moe_serve {
 struct Turn {
   std::string role;
   std::string content;
-  /// Of a message with calls, or of a result: the whole, as moe_chat_add_message takes it.
+  /// A message with calls, or a result, as moe_chat_add_message takes it; null: neither.
   Json message = nullptr;
   std::string where = {};  // in the request, for a message
 };

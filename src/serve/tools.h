@@ -24,7 +24,7 @@ struct ToolCall {
 /// The call in the text of a piece with MOE_PIECE_TOOL_CALL.
 ToolCall read_call(std::string_view json);
 
-/// What a request says about tools.
+/// The tools of a request, and how they may be called.
 struct ToolUse {
   Json list = Json::array();  // as chat completions have it; empty: the model gets none
   bool one_call = false;      // at most one in a reply

@@ -94,7 +94,7 @@ inline std::vector<ReplyToken> cut_reply(const GivenReply& given, uint64_t seed,
   return tokens;
 }
 
-/// What the chat makes of a reply that is cut in this way. inside: it begins inside thinking.
+/// The parts of a reply that is cut in this way. inside: it begins inside thinking.
 inline FoundReply find_calls(const GivenReply& given, uint64_t seed, size_t longest,
                              bool inside = false) {
   const auto loaded = load(letters_and(given.specials));

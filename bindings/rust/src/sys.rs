@@ -1971,8 +1971,8 @@ extern "C" {
     /// found and reported as pieces with MOE_PIECE_TOOL_CALL, in the order of the text around them. What
     /// is no whole call with valid arguments, or takes more than 1 MiB, is text. Whether a call's
     /// arguments suit the tool is for the caller to check. The list is copied. MOE_ERR_ARGUMENT for what
-    /// is no such list, MOE_ERR_UNSUPPORTED for "strict": true, if the template does not use tools, or if
-    /// moe_chat_tool_format is NULL.
+    /// is no such list, MOE_ERR_UNSUPPORTED for "strict": true, if the template does not use tools, or
+    /// if moe_chat_tool_format is NULL.
     pub fn moe_chat_set_tools(
         chat: *mut moe_chat,
         json: *const c_char,

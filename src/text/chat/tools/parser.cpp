@@ -141,7 +141,7 @@ Status ToolCallParser::begin(size_t at, size_t pos) {
   return {};
 }
 
-// What was read up to `end` is no call. Behind it one may begin.
+// The text up to `end` is no call. Behind it one may begin.
 Status ToolCallParser::give_up(size_t end) {
   inside_ = false;
   const size_t begin = begin_;

@@ -38,7 +38,7 @@ class ToolCallParser final {
   Status begin_call(std::string_view name);
   Status end_call();
 
-  /// What the last of these calls found; valid until the next one.
+  /// The events of the last of these calls; valid until the next one.
   size_t n_events() const { return events_.size(); }
   Event event(size_t i) const {
     const Found& found = events_[i];
