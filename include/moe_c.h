@@ -391,7 +391,8 @@ typedef struct moe_model_layer_info {
   int32_t n_cross_heads;  /* of cross attention to the encoder's output; 0: none */
   /* Floats per position with MOE_KV_LATENT (kv_lora_rank + rotated dimensions). 0: not possible. */
   int32_t kv_latent;
-  /* The token mixer that the layer has in place of attention: "short_conv"; "" for none. */
+  /* The token mixer that the layer has in place of attention or, if n_heads is not 0, beside it:
+   * "short_conv"; "" for none. */
   const char* mixer;
   uint64_t state_bytes; /* what a session keeps of the layer with a mixer, at one position */
 } moe_model_layer_info;

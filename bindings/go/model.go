@@ -65,7 +65,7 @@ type LayerInfo struct {
 	HasHead, HasMerge                            bool
 	NCrossHeads                                  int    // of attention to an encoder's output
 	KVLatent                                     int    // numbers of a position under KVLatent; 0: there is no latent
-	Mixer                                        string // in place of attention, "short_conv"; "": none
+	Mixer                                        string // in place of attention or beside it, "short_conv"; "": none
 	StateBytes                                   uint64 // of a layer with a mixer, at one position of a session
 }
 

@@ -129,6 +129,28 @@ void refuse_zero_end(std::string_view text, const std::string& what) {
        what.c_str(), end);
 }
 
+// Python writes infinite numbers as words that JSON does not have. They become the strings "+inf"
+// and "-inf", and every byte behind them keeps its place.
+std::string with_infinities_as_text(std::string_view text) {
+  constexpr std::string_view kWord = "Infinity", kText = "\"+inf\"  ";
+  static_assert(kWord.size() == kText.size());
+  std::string out(text);
+  bool in_string = false;
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (in_string && out[i] == '\\') {
+      ++i;
+    } else if (out[i] == '"') {
+      in_string = !in_string;
+    } else if (!in_string && out.compare(i, kWord.size(), kWord) == 0) {
+      const bool negative = i > 0 && out[i - 1] == '-';
+      out.replace(i, kWord.size(), kText);
+      if (negative) out.replace(i - 1, kText.size() + 1, "\"-inf\"   ");
+      i += kWord.size() - 1;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& what, const JsonLimits& limits) {
@@ -137,6 +159,11 @@ Json parse_json(std::string_view text, const std::string& what, const JsonLimits
          text.size(), static_cast<unsigned long long>(limits.max_bytes));
   }
   refuse_zero_end(text, what);
+  std::string replaced;
+  if (text.find("Infinity") != text.npos) {
+    replaced = with_infinities_as_text(text);
+    text = replaced;
+  }
   Builder builder(what, text.size(), limits);
   nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();

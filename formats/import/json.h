@@ -26,7 +26,8 @@ struct JsonLimits {
 };
 
 /// Parses UTF-8 text. `what` prefixes errors (a file name). Throws MOE_ERR_FORMAT for a syntax
-/// error (with its byte), a duplicate key, an infinite number, or exceeded limits.
+/// error (with its byte), a duplicate key, an infinite number, or exceeded limits. The words
+/// Infinity and -Infinity, which Python writes, become the strings "+inf" and "-inf".
 Json parse_json(std::string_view text, const std::string& what, const JsonLimits& limits = {});
 Json read_json_file(const std::string& path, const JsonLimits& limits = {});
 

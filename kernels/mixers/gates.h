@@ -47,15 +47,21 @@ inline void gated_norm(float* x, const float* weight, const float* gate, int n, 
   }
 }
 
-/// x = x * silu(gate), then weight x / sqrt(mean of squares + eps), over n values.
+/// x = x * silu(gate), over n values.
 template <class Isa>
-inline void gate_then_norm(float* x, const float* weight, const float* gate, int n, float eps) {
+inline void gate_alone(float* x, const float* gate, int n) {
   for (int i = 0; i < n; i += 16) {
     const auto z = by_lanes_of<Isa>(load_lanes<Isa>(gate, i, n), []<class L>(typename L::F v) {
       return activations::silu<L>(v, L::splat(1.0f));
     });
     store_lanes<Isa>(x, Isa::mul(load_lanes<Isa>(x, i, n), z), i, n);
   }
+}
+
+/// x = x * silu(gate), then weight x / sqrt(mean of squares + eps), over n values.
+template <class Isa>
+inline void gate_then_norm(float* x, const float* weight, const float* gate, int n, float eps) {
+  gate_alone<Isa>(x, gate, n);
   const float mean = squares_of<Isa>(x, n) / static_cast<float>(n);
   const auto scale = Isa::set1(1.0f / __builtin_sqrtf(mean + eps));
   for (int i = 0; i < n; i += 16) {

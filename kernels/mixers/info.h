@@ -9,11 +9,11 @@
 //   template <class Isa>
 //   static void finish(const MixerArgs&, int32_t row);  // optional
 //
-// A layer with a mixer is x = x + W_out run(W_in norm(x)), where W_in and W_out are ordinary
-// matrices in any weight format. run() goes through the tokens of a text in order and keeps what
-// later tokens need in the state, which is f32. Its sums have one order, so that results do not
-// depend on how a text is split into calls. finish() completes a row of the output when all units
-// are done.
+// A layer's mixer is x = x + W_out run(W_in norm(x)), in place of attention or beside it, where
+// W_in and W_out are ordinary matrices in any weight format. run() goes through the tokens of a
+// text in order and keeps what later tokens need in the state, which is f32. Its sums have one
+// order, so that results do not depend on how a text is split into calls. finish() completes a row
+// of the output when all units are done.
 //
 // Plain C headers only: the files of kernels/cpu/isa include this.
 
@@ -53,7 +53,7 @@ enum class MixerUse : uint8_t {
   kIn,      // matrix (n, d_model): its outputs are columns of MixerArgs::in
   kInBias,  // (n) of the matrix before it; optional in files
   kVector,  // n numbers in f32, which run() reads
-  kBias,    // the same; optional in files
+  kBias,    // the same, of a bias or another vector that files may leave out
   kOut,     // matrix (d_model, n) that MixerArgs::out is multiplied by
   kOutBias  // (d_model); optional in files
 };

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Mamba2 (Dao and Gu 2024, arXiv 2405.21060) of Granite 4 H and Nemotron-H: for each head h, with
-// B and C of its group,
+// Mamba2 (Dao and Gu 2024, arXiv 2405.21060) of Granite 4 H, Nemotron-H and Falcon-H1: for each
+// head h, with B and C of its group,
 //
 //   x, B, C = the head's and the group's parts of silu(convolution(xBC))
 //   dt = softplus(dt_h + dt_bias), at least dt_low and at most dt_high
 //   y_h = recurrence of keys B, queries C, values x, decay e^-(e^a_log dt), rate dt and skip D
-//   out = y * silu(z), then, group by group of the channels, out / rms(out) * weight
+//   out = y * silu(z), then, if there is a norm, group by group of the channels,
+//   out / rms(out) * weight
 //
 // The state of a layer: the last inputs of the convolution, x, B and C side by side, then the
 // matrices of the heads. Plain C headers only.
@@ -84,7 +85,7 @@ struct Mamba2Mixer {
                   {"mamba2.dt_bias", MixerUse::kVector, heads},
                   {"mamba2.a_log", MixerUse::kVector, heads},
                   {"mamba2.d", MixerUse::kVector, heads},
-                  {"mamba2.norm.weight", MixerUse::kVector, inner},
+                  {"mamba2.norm.weight", MixerUse::kBias, inner},
                   {"mamba2.out.weight", MixerUse::kOut, inner},
                   {"mamba2.out.bias", MixerUse::kOutBias,
                    [](const MixerConfig&, int32_t d) { return int64_t{d}; }}},
@@ -114,10 +115,14 @@ struct Mamba2Mixer {
     return bad;
   }
 
-  /// Gates and norms the outputs of row r, which all heads share.
+  /// Gates and, if there is a norm, norms the outputs of row r, which all heads share.
   template <class Isa>
   static void finish(const MixerArgs& args, int32_t r) {
     const Mamba2Sizes s = sizes(args.config);
+    if (args.vectors[kNorm] == nullptr) {
+      return gate_alone<Isa>(args.out + r * args.ld_out, args.in + r * args.ld_in,
+                             static_cast<int>(s.inner()));
+    }
     const auto n = static_cast<int>(s.inner() / s.groups);
     for (int32_t g = 0; g < s.groups; ++g) {
       float* out = args.out + r * args.ld_out + int64_t{g} * n;

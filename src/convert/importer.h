@@ -34,6 +34,12 @@ struct SourceGroups {
   int64_t stride = 0;              // in weights, between groups
 };
 
+/// A number by which consecutive rows of a matrix are multiplied.
+struct SourceFactor {
+  int32_t rows = 0;
+  float factor = 1;
+};
+
 /// A selection of rows or columns of a larger matrix.
 struct SourcePick {
   int32_t of = 0;                                     // size of the larger matrix; 0: no selection
@@ -54,6 +60,8 @@ struct Source {
   SourceGroups col_groups = {};  // the same, with col_stride 1 and an explicit row_stride
   SourcePick rows = {};          // of the matrix described by the fields above
   SourcePick cols = {};
+  // Of all rows in order, where the model has a multiplier that a model file does not; empty: 1.
+  std::vector<SourceFactor> factors = {};
   bool required = false;  // a missing tensor is an error even if the slot is optional
   // U8 tensors: offset and strides count weights, in whole rows.
   Packing packing = Packing::kNone;

@@ -126,8 +126,10 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
 Status validate_mixer_block(const LayerConfig& layer, bool encodes, const ModelConfig& model) {
   if (!layer.has_mixer) return {};
   const char* const name = mixer_info(layer.mixer.mixer).name;
-  if (layer.has_attention) {
-    return Status::error(MOE_ERR_ARGUMENT, "there are both attention and a mixer, %s", name);
+  if (layer.has_attention && (layer.mixer.norms.post || layer.attention.norms.post)) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "%s: a norm after the sum needs a layer of its own, without attention",
+                         name);
   }
   if (encodes || model.is_encoder_decoder()) {
     return Status::error(MOE_ERR_ARGUMENT, "%s: only for decoders without an encoder", name);

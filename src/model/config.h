@@ -83,14 +83,14 @@ struct FfnConfig {
   MoeConfig moe;  // kMoe only
 };
 
-/// A token mixer with a state (kernels/mixers), in place of attention.
+/// A token mixer with a state (kernels/mixers), in place of attention or beside it.
 struct MixerBlock {
   BlockNorms norms;
   MixerConfig mixer;
 };
 
-/// Attention or a mixer, in decoders with an encoder cross attention, and a feed-forward block;
-/// each optional.
+/// Attention, a mixer, in decoders with an encoder cross attention, and a feed-forward block; each
+/// optional. A mixer with attention stands beside it: both read the same x, and both are added.
 struct LayerConfig {
   bool has_attention = true;  // false: `attention` is default-constructed
   bool has_ffn = true;        // the same

@@ -241,9 +241,11 @@ void self_attention(SessionState& lead, const Batch& batch, int32_t layer) {
               lead.model.layer(layer).attention);
 }
 
-// The outputs of all input matrices of a mixer side by side, of pre(x).
-void project_mixer_in(SessionState& lead, const Batch& batch, const MixerBlock& block,
-                      const MixerWeights& weights) {
+// The outputs of all input matrices of a mixer side by side, of pre(x). Attention beside a mixer
+// runs after this: it adds to x, and leaves these outputs alone.
+void project_mixer_in(SessionState& lead, const Batch& batch, int32_t layer) {
+  const MixerBlock& block = lead.model.config().layers[static_cast<size_t>(layer)].mixer;
+  const MixerWeights& weights = *lead.model.layer(layer).mixer;
   const MixerInfo& info = mixer_info(block.mixer);
   const int32_t d = lead.model.config().d_model;
   const int64_t width = mixer_widths(block.mixer, d).in;
@@ -277,13 +279,13 @@ void project_mixer_out(SessionState& lead, const Batch& batch, const MixerBlock&
   finish_block(lead, weights.norms, batch.n_rows);
 }
 
+// Completes what project_mixer_in() began.
 void mix(SessionState& lead, const Batch& batch, int32_t layer) {
   const ModelConfig& config = lead.model.config();
   const MixerBlock& block = config.layers[static_cast<size_t>(layer)].mixer;
   const MixerWeights& weights = *lead.model.layer(layer).mixer;
   const MixerWidths widths = mixer_widths(block.mixer, config.d_model);
   const WorkMemory& w = lead.work();
-  project_mixer_in(lead, batch, block, weights);
   for (const BatchPart& part : batch.parts) {
     w.states[static_cast<size_t>(batch.rows[part.first_row].session)] =
         part.session->mixers.view(layer);
@@ -328,8 +330,10 @@ void run_layers(SessionState& lead, const Batch& batch, int32_t first, int32_t e
   const ModelConfig& config = lead.model.config();
   for (int32_t l = first; l < end && !cancel_asked(batch); ++l) {
     const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
+    const bool mixes = kHasMixers && layer.has_mixer;
+    if (mixes) project_mixer_in(lead, batch, l);
     if (layer.has_attention) self_attention(lead, batch, l);
-    if (kHasMixers && layer.has_mixer) mix(lead, batch, l);
+    if (mixes) mix(lead, batch, l);
     if (layer.has_cross) cross_attention(lead, batch, l);
     if (layer.has_ffn) feed_forward(lead, batch, l);
   }

@@ -247,6 +247,63 @@ TEST_F(DamagedFamily, Mamba2) {
             "tensor model.layers.0.mamba.in_proj.weight: expected (156, 32), file has (32, 156)");
 }
 
+TEST_F(DamagedFamily, BlocksOfOneKind) {
+  load("nemotron_h");
+  const std::string good = config_;
+  const auto changed = [&](const char* change, moe_status status) {
+    config_ = test::patched(change, good.c_str());
+    return error(status);
+  };
+  EXPECT_EQ(changed(R"({"num_hidden_layers": 4})", MOE_ERR_SHAPE),
+            "config.json: num_hidden_layers 4, but 5 blocks are listed");
+  EXPECT_NE(
+      changed(R"({"layers_block_type": ["mamba", "window", "moe", "mlp", "mlp"]})", MOE_ERR_FORMAT)
+          .find("layers_block_type[1]: expected one of mamba, linear_attention"),
+      std::string::npos);
+  EXPECT_EQ(
+      changed(R"({"layers_block_type": null, "hybrid_override_pattern": "ME*-X"})", MOE_ERR_FORMAT),
+      "config.json: hybrid_override_pattern: expected letters M, *, - and E, found "
+      "\"ME*-X\"");
+  EXPECT_EQ(changed(R"({"layers_block_type": null})", MOE_ERR_FORMAT),
+            "config.json: \"hybrid_override_pattern\" is missing");
+  EXPECT_NE(changed(R"({"moe_latent_size": 16})", MOE_ERR_UNSUPPORTED).find("moe_latent_size"),
+            std::string::npos);
+  EXPECT_EQ(changed(R"({"n_group": 4})", MOE_ERR_SHAPE),
+            "config.json: n_group: 4 does not divide n_routed_experts 6");
+  EXPECT_NE(changed(R"({"conv_kernel": 0})", MOE_ERR_FORMAT).find("expected an integer in 1..64"),
+            std::string::npos);
+  EXPECT_EQ(changed(R"({"intermediate_size": null})", MOE_ERR_NOT_FOUND),
+            "config.json: \"intermediate_size\" is missing");
+  EXPECT_EQ(changed(R"({"n_groups": 3})", MOE_ERR_ARGUMENT),
+            "config.json: mamba2: heads is not a multiple of groups");
+  config_ = good;
+  tensors_.erase("backbone.layers.0.mixer.norm.weight");
+  EXPECT_NE(error(MOE_ERR_NOT_FOUND).find("backbone.layers.0.mixer.norm.weight"),
+            std::string::npos);
+}
+
+TEST_F(DamagedFamily, MixersBesideAttention) {
+  load("falcon_h1");
+  const std::string good = config_;
+  const auto changed = [&](const char* change, moe_status status) {
+    config_ = test::patched(change, good.c_str());
+    return error(status);
+  };
+  EXPECT_EQ(changed(R"({"mamba_d_ssm": 50})", MOE_ERR_SHAPE),
+            "config.json: mamba_n_heads 4 of mamba_d_head 12 are not 50 wide");
+  EXPECT_EQ(changed(R"({"ssm_multipliers": [1, 2, 3]})", MOE_ERR_SHAPE),
+            "config.json: ssm_multipliers: expected 5 entries, found 3");
+  EXPECT_EQ(changed(R"({"mlp_multipliers": [1, "a"]})", MOE_ERR_FORMAT),
+            "config.json: mlp_multipliers[1]: expected a number, found \"a\"");
+  EXPECT_EQ(changed(R"({"mamba_rms_norm": true})", MOE_ERR_UNSUPPORTED),
+            "config.json: mamba_norm_before_gate: true is not supported; only false is");
+  EXPECT_NE(changed(R"({"mamba_use_mlp": false})", MOE_ERR_UNSUPPORTED).find("mamba_use_mlp"),
+            std::string::npos);
+  config_ = good;
+  tensors_.erase("model.layers.1.mamba.D");
+  EXPECT_NE(error(MOE_ERR_NOT_FOUND).find("model.layers.1.mamba.D"), std::string::npos);
+}
+
 TEST_F(DamagedFamily, NumbersAndTypes) {
   load("olmoe");
   const test::RawTensors good = tensors_;

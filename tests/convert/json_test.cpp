@@ -30,6 +30,19 @@ TEST(Json, RefusesWhatIsNotJson) {
   parse_error("NaN");
 }
 
+TEST(Json, ReadsPythonsInfinity) {
+  const Json list = parse_json(R"([0.0, Infinity, -Infinity, "Infinity", "\"Infinity"])", "a.json");
+  EXPECT_EQ(list[1], "+inf");
+  EXPECT_EQ(list[2], "-inf");
+  EXPECT_EQ(list[3], "Infinity");
+  EXPECT_EQ(list[4], "\"Infinity");
+  EXPECT_EQ(parse_error("[Infinity, }"), "a.json: not valid JSON at byte 12");
+  EXPECT_EQ(error_of([&] { JsonNode(list, "a").elements()[1].number(); }),
+            "a[1]: expected a number, found \"+inf\"");
+  parse_error("[Infinit]");
+  parse_error("[3Infinity]");
+}
+
 TEST(Json, SaysWhereOnlyZerosAreLeft) {
   const auto then_zeros = [](const std::string& text) { return text + std::string(9, '\0'); };
   for (const char* text : {"{\"a\": [1, 2", "{\"a\": \"b", "{}", ""}) {

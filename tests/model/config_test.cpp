@@ -275,7 +275,12 @@ TEST(Config, Mixers) {
   c.layers[1] = short_conv(3);
   c.layers[1].has_attention = true;
   c.layers[1].attention = c.layers[0].attention;
-  EXPECT_STREQ(validate(c).text(), "layer 1: there are both attention and a mixer, short_conv");
+  EXPECT_TRUE(validate(c).ok());  // side by side
+  expect_round_trip(c);
+  c.layers[1].mixer.norms.post = true;
+  EXPECT_STREQ(validate(c).text(),
+               "layer 1: short_conv: a norm after the sum needs a layer of its own, without "
+               "attention");
   c.layers[1] = short_conv(3);
   c.layers[0].attention.causal = false;
   c.layers[0].attention.rope = {};

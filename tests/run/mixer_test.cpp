@@ -21,13 +21,14 @@ void push_mixer(ModelConfig& c, const char* name, std::initializer_list<float> p
   EXPECT_TRUE(c.layers.push(layer).ok());
 }
 
-// A long convolution next to attention, then mixers with matrices.
+// A long convolution, attention with a mixer beside it, then mixers with matrices.
 std::unique_ptr<MemorySink> build(int32_t huge_token = -1) {
   return build_tiny_kind({"mixers", [=](ModelConfig& c, TinyOptions& o) {
                             c.context_length = 1200;
                             set_mixer(c.layers[0], "short_conv", {17});
                             push_mixer(c, "gated_delta", {2, 4, 5, 7, 4});
                             push_mixer(c, "mamba2", {4, 6, 2, 5, 4});
+                            add_mixer(c.layers[1], "mamba2", {2, 3, 1, 4, 2});
                             o.huge_token = huge_token;
                             o.biases = true;
                             c.tie_embeddings = huge_token < 0;
@@ -358,7 +359,8 @@ TEST_F(MixerTest, StatesAreCounted) {
   ASSERT_TRUE(account_memory(machine_.model(), options, &account).ok());
   const uint64_t delta = 3 * (2 * 2 * 5 + 4 * 7) + 4 * 5 * 7;
   const uint64_t mamba = 3 * (4 * 6 + 2 * 2 * 5) + 4 * 6 * 5;
-  const uint64_t state = (32 * 16 + delta + mamba) * sizeof(float);
+  const uint64_t beside = (2 * 3 + 2 * 4) + 2 * 3 * 4;
+  const uint64_t state = (32 * 16 + delta + mamba + beside) * sizeof(float);
   EXPECT_EQ(MixerStates::size(machine_.model().config()) * sizeof(float), state);
   EXPECT_EQ(line_of(account, "states of mixers"), kMostStates * state);
 }

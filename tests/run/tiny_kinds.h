@@ -107,15 +107,20 @@ inline void set_latent(ModelConfig& config, TinyOptions& options) {
   config.layers[1].attention.q_latent = 18;
 }
 
-/// Puts a mixer in the place of a layer's attention.
-inline void set_mixer(LayerConfig& layer, const char* name, std::initializer_list<float> params) {
-  layer.has_attention = false;
-  layer.attention = {};
+/// Puts a mixer beside a layer's attention.
+inline void add_mixer(LayerConfig& layer, const char* name, std::initializer_list<float> params) {
   layer.has_mixer = true;
   const MixerInfo* const info = find_mixer(name);
   ASSERT_NE(info, nullptr) << name;
   layer.mixer.mixer = default_mixer(*info);
   std::copy(params.begin(), params.end(), layer.mixer.mixer.params);
+}
+
+/// Puts a mixer in the place of a layer's attention.
+inline void set_mixer(LayerConfig& layer, const char* name, std::initializer_list<float> params) {
+  layer.has_attention = false;
+  layer.attention = {};
+  add_mixer(layer, name, params);
 }
 
 inline std::vector<TinyKind> tiny_layers() {
@@ -239,6 +244,15 @@ inline std::vector<TinyKind> tiny_layers() {
        [](C& c, O&) {
          set_mixer(c.layers[0], "mamba2", {1, 1, 1, 1, 1});
          set_mixer(c.layers[1], "mamba2", {3, 33, 1, 16, 64, 0.1f, 0.5f, 1e-3f});
+         c.layers[1].mixer.norms = {true, true, false};
+       }},
+      {"mixers_beside_attention",
+       [](C& c, O& o) {
+         o.biases = true;
+         c.residual_multiplier = 0.7f;
+         add_mixer(c.layers[0], "mamba2", {6, 5, 2, 9, 4});
+         add_mixer(c.layers[1], "gated_delta", {2, 6, 5, 7, 4});
+         c.layers[1].attention.norms = {true, true, false};
          c.layers[1].mixer.norms = {true, true, false};
        }},
       {"short_conv_alone",

@@ -108,7 +108,7 @@ pub struct LayerInfo {
     pub n_cross_heads: i32,
     /// Floats per position with [`crate::KvType::Latent`]; 0: not possible.
     pub kv_latent: i32,
-    /// The mixer in place of attention, "short_conv"; "": none.
+    /// The mixer in place of attention or beside it, "short_conv"; "": none.
     pub mixer: String,
     /// The bytes of a mixer's state at one position of a session.
     pub state_bytes: u64,

@@ -450,7 +450,8 @@ pub struct moe_model_layer_info {
     pub n_cross_heads: i32,
     /// Floats per position with MOE_KV_LATENT (kv_lora_rank + rotated dimensions). 0: not possible.
     pub kv_latent: i32,
-    /// The token mixer that the layer has in place of attention: "short_conv"; "" for none.
+    /// The token mixer that the layer has in place of attention or, if n_heads is not 0, beside it:
+    /// "short_conv"; "" for none.
     pub mixer: *const c_char,
     /// what a session keeps of the layer with a mixer, at one position
     pub state_bytes: u64,

@@ -44,6 +44,8 @@ class Decoder {
   void names(std::span<const TensorName> rows) { table_.add(rows); }
   void name(const TensorName& row) { table_.add({&row, 1}); }
   void replace_name(const TensorName& row) { table_.take_only(row); }
+  /// The prefix of a layer's tensors, if it is not "model.layers.{l}.".
+  void layers_under(const char* prefix) { table_.layers_under(prefix); }
   /// Skips the layers after the last one, "num_nextn_predict_layers" (or `fallback`) of them:
   /// multi-token prediction is not supported.
   void skip_prediction_layers(int32_t fallback);

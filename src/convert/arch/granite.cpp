@@ -2,9 +2,9 @@
 // IBM Granite: dense and mixture-of-experts models (with a shared expert in granitemoeshared), and
 // Granite 4 H, with Mamba2 in most layers.
 
-#include "kernels/mixers/mamba2.h"
+#include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
-#include "src/convert/mixer.h"
+#include "src/convert/arch/mamba.h"
 
 namespace moe::arch::granite {
 namespace {
@@ -82,44 +82,11 @@ constexpr TensorName kSharedAlone[] = {
     {"ffn.up.weight", "shared_mlp.input_linear.weight", {.parts = 2, .part = 1}},
     {"ffn.down.weight", "shared_mlp.output_linear.weight"}};
 
-MixerConfig read_mamba(Decoder* d) {
-  using M = Mamba2Mixer;
-  ConfigKeys& keys = d->keys;
-  MixerConfig mamba = built_mixer("mamba2");
-  const auto size = [&](M::Param param, int32_t n) { mamba.params[param] = static_cast<float>(n); };
-  const int32_t heads = keys.integer("mamba_n_heads", 128, 1, Mamba2Sizes::kMaxHeads);
-  const int64_t inner = int64_t{keys.integer("mamba_expand", 2, 1, 64)} * d->config().d_model;
-  const bool own_width = keys.has("mamba_d_head") && keys.node("mamba_d_head").value() != "auto";
-  const auto by_width = static_cast<int32_t>(inner / heads);
-  if (!own_width) keys.ignore({"mamba_d_head"});
-  const int32_t width =
-      own_width ? keys.integer("mamba_d_head", 1, Mamba2Sizes::kMaxDim) : by_width;
-  if (int64_t{width} * heads != inner) {
-    fail(MOE_ERR_SHAPE, "config.json: mamba_n_heads %d of mamba_d_head %d are not %lld wide", heads,
-         width, static_cast<long long>(inner));
-  }
-  size(M::kHeads, heads);
-  size(M::kHeadDim, width);
-  size(M::kGroups, keys.integer("mamba_n_groups", 1, 1, heads));
-  size(M::kStateDim, keys.integer("mamba_d_state", 256, 1, Mamba2Sizes::kMaxDim));
-  size(M::kLength, keys.integer("mamba_d_conv", 4, 1, Convolution::kMaxTaps));
-  mamba.params[M::kEps] = d->config().norm_eps;
-  keys.ignore({"mamba_chunk_size"});
-  const std::vector<JsonNode> limits = keys.list("time_step_limit");
-  if (limits.size() == 2) {
-    mamba.params[M::kDtLow] = static_cast<float>(limits[0].number());
-    const bool limited = !limits[1].value().is_object();  // {"__float__": "Infinity"}
-    if (limited) mamba.params[M::kDtHigh] = static_cast<float>(limits[1].number());
-  }
-  const Status status = validate_mixer(mamba);
-  if (!status.ok()) fail(status.code(), "config.json: %s", status.text());
-  return mamba;
-}
-
 // "layer_types" or "layers_block_type": "mamba", later "linear_attention"; "attention", later
 // "full_attention".
 void add_mamba(Decoder* d) {
-  const MixerConfig mamba = read_mamba(d);
+  const int64_t inner = int64_t{d->keys.integer("mamba_expand", 2, 1, 64)} * d->config().d_model;
+  const MixerConfig mamba = read_mamba(d, inner);
   d->names(kMamba);
   if (d->keys.boolean("mamba_conv_bias", true)) d->names(kConvBias);
   if (d->keys.boolean("mamba_proj_bias", false)) d->names(kProjBias);
@@ -135,28 +102,8 @@ void add_mamba(Decoder* d) {
             ? 0
             : types[l].choice({"mamba", "linear_attention", "attention", "full_attention"});
     if (kind >= 2) continue;
-    LayerConfig& layer = d->layer(l);
-    layer.has_attention = false;
-    layer.attention = {};
-    layer.has_mixer = true;
-    layer.mixer.mixer = mamba;
+    replace_attention(mamba, &d->layer(l));
   }
-}
-
-// (channels, 1, taps) in the checkpoint, (taps, channels) in the model.
-void turn_convolutions(int32_t n_taps, Imported* out) {
-  const Role role = mixer_role(built_mixer("mamba2").kind, Mamba2Mixer::kConv);
-  out->locate = [locate = std::move(out->locate), n_taps, role](const SlotGroup& group,
-                                                                const Slot& slot) {
-    Source source = locate(group, slot);
-    if (slot.role != role) return source;
-    const int32_t channels = slot.rows / n_taps;
-    source.shape = {channels, 1, n_taps};
-    source.row_stride = n_taps;
-    source.row_groups.pieces = {{channels, 0}};
-    source.row_groups.stride = 1;
-    return source;
-  };
 }
 
 // Granite 4 H: Mamba2 in most layers, experts or a dense network behind each.
@@ -181,9 +128,8 @@ Imported import_granitemoehybrid(const JsonNode& config, const Checkpoint& check
   add_mamba(&d);
   d.keys.ignore({"normalization_function", "init_method"});
   d.quantization(Quantization::kNone);
-  const int32_t n_taps = d.keys.integer("mamba_d_conv", 4, 1, Convolution::kMaxTaps);
   Imported out = d.finish();
-  turn_convolutions(n_taps, &out);
+  turn_mamba_convolutions(checkpoint, &out);
   return out;
 }
 

@@ -42,6 +42,8 @@ class TensorTable {
   /// Several rows of one slot are alternatives: the first existing tensor is used. A slot with a
   /// row must exist, including biases; one without a row is absent.
   void add(std::span<const TensorName> names);
+  /// Sets the prefix of a layer's tensors.
+  void layers_under(const char* prefix) { layer_prefix_ = prefix; }
   /// Replaces all rows of the slot.
   void take_only(const TensorName& row) { rows_[row.slot] = {row}; }
 

@@ -69,6 +69,7 @@ RowReader::RowReader(const Checkpoint& checkpoint, const SourceTensor& tensor, c
       col_groups_(source.col_groups),
       picked_rows_(source.rows),
       picked_cols_(source.cols),
+      factors_(source.factors),
       offset_(source.offset),
       row_stride_(source.row_stride),
       col_stride_(source.col_stride),
@@ -120,8 +121,22 @@ void RowReader::fill(int32_t first) {
                        buffer_.data() + static_cast<size_t>(i) * width);
     }
   }
+  multiply(first, n);
   first_ = first;
   n_buffered_ = n;
+}
+
+void RowReader::multiply(int32_t first, int32_t n) {
+  int32_t begin = 0;
+  for (const SourceFactor& part : factors_) {
+    const int32_t end = begin + part.rows;
+    for (int32_t r = std::max(begin, first); r < std::min(end, first + n); ++r) {
+      float* const row =
+          buffer_.data() + static_cast<size_t>(r - first) * static_cast<size_t>(cols_);
+      for (int32_t c = 0; c < cols_; ++c) row[c] *= part.factor;
+    }
+    begin = end;
+  }
 }
 
 void RowReader::read_transposed(int32_t first, int32_t n) {

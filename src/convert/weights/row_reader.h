@@ -26,12 +26,14 @@ class RowReader {
   void read_transposed(int32_t first, int32_t n);
   void read_grouped(int32_t r, float* out);
   void read_turned(int64_t at, float* out);
+  void multiply(int32_t first, int32_t n);
 
   const Checkpoint& checkpoint_;
   const SourceTensor& tensor_;
   std::optional<Unpacker> unpacker_;
   SourceGroups row_groups_, col_groups_;
   SourcePick picked_rows_, picked_cols_;
+  std::vector<SourceFactor> factors_;
   int64_t offset_, row_stride_, col_stride_;
   int32_t rows_, cols_;     // of the matrix that rows and columns are selected from
   int32_t block_rows_ = 1;  // rows read at once

@@ -18,7 +18,7 @@ constexpr int32_t kGroup = 32;
 bool rows_lie_as_stored(const PlannedMatrix& m) {
   const Source& s = m.source;
   return s.col_stride == 1 && s.row_groups.pieces.empty() && s.col_groups.pieces.empty() &&
-         s.rows.of == 0 && s.cols.of == 0;
+         s.rows.of == 0 && s.cols.of == 0 && s.factors.empty();
 }
 
 double off_by(float v) {

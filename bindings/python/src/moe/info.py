@@ -77,7 +77,7 @@ class LayerInfo:
     has_merge: int  # 1 with a merge layer behind them
     n_cross_heads: int  # of attention to an encoder's output; 0: none
     kv_latent: int  # numbers of a position under KvType.LATENT; 0: there is no latent
-    mixer: str  # in place of attention, "short_conv"; "": none
+    mixer: str  # in place of attention or beside it, "short_conv"; "": none
     state_bytes: int  # of a layer with a mixer, at one position of a session
 
 
