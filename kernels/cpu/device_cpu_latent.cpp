@@ -12,6 +12,7 @@ namespace {
 int32_t row_width(const AttentionOp& op) { return op.rope_dims + op.latent->width; }
 
 void turn(const CpuRuntime& rt, const AttentionOp& op, int64_t r, float* x, int32_t n, int32_t d) {
+  if (op.rope == RopeKind::kNone) return;
   const float* angles = op.rope_table + int64_t{op.rows[r].position} * op.rope_dims;
   rt.kernels.rotate(angles, op.rope_dims, op.rope == RopeKind::kInterleaved, x, n, d);
 }

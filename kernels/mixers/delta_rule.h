@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// The gated delta rule: for each value head h, with the key head of its group,
+// The delta rules: for each value head h, with the key head of its group,
 //
 //   q, k, v = the head's parts of silu(convolution(q)), silu(convolution(k)), silu(convolution(v))
 //   q = q / |q| / sqrt(key_dim);  k = k / |k|;  beta = beta_scale sigmoid(b_h)
 //   decay = e^-(e^a_log softplus(a_h + dt_bias))
 //   o = recurrence of q, k, v, decay and rate beta
 //   out_h = o / rms(o) * weight * silu(z_h)
+//
+// Kimi's rule has a decay for each key, and sigmoid(z_h) in the last line. Its a and z are products
+// A x and Z x of a few inputs x each: sums over ascending inputs by fused multiply-adds, from 0.
 //
 // |x| = sqrt(sum of squares + 1e-6). The state of a layer: the last inputs of the convolutions, of
 // q, k and v side by side, then the matrices of the heads. Plain C headers only.
@@ -40,23 +43,27 @@ struct DeltaSizes {
   }
 };
 
-/// The rule on the tokens of MixerArgs.
-template <class Isa>
+/// The rule on the tokens of MixerArgs. kKimi: Kimi's.
+template <class Isa, bool kKimi = false>
 class DeltaRule {
  public:
   DeltaSizes sizes;
   float eps = 0;  // of the norm
   float beta_scale = 1;
-  // Columns of MixerArgs::in, which begin with q, k and v.
+  // Columns of MixerArgs::in, which begin with q, k and v. Kimi's z and a: of the inputs x.
   int64_t z = 0;
   int64_t b = 0;
   int64_t a = 0;
   const float* q_conv = nullptr;  // (n_taps, keys)
   const float* k_conv = nullptr;
   const float* v_conv = nullptr;   // (n_taps, values)
-  const float* dt_bias = nullptr;  // (value_heads)
+  const float* dt_bias = nullptr;  // (value_heads), Kimi's (keys)
   const float* a_log = nullptr;    // (value_heads)
   const float* norm = nullptr;     // (value_dim)
+  // Of Kimi's rule alone.
+  int32_t rank = 0;             // inputs x
+  const float* a_up = nullptr;  // A: (rank, keys)
+  const float* z_up = nullptr;  // Z: (rank, values)
 
   /// Units [begin, end) of MixerArgs are value heads.
   int32_t run(const MixerArgs& args) const {
@@ -116,7 +123,7 @@ class DeltaRule {
         }
         gates(args, h, first, n, block);
         recur(args, h, first, n, block);
-        const int32_t row = finish(args, h, first, n);
+        const int32_t row = finish(args, h, first, n, block);
         bad = row < bad ? row : bad;
       }
     }
@@ -140,7 +147,8 @@ class DeltaRule {
     Recurrence r = block.recurrence(args, first, n, sizes.key_dim, sizes.value_dim,
                                     sizes.history() + h * sizes.matrix(), h * sizes.value_dim);
     r.delta = true;
-    run_recurrence<Isa, true>(r);
+    r.decay_by_key = kKimi;
+    run_recurrence<Isa, true, kKimi>(r);
   }
 
   // Numbers of a head are computed for all tokens of the block at once.
@@ -151,22 +159,60 @@ class DeltaRule {
     const F open = by_lanes_of<Isa>(Isa::load(x),
                                     []<class L>(typename L::F w) { return sigmoid_lanes<L>(w); });
     Isa::store(block.rate, Isa::mul(Isa::set1(beta_scale), open));
+    if constexpr (kKimi) return decays_of_keys(args, h, first, n, speed, block);
     for (int32_t i = 0; i < n; ++i) x[i] = args.in[(first + i) * args.ld_in + a + h];
     const F step = by_lanes_of<Isa>(Isa::add(Isa::load(x), Isa::set1(dt_bias[h])),
                                     []<class L>(typename L::F w) { return softplus_lanes<L>(w); });
     Isa::store(block.decay, decay_of<Isa>(step, speed));
   }
 
+  // y (n, width): the products of `up`'s columns [column, column + width) with the `rank` inputs
+  // from column `at` on, of n tokens.
+  void raise(const MixerArgs& args, const float* up, int64_t ld_up, int64_t column, int width,
+             int64_t at, int32_t first, int32_t n, float* y) const {
+    const float* const in = args.in + first * args.ld_in + at;
+    for (int c = 0; c < width; c += 16) {
+      F sums[kBlock];
+      for (int32_t i = 0; i < n; ++i) sums[i] = Isa::zero();
+      for (int64_t j = 0; j < rank; ++j) {
+        const F w = load_lanes<Isa>(up + j * ld_up + column, c, width);
+        for (int32_t i = 0; i < n; ++i) {
+          sums[i] = Isa::fma(Isa::set1(in[i * args.ld_in + j]), w, sums[i]);
+        }
+      }
+      for (int32_t i = 0; i < n; ++i) store_lanes<Isa>(y + i * width, sums[i], c, width);
+    }
+  }
+
+  void decays_of_keys(const MixerArgs& args, int64_t h, int32_t first, int32_t n, F speed,
+                      Block& block) const {
+    const int32_t d = sizes.key_dim;
+    raise(args, a_up, sizes.keys(), h * d, d, a, first, n, block.decay);
+    for (int32_t i = 0; i < n; ++i) {
+      for (int c = 0; c < d; c += 16) {
+        const F x = Isa::add(load_lanes<Isa>(block.decay + i * d, c, d),
+                             load_lanes<Isa>(dt_bias + h * d, c, d));
+        const F step =
+            by_lanes_of<Isa>(x, []<class L>(typename L::F w) { return softplus_lanes<L>(w); });
+        store_lanes<Isa>(block.decay + i * d, decay_of<Isa>(step, speed), c, d);
+      }
+    }
+  }
+
   // Gates the outputs of the block. Returns the first row with one that is not finite: then the
   // state is not either.
-  int32_t finish(const MixerArgs& args, int64_t h, int32_t first, int32_t n) const {
+  int32_t finish(const MixerArgs& args, int64_t h, int32_t first, int32_t n, Block& block) const {
     int32_t bad = kMixerFinite;
+    const int32_t d = sizes.value_dim;
+    // The values have served.
+    if constexpr (kKimi) raise(args, z_up, sizes.values(), h * d, d, z, first, n, block.value);
     for (int32_t i = n - 1; i >= 0; --i) {
       const int64_t row = first + i;
-      float* out = args.out + row * args.ld_out + h * sizes.value_dim;
-      if (!all_finite<Isa>(out, sizes.value_dim)) bad = first + i;
-      gated_norm<Isa>(out, norm, args.in + row * args.ld_in + z + h * sizes.value_dim,
-                      sizes.value_dim, eps);
+      float* out = args.out + row * args.ld_out + h * d;
+      if (!all_finite<Isa>(out, d)) bad = first + i;
+      const float* const gate =
+          kKimi ? block.value + i * d : args.in + row * args.ld_in + z + h * d;
+      gated_norm<Isa, kKimi>(out, norm, gate, d, eps);
     }
     return bad;
   }

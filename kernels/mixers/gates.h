@@ -32,13 +32,14 @@ MOE_INLINE typename Isa::F decay_of(typename Isa::F step, typename Isa::F speed)
                           []<class L>(typename L::F v) { return exp_lanes<L>(v); });
 }
 
-/// x = weight x / sqrt(mean of squares + eps) * silu(gate), over n values.
-template <class Isa>
+/// x = weight x / sqrt(mean of squares + eps) * silu(gate), or sigmoid(gate), over n values.
+template <class Isa, bool kSigmoid = false>
 inline void gated_norm(float* x, const float* weight, const float* gate, int n, float eps) {
   const float mean = squares_of<Isa>(x, n) / static_cast<float>(n);
   const auto scale = Isa::set1(1.0f / __builtin_sqrtf(mean + eps));
   for (int i = 0; i < n; i += 16) {
     const auto z = by_lanes_of<Isa>(load_lanes<Isa>(gate, i, n), []<class L>(typename L::F v) {
+      if constexpr (kSigmoid) return sigmoid_lanes<L>(v);
       return activations::silu<L>(v, L::splat(1.0f));
     });
     const auto y =

@@ -4,5 +4,6 @@
 // the lines that MOE_MIXERS leaves in and no include guard, and kernels/mixers/all.h, which
 // includes their files.
 MOE_MIXER(GatedDelta, "kernels/mixers/gated_delta.h")
+MOE_MIXER(KimiDelta, "kernels/mixers/kimi_delta.h")
 MOE_MIXER(Mamba2, "kernels/mixers/mamba2.h")
 MOE_MIXER(ShortConv, "kernels/mixers/short_conv.h")

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 // The recurrence of token mixers with a matrix as state: the gated delta rule (arXiv 2412.06464,
-// eq. 10) and Mamba2 (arXiv 2405.21060, section 7) are instances of it. Plain C headers only.
+// eq. 10), Kimi's delta rule with a decay for each key (arXiv 2510.26692, eq. 1) and Mamba2 (arXiv
+// 2405.21060, section 7) are instances of it. Plain C headers only.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,23 +14,24 @@ namespace moe {
 /// One head of one text through consecutive tokens, with a state S (n_keys, n_values). Per token:
 ///   S = decay S;  w = value - S^T key (delta) or value;  w = rate w
 ///   S = S + key w^T;  out = S^T query (+ skip value)
-/// The delta rule has `delta`, and rate = beta. In Mamba2 key is B, query C, value x, rate the
+/// The delta rules have `delta`, and rate = beta. In Mamba2 key is B, query C, value x, rate the
 /// time step and skip D.
 struct Recurrence {
   int32_t n_rows = 0;  // tokens
   int32_t n_keys = 0;
   int32_t n_values = 0;  // columns, which are independent of each other
   bool delta = false;
+  bool decay_by_key = false;   // a decay for each row of S, else one for all; only with `delta`
   const float* key = nullptr;  // (n_rows, n_keys), rows ld_key apart
   const float* query = nullptr;
   const float* value = nullptr;  // (n_rows, n_values)
-  const float* decay = nullptr;  // (n_rows)
+  const float* decay = nullptr;  // (n_rows), or by key, rows ld_key apart
   const float* rate = nullptr;   // (n_rows)
   const float* skip = nullptr;   // one number, or null
   const float* from = nullptr;   // S before, rows n_values apart; may be `to`; null: zeros
   float* to = nullptr;           // S after
   float* out = nullptr;          // (n_rows, n_values); may be `value` if ld_out is ld_value
-  int64_t ld_key = 0;            // of keys and queries
+  int64_t ld_key = 0;            // of keys, queries and decays by key
   int64_t ld_value = 0;
   int64_t ld_out = 0;
 };
@@ -49,7 +51,7 @@ inline void define_recurrence(const Recurrence& r) {
       float known = 0;
       for (int64_t i = 0; i < r.n_keys; ++i) {
         float& s = r.to[i * r.n_values + c];
-        s = r.decay[t] * s;
+        s = r.decay[r.decay_by_key ? t * r.ld_key + i : t] * s;
         known = __builtin_fmaf(key[i], s, known);
       }
       const float write = r.rate[t] * (r.delta ? value - known : value);
@@ -67,7 +69,7 @@ inline void define_recurrence(const Recurrence& r) {
 /// V vectors of 16 columns from `column` on; a single one may have fewer lanes. The state is read
 /// and written once per token: while a row of it is in registers it takes the token's write, gives
 /// to the output, decays for the next token and gives to what is known of that one.
-template <class Isa, bool kDelta, int V>
+template <class Isa, bool kDelta, bool kByKey, int V>
 class RecurrentColumns {
  public:
   RecurrentColumns(const Recurrence& r, int64_t column, int lanes)
@@ -105,17 +107,23 @@ class RecurrentColumns {
     }
   }
 
+  // The decay of a token, or of its key i.
+  MOE_HD F decay(int64_t t, int64_t i) const {
+    return Isa::set1(r_.decay[kByKey ? t * r_.ld_key + i : t]);
+  }
+
   // The first token's decay, and what is known of it.
   MOE_HD void begin() {
     F known[kSize];
     for (int v = 0; v < V; ++v) known[v] = Isa::zero();
-    const F decay = Isa::set1(r_.decay[0]);
+    const F one = decay(0, 0);
     for (int64_t i = 0; i < r_.n_keys; ++i) {
       const int64_t at = i * r_.n_values + column_;
       const F key = Isa::set1(r_.key[i]);
+      const F less = kByKey ? decay(0, i) : one;
       MOE_UNROLL
       for (int v = 0; v < V; ++v) {
-        const F s = Isa::mul(decay, r_.from != nullptr ? load(r_.from + at, v) : Isa::zero());
+        const F s = Isa::mul(less, r_.from != nullptr ? load(r_.from + at, v) : Isa::zero());
         if (kDelta) known[v] = Isa::fma(key, s, known[v]);
         store(r_.to + at, v, s);
       }
@@ -136,16 +144,18 @@ class RecurrentColumns {
     }
     const float* keys = r_.key + t * r_.ld_key;
     const float* queries = r_.query + t * r_.ld_key;
-    const F decay = Isa::set1(r_.decay[kNext ? t + 1 : t]);
+    const int64_t next = kNext ? t + 1 : t;
+    const F one = decay(next, 0);
     for (int64_t i = 0; i < r_.n_keys; ++i) {
       float* at = r_.to + i * r_.n_values + column_;
       const F key = Isa::set1(keys[i]);
       const F query = Isa::set1(queries[i]);
+      const F less = kByKey ? decay(next, i) : one;
       MOE_UNROLL
       for (int v = 0; v < V; ++v) {
         F s = Isa::fma(key, write[v], load(at, v));
         out[v] = Isa::fma(query, s, out[v]);
-        if (kNext) s = Isa::mul(decay, s);
+        if (kNext) s = Isa::mul(less, s);
         if (kNext && kDelta) known[v] = Isa::fma(Isa::set1(keys[r_.ld_key + i]), s, known[v]);
         store(at, v, s);
       }
@@ -164,18 +174,18 @@ class RecurrentColumns {
   F known_[kSize];
 };
 
-/// Follows the definition, for r.delta == kDelta.
-template <class Isa, bool kDelta>
+/// Follows the definition, for r.delta == kDelta and r.decay_by_key == kByKey.
+template <class Isa, bool kDelta, bool kByKey = false>
 void run_recurrence(const Recurrence& r) {
   // As many sums as fit into registers.
   constexpr int kVectors = Isa::kSums >= 16 ? 4 : Isa::kMaxTokens > 1 ? 2 : 1;
   int32_t c = 0;
   for (; kVectors > 1 && c + 16 * kVectors <= r.n_values; c += 16 * kVectors) {
-    RecurrentColumns<Isa, kDelta, kVectors>(r, c, 16).run();
+    RecurrentColumns<Isa, kDelta, kByKey, kVectors>(r, c, 16).run();
   }
   for (; c < r.n_values; c += 16) {
     const int lanes = r.n_values - c < 16 ? r.n_values - c : 16;
-    RecurrentColumns<Isa, kDelta, 1>(r, c, lanes).run();
+    RecurrentColumns<Isa, kDelta, kByKey, 1>(r, c, lanes).run();
   }
 }
 

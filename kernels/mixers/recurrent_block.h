@@ -15,7 +15,7 @@ struct RecurrentBlock {
   float key[kTokens * kMaxDim];  // (tokens, n_keys)
   float query[kTokens * kMaxDim];
   float value[kTokens * kMaxDim];  // (tokens, n_values)
-  float decay[16];
+  float decay[kTokens * kMaxDim];  // (tokens), or (tokens, n_keys)
   float rate[16];
 
   /// The recurrence of n tokens from row `first` on. state: where the head's matrix begins in that

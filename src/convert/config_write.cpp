@@ -21,7 +21,6 @@ Offset<flatbuffers::Vector<float>> write_factors(FlatBufferBuilder& b, const flo
 }
 
 Offset<fbs::Rope> write_rope(FlatBufferBuilder& b, const RopeConfig& rope) {
-  if (rope.kind == RopeKind::kNone) return {};
   Offset<fbs::RopeScaling> scaling;
   if (rope.scaling != RopeScaling::kNone) {
     const auto kind = b.CreateSharedString(name_in(kRopeScalings, rope.scaling));
@@ -46,7 +45,8 @@ Offset<fbs::Rope> write_rope(FlatBufferBuilder& b, const RopeConfig& rope) {
 }
 
 Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConfig& a) {
-  const auto rope = write_rope(b, a.rope);
+  const bool has_rope = a.rope.kind != RopeKind::kNone || a.latent > 0;
+  const auto rope = has_rope ? write_rope(b, a.rope) : Offset<fbs::Rope>();
   const auto qk_norm = b.CreateSharedString(name_in(kQkNorms, a.qk_norm));
   fbs::AttentionBuilder out(b);
   out.add_latent_eps(a.latent_eps);

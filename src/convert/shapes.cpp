@@ -137,6 +137,21 @@ ModelConfig granite_4_h() {
   return c;
 }
 
+// prism-ml/Ternary-Bonsai-27B, which has the sizes of Qwen/Qwen3.5-27B, text_config of config.json.
+ModelConfig bonsai() {
+  ModelConfig c = model("bonsai-27b", 248320, 5120, 262144, 1e-6f);
+  LayerConfig attention = layer(24, 4, 256, 1e7f);
+  attention.attention.rope.dims = 64;
+  attention.attention.qk_norm = QkNorm::kHead;
+  attention.attention.output_gate = true;
+  set_ffn(&attention, 17408, Activation::kSilu, true);
+  LayerConfig delta = attention;
+  const float sizes[] = {16, 48, 128, 128, 4};
+  set_mixer(&delta, "gated_delta", sizes);
+  for (int32_t i = 0; i < 64; ++i) check(c.layers.push(i % 4 == 3 ? attention : delta));
+  return c;
+}
+
 // deepseek-ai/DeepSeek-V2-Lite, config.json.
 ModelConfig deepseek_v2_lite() {
   ModelConfig c = model("deepseek-v2-lite", 102400, 2048, 163840, 1e-6f);
@@ -163,6 +178,48 @@ void set_sigmoid(LayerConfig* l, float scale, int32_t shared) {
   router.kind = RouterKind::kSigmoid;
   router.scale = scale;
   l->ffn.moe.shared.d_ff = shared;
+}
+
+// nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16, config.json: a block in each layer.
+ModelConfig nemotron_3_nano() {
+  ModelConfig c = model("nemotron-3-nano-30b-a3b", 131072, 2688, 262144, 1e-5f);
+  LayerConfig experts = layer(32, 2, 128, 1e4f);
+  set_ffn(&experts, 1856, Activation::kRelu2, false);
+  set_experts(&experts, 128, 6, 1856, RouterWeights::kRenormalised);
+  set_sigmoid(&experts, 2.5f, 3712);
+  LayerConfig attention = experts;
+  attention.attention.rope = {};
+  attention.has_ffn = false;
+  attention.ffn = {};
+  LayerConfig mamba = attention;
+  const float sizes[] = {64, 64, 8, 128, 4};
+  set_mixer(&mamba, "mamba2", sizes);
+  experts.has_attention = false;
+  experts.attention = {};
+  for (const char block :
+       std::string_view("MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME")) {
+    check(c.layers.push(block == 'M' ? mamba : block == 'E' ? experts : attention));
+  }
+  return c;
+}
+
+// moonshotai/Kimi-Linear-48B-A3B-Instruct, config.json.
+ModelConfig kimi_linear() {
+  ModelConfig c = model("kimi-linear-48b-a3b", 163840, 2304, 1048576, 1e-5f);
+  for (int32_t i = 0; i < 27; ++i) {
+    LayerConfig l = layer(32, 32, 128 + 64, 1e4f);
+    l.attention.rope = {};
+    l.attention.rope.dims = 64;  // shared by all heads, and not rotated
+    l.attention.latent = 512;
+    l.attention.latent_eps = 1e-6f;
+    const float sizes[] = {32, 128, 128, 4, 128};
+    if (i % 4 != 3 && i != 26) set_mixer(&l, "kimi_delta", sizes);
+    set_ffn(&l, 9216, Activation::kSilu, true);
+    if (i > 0) set_experts(&l, 256, 8, 1024, RouterWeights::kRenormalised);
+    if (i > 0) set_sigmoid(&l, 2.446f, 1024);
+    check(c.layers.push(l));
+  }
+  return c;
 }
 
 // zai-org/GLM-4.7-Flash, config.json.
@@ -307,6 +364,11 @@ constexpr Shape kShapes[] = {
     {"qwen3.6-35b-a3b", qwen3_6, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"granite-4-h-tiny", granite_4_h, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16,
      false},
+    {"nemotron-3-nano-30b-a3b", nemotron_3_nano, ScaleKind::kTensor, ActPrecision::kA8,
+     FormatId::kBf16, false},
+    {"kimi-linear-48b-a3b", kimi_linear, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16,
+     false},
+    {"bonsai-27b", bonsai, ScaleKind::kRow, ActPrecision::kA8Block, FormatId::kBf16, false},
     {"deepseek-v2-lite", deepseek_v2_lite, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16,
      false},
     {"glm-4.7-flash", glm_flash, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false,
@@ -331,7 +393,8 @@ const Shape* find_shape(const char* name) {
 
 const char* shape_names() {
   return "tiny, olmoe-1b-7b, qwen3-30b-a3b, qwen3-next-80b-a3b, qwen3.6-35b-a3b, granite-4-h-tiny, "
-         "deepseek-v2-lite, glm-4.7-flash, ling-mini-2.0, lfm2-8b-a1b, maple-20b-a1b, "
+         "nemotron-3-nano-30b-a3b, kimi-linear-48b-a3b, bonsai-27b, deepseek-v2-lite, "
+         "glm-4.7-flash, ling-mini-2.0, lfm2-8b-a1b, maple-20b-a1b, "
          "bitnet-2b-4t, "
          "mh-moe-768x12-h3, xmoe-323m, edge-moe-768x12";
 }

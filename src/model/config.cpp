@@ -91,9 +91,9 @@ Status validate_cross(const LayerConfig& layer, bool in_decoder) {
 Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bool causal) {
   MOE_TRY(validate_heads(a));
   MOE_TRY(check_int("attention.latent", a.latent, 0, kMaxWidth));
-  if (a.latent > 0 && a.rope.kind == RopeKind::kNone) {
+  if (a.latent > 0 && a.rope.kind == RopeKind::kNone && a.rope.dims == 0) {
     return Status::error(MOE_ERR_ARGUMENT,
-                         "attention.latent is set, but there are no rotary positions");
+                         "attention.latent is set, but rope.dims, what all keys share, is not");
   }
   MOE_TRY(check_int("attention.q_latent", a.q_latent, 0, a.latent > 0 ? kMaxWidth : 0));
   if (a.latent_eps != 0) MOE_TRY(check_eps("attention.latent_eps", a.latent_eps));
@@ -114,7 +114,10 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
   }
   MOE_TRY(check_cap("attention.score_cap", a.score_cap));
   if (a.qkv_clip != 0) MOE_TRY(check_positive("attention.qkv_clip", a.qkv_clip));
-  if (a.rope.kind == RopeKind::kNone) return {};
+  if (a.rope.kind == RopeKind::kNone) {
+    if (a.latent == 0) return {};
+    return check_int("attention.rope.dims", a.rope.dims, 1, a.head_dim);  // shared by all keys
+  }
   if (model.positions != PositionKind::kRope) {
     return Status::error(MOE_ERR_ARGUMENT,
                          "attention.rope is set, but the model's positions are not rope");

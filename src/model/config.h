@@ -47,7 +47,7 @@ struct AttentionConfig {
   bool sinks = false;     // one learned sink logit per head
   // Multi-head latent attention (DeepSeek-V2, Liu et al. 2024, section 2.1): kv_lora_rank, the
   // width of the normed latent from which K and V of every head are computed; rope.dims further
-  // values are shared by every K. 0: none.
+  // values are shared by every K, even where nothing is rotated (rope.kind none). 0: none.
   int32_t latent = 0;
   int32_t q_latent = 0;  // q_lora_rank: width of the normed latent that Q is computed from; 0: none
   float latent_eps = 0;  // of the norms of both latents; 0: the model's norm_eps

@@ -112,7 +112,7 @@ void attend(SessionState& lead, const Batch& batch, int32_t layer) {
     op.out = w.mixed + run.first_row * q_width;
     op.rope_table = run.session->rope.table(layer);
     op.rope = op.rope_table != nullptr ? c.rope.kind : RopeKind::kNone;
-    op.rope_dims = op.rope_table != nullptr ? c.rope.dims : 0;
+    op.rope_dims = op.rope_table != nullptr || c.latent > 0 ? c.rope.dims : 0;
     lead.device.attention(lead.stream(), op);
   }
 }

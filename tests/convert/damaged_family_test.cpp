@@ -304,6 +304,43 @@ TEST_F(DamagedFamily, MixersBesideAttention) {
   EXPECT_NE(error(MOE_ERR_NOT_FOUND).find("model.layers.1.mamba.D"), std::string::npos);
 }
 
+TEST_F(DamagedFamily, KimisDeltaRule) {
+  load("kimi_linear");
+  const std::string good = config_;
+  const auto changed = [&](const char* change, moe_status status) {
+    config_ = test::patched(change, good.c_str());
+    return error(status);
+  };
+  EXPECT_NE(changed(R"({"linear_conv_kernel_dim": 65})", MOE_ERR_FORMAT)
+                .find("linear_conv_kernel_dim: expected an integer in 1..64"),
+            std::string::npos);
+  EXPECT_NE(changed(R"({"linear_head_dim": 257})", MOE_ERR_FORMAT)
+                .find("linear_head_dim: expected an integer in 1..256"),
+            std::string::npos);
+  EXPECT_NE(changed(R"({"layer_types": ["linear_attention"]})", MOE_ERR_SHAPE)
+                .find("layer_types: expected 4 entries, found 1"),
+            std::string::npos);
+  EXPECT_NE(changed(R"({"mla_use_nope": false})", MOE_ERR_UNSUPPORTED).find("mla_use_nope"),
+            std::string::npos);
+  const auto lists = [&](const char* full, const char* rule) {
+    return std::string(R"({"layer_types": null, "linear_attn_config": {"full_attn_layers": )") +
+           full + R"(, "kda_layers": )" + rule + "}}";
+  };
+  EXPECT_EQ(changed(lists("[3]", "[1, 2]").c_str(), MOE_ERR_SHAPE),
+            "config.json: linear_attn_config: layer 4 is in neither list");
+  EXPECT_NE(changed(lists("[5]", "[1, 2]").c_str(), MOE_ERR_FORMAT)
+                .find("full_attn_layers[0]: expected an integer in 1..4"),
+            std::string::npos);
+  config_ = good;
+  const test::RawTensors tensors = tensors_;
+  tensors_["model.layers.0.self_attn.f_b_proj.weight"].shape = {8, 40};
+  EXPECT_EQ(error(MOE_ERR_SHAPE),
+            "tensor model.layers.0.self_attn.f_b_proj.weight: expected (40, 8), file has (8, 40)");
+  tensors_ = tensors;
+  tensors_.erase("model.layers.1.self_attn.A_log");
+  EXPECT_NE(error(MOE_ERR_NOT_FOUND).find("layers.1.self_attn.A_log"), std::string::npos);
+}
+
 TEST_F(DamagedFamily, NumbersAndTypes) {
   load("olmoe");
   const test::RawTensors good = tensors_;

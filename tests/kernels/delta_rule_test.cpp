@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The gated delta rule against its definition as plain loops, on every instruction set, in any
-// parts.
+// The gated delta rule and Kimi's against their definitions as plain loops, on every instruction
+// set, in any parts.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,8 @@ struct DeltaCase {
   int32_t value_dim;
   int32_t length;
   int32_t n_rows;
-  float scale = 1;  // of the inputs
+  float scale = 1;   // of the inputs
+  int32_t rank = 0;  // of Kimi's rule, which has as many key heads as value heads; 0: the other
 };
 
 // Single numbers, odd sizes, whole vectors with and without remainders, more value heads than key
@@ -33,35 +34,80 @@ const DeltaCase kDeltaCases[] = {
     {1, 1, 256, 256, 4, 2},      {1, 2, 8, 24, 3, 12, 1e15f}, {1, 2, 8, 24, 3, 12, 60},
     {1, 2, 8, 24, 3, 12, 1e-20f}};
 
+// The same of Kimi's rule, with its published heads.
+const DeltaCase kKimiCases[] = {
+    {1, 1, 1, 1, 1, 1, 1, 1},     {1, 1, 5, 1, 2, 3, 1, 2},       {3, 3, 1, 7, 4, 9, 1, 17},
+    {4, 4, 17, 15, 4, 17, 1, 3},  {4, 4, 16, 16, 3, 8, 1, 16},    {2, 2, 128, 128, 4, 5, 1, 128},
+    {2, 2, 3, 129, 64, 70, 1, 5}, {1, 1, 256, 256, 4, 2, 1, 31},  {2, 2, 8, 24, 3, 12, 1e15f, 4},
+    {2, 2, 8, 24, 3, 12, 60, 4},  {2, 2, 8, 24, 3, 12, 1e-20f, 4}};
+
 /// A case with its numbers, and what is to come out, after a state and at the beginning of a text.
 struct Delta {
   explicit Delta(const DeltaCase& c) : of(c) {
-    config.kind = MixerKind::kGatedDelta;
-    const int32_t params[] = {c.key_heads, c.value_heads, c.key_dim, c.value_dim, c.length};
-    for (int i = 0; i < 5; ++i) config.params[i] = static_cast<float>(params[i]);
-    config.params[GatedDeltaMixer::kEps] = 1e-6f;
-    config.params[GatedDeltaMixer::kBetaScale] = c.length == 4 ? 2.0f : 1.0f;
-    sizes = GatedDeltaMixer::sizes(config);
+    const int32_t params[] = {c.key_heads, c.value_heads, c.key_dim, c.value_dim, c.length, c.rank};
+    const int first_param = c.rank > 0 ? 1 : 0;
+    for (int i = 0; i < 5; ++i) config.params[i] = static_cast<float>(params[first_param + i]);
+    if (c.rank > 0) {
+      config.kind = MixerKind::kKimiDelta;
+      config.params[KimiDeltaMixer::kEps] = 1e-6f;
+      sizes = KimiDeltaMixer::sizes(config);
+    } else {
+      config.kind = MixerKind::kGatedDelta;
+      config.params[GatedDeltaMixer::kEps] = 1e-6f;
+      config.params[GatedDeltaMixer::kBetaScale] = c.length == 4 ? 2.0f : 1.0f;
+      beta_scale = config.params[GatedDeltaMixer::kBetaScale];
+      sizes = GatedDeltaMixer::sizes(config);
+    }
     width = mixer_widths(config, 8).in + 3;  // more between rows than the mixer reads
     in = random_floats(size(c.n_rows * width), 1, c.scale);
     q_conv = random_floats(size(sizes.keys() * c.length), 2, 0.6f);
     k_conv = random_floats(size(sizes.keys() * c.length), 7, 0.6f);
     v_conv = random_floats(size(sizes.values() * c.length), 8, 0.6f);
-    dt_bias = random_floats(size(c.value_heads), 3);
+    dt_bias = random_floats(size(c.rank > 0 ? sizes.keys() : c.value_heads), 3);
+    z_up = random_floats(size(c.rank * sizes.values()), 9, 0.6f);
+    a_up = random_floats(size(c.rank * sizes.keys()), 10, 0.6f);
     a_log = random_floats(size(c.value_heads), 4, 2);
     norm = random_floats(size(c.value_dim), 5);
     before = random_floats(size(sizes.state()), 6, 0.5f);
-    vectors[GatedDeltaMixer::kQConv] = q_conv.data();
-    vectors[GatedDeltaMixer::kKConv] = k_conv.data();
-    vectors[GatedDeltaMixer::kVConv] = v_conv.data();
-    vectors[GatedDeltaMixer::kDtBias] = dt_bias.data();
-    vectors[GatedDeltaMixer::kALog] = a_log.data();
-    vectors[GatedDeltaMixer::kNorm] = norm.data();
+    set_vectors();
     next = define(before.data());
     first = define(nullptr);
   }
 
   static size_t size(int64_t n) { return static_cast<size_t>(n); }
+
+  void set_vectors() {
+    if (of.rank == 0) return set_common<GatedDeltaMixer>();
+    set_common<KimiDeltaMixer>();
+    vectors[KimiDeltaMixer::kZUp] = z_up.data();
+    vectors[KimiDeltaMixer::kAUp] = a_up.data();
+  }
+  template <class Mixer>
+  void set_common() {
+    vectors[Mixer::kQConv] = q_conv.data();
+    vectors[Mixer::kKConv] = k_conv.data();
+    vectors[Mixer::kVConv] = v_conv.data();
+    vectors[Mixer::kDtBias] = dt_bias.data();
+    vectors[Mixer::kALog] = a_log.data();
+    vectors[Mixer::kNorm] = norm.data();
+  }
+
+  // Columns of the inputs.
+  int64_t z_at() const { return sizes.channels(); }
+  int64_t b_at() const { return z_at() + (of.rank > 0 ? of.rank : sizes.values()); }
+  int64_t a_at() const { return b_at() + of.value_heads; }
+
+  // Output i of row t's product with `up` (rank, n) and the inputs from column `at` on.
+  float raised(const std::vector<float>& up, int64_t n, int32_t t, int64_t at, int64_t i) const {
+    float sum = 0;
+    for (int64_t j = 0; j < of.rank; ++j) {
+      sum = __builtin_fmaf(in[size(t * width + at + j)], up[size(j * n + i)], sum);
+    }
+    return sum;
+  }
+  float decay(int64_t h, float a, float bias) const {
+    return exp_float(0 - exp_float(a_log[size(h)]) * softplus_float(a + bias));
+  }
 
   MixerArgs args() const {
     MixerArgs a;
@@ -123,7 +169,7 @@ struct Delta {
                    float* state) const {
     const int32_t dk = of.key_dim, dv = of.value_dim, n = of.n_rows;
     const int64_t first_key = h / (of.value_heads / of.key_heads) * dk;
-    std::vector<float> q(size(n * dk)), k(q), v(size(n * dv)), decay(size(n)), rate(size(n));
+    std::vector<float> q(size(n * dk)), k(q), v(size(n * dv)), decays(size(n * dk)), rate(size(n));
     for (int32_t t = 0; t < n; ++t) {
       for (int32_t i = 0; i < dk; ++i) {
         q[size(t * dk + i)] = c[0].define(t, first_key + i);
@@ -134,11 +180,15 @@ struct Delta {
       }
       to_unit(&q[size(t * dk)], dk, 1 / std::sqrt(static_cast<float>(dk)));
       to_unit(&k[size(t * dk)], dk, 1);
-      const float* b = &in[size(t * width + sizes.channels() + sizes.values())];
-      const float* a = b + of.value_heads;
-      rate[size(t)] = config.params[GatedDeltaMixer::kBetaScale] * sigmoid_float(b[h]);
-      decay[size(t)] =
-          exp_float(0 - exp_float(a_log[size(h)]) * softplus_float(a[h] + dt_bias[size(h)]));
+      rate[size(t)] = beta_scale * sigmoid_float(in[size(t * width + b_at() + h)]);
+      if (of.rank == 0) {
+        decays[size(t)] = decay(h, in[size(t * width + a_at() + h)], dt_bias[size(h)]);
+        continue;
+      }
+      for (int64_t i = 0; i < dk; ++i) {
+        const float a = raised(a_up, sizes.keys(), t, a_at(), h * dk + i);
+        decays[size(t * dk + i)] = decay(h, a, dt_bias[size(h * dk + i)]);
+      }
     }
     const int64_t matrix = sizes.history() + h * sizes.matrix();
     Recurrence r;
@@ -146,10 +196,11 @@ struct Delta {
     r.n_keys = r.ld_key = dk;
     r.n_values = r.ld_value = dv;
     r.delta = true;
+    r.decay_by_key = of.rank > 0;
     r.key = k.data();
     r.query = q.data();
     r.value = v.data();
-    r.decay = decay.data();
+    r.decay = decays.data();
     r.rate = rate.data();
     r.from = from != nullptr ? from + matrix : nullptr;
     r.to = state + matrix;
@@ -159,9 +210,12 @@ struct Delta {
     for (int32_t t = 0; t < n; ++t) {
       float* o = out + t * sizes.values() + h * dv;
       const float scale = 1 / std::sqrt(squares(o, dv) / static_cast<float>(dv) + 1e-6f);
-      const float* z = &in[size(t * width + sizes.channels() + h * dv)];
       for (int32_t i = 0; i < dv; ++i) {
-        o[i] = o[i] * scale * norm[size(i)] * activations::silu<ScalarLanes>(z[i], 1);
+        const float gate =
+            of.rank > 0
+                ? sigmoid_float(raised(z_up, sizes.values(), t, z_at(), h * dv + i))
+                : activations::silu<ScalarLanes>(in[size(t * width + z_at() + h * dv + i)], 1);
+        o[i] = o[i] * scale * norm[size(i)] * gate;
       }
     }
   }
@@ -170,7 +224,8 @@ struct Delta {
   MixerConfig config;
   DeltaSizes sizes;
   int64_t width = 0;
-  std::vector<float> in, q_conv, k_conv, v_conv, dt_bias, a_log, norm, before;
+  float beta_scale = 1;
+  std::vector<float> in, q_conv, k_conv, v_conv, dt_bias, a_log, norm, before, z_up, a_up;
   MixerOutcome first, next;
   const float* vectors[kMaxMixerWeights] = {};
 };
@@ -182,18 +237,34 @@ TEST_P(DeltaRuleTest, PartsAgreeWithTheWhole) { expect_parts_agree(Delta(GetPara
 TEST_P(DeltaRuleTest, NamesTheFirstRowThatIsNotFinite) { expect_first_bad_row(Delta(GetParam())); }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, DeltaRuleTest, testing::ValuesIn(kDeltaCases));
+INSTANTIATE_TEST_SUITE_P(Kimi, DeltaRuleTest, testing::ValuesIn(kKimiCases));
 
 // Inputs of gates that overflow: the state is kept or forgotten, and stays finite.
 TEST(DeltaRule, ExtremeGatesLeaveAFiniteState) {
-  const DeltaCase shape{1, 2, 9, 21, 3, 20};
   const float extremes[] = {0, 3e38f, -3e38f, INFINITY, -INFINITY, 88.8f, -104, 1e-40f};
-  Delta delta(shape);
+  Delta delta({1, 2, 9, 21, 3, 20});
   unsigned i = 0;
-  for (int32_t t = 0; t < shape.n_rows; ++t) {
-    float* gates =
-        &delta.in[Delta::size(t * delta.width + delta.sizes.channels() + delta.sizes.values())];
+  for (int32_t t = 0; t < delta.of.n_rows; ++t) {
+    float* gates = &delta.in[Delta::size(t * delta.width + delta.b_at())];
     for (int g = 0; g < 4; ++g) gates[g] = extremes[i++ * 5 / 3 % std::size(extremes)];
   }
+  delta.first = delta.define(nullptr);
+  delta.next = delta.define(delta.before.data());
+  for (const float v : delta.next.after) ASSERT_TRUE(is_finite(v));
+  expect_definition(delta);
+}
+
+// The same of Kimi's rule, with finite inputs: their products overflow.
+TEST(DeltaRule, KimisGatesThatOverflowLeaveAFiniteState) {
+  const float extremes[] = {0, 3e38f, -3e38f, 88.8f, -104, 1e-40f};
+  Delta delta({2, 2, 9, 21, 3, 20, 1, 1});
+  unsigned i = 0;
+  for (int32_t t = 0; t < delta.of.n_rows; ++t) {
+    float* row = &delta.in[Delta::size(t * delta.width)];
+    row[delta.a_at()] = extremes[i++ * 5 / 3 % std::size(extremes)];
+    row[delta.b_at()] = extremes[i++ * 5 / 3 % std::size(extremes)];
+  }
+  for (float& weight : delta.a_up) weight *= 8;
   delta.first = delta.define(nullptr);
   delta.next = delta.define(delta.before.data());
   for (const float v : delta.next.after) ASSERT_TRUE(is_finite(v));

@@ -256,6 +256,17 @@ TEST_F(BadConfig, OtherNumbers) {
   }
   expect_config(MOE_ERR_RANGE, "attention.q_latent: expected 0..0, found 8",
                 [](ModelConfig* c) { c->layers[0].attention.q_latent = 8; });
+  expect_config(MOE_ERR_RANGE, "attention.rope.dims: expected 1..", [](ModelConfig* c) {
+    c->layers[0].attention.latent = 8;
+    c->layers[0].attention.rope.kind = RopeKind::kNone;
+    c->layers[0].attention.rope.dims = 4096;
+  });
+  expect_config(MOE_ERR_ARGUMENT,
+                "attention.latent is set, but rope.dims, what all keys share, is not",
+                [](ModelConfig* c) {
+                  c->layers[0].attention.latent = 8;
+                  c->layers[0].attention.rope = {};
+                });
   expect_config(MOE_ERR_ARGUMENT, "attention.latent_eps is set, but there is no latent",
                 [](ModelConfig* c) { c->layers[0].attention.latent_eps = 1e-6f; });
   for (const float bad : {-1.0f, 2.0f, std::nanf("")}) {

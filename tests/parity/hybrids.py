@@ -18,6 +18,12 @@ FALCON_H1 = dict(mamba_d_ssm=48, mamba_n_heads=4, mamba_d_head=12, mamba_n_group
                  key_multiplier=0.4, ssm_in_multiplier=1.25, ssm_out_multiplier=0.5, mlp_multipliers=[0.8, 0.35],
                  ssm_multipliers=[0.35, 0.25, 0.7, 0.5, 0.6], rope_parameters=dict(rope_type="default", rope_theta=1e11))
 
+# The layers' attention has as many heads of keys as of queries.
+KIMI_LINEAR = dict(num_hidden_layers=4, layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+                   num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=24, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
+                   num_local_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=12,
+                   routed_scaling_factor=2.446, linear_head_dim=8, linear_num_heads=5, linear_conv_kernel_dim=4)
+
 
 def make_nemotron_h_published(case, folder):
     """With the keys of published files: the blocks as letters, Python's Infinity, and a layer that predicts further tokens."""
@@ -51,6 +57,27 @@ def make_falcon_h1_published(case, folder):
     return reference
 
 
+def make_kimi_linear_published(case, folder):
+    """With the keys and the names of published files."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    types = config.pop("layer_types")
+    config["linear_attn_config"] = dict(
+        full_attn_layers=[i + 1 for i, kind in enumerate(types) if kind == "full_attention"],
+        kda_layers=[i + 1 for i, kind in enumerate(types) if kind == "linear_attention"], head_dim=config.pop("linear_head_dim"),
+        num_heads=config.pop("linear_num_heads"), short_conv_kernel_size=config.pop("linear_conv_kernel_dim"))
+    for key in ("mlp_layer_types", "qk_head_dim"):
+        config.pop(key)
+    config.update(first_k_dense_replace=1, moe_layer_freq=1, mla_use_nope=True, moe_router_activation_func="sigmoid",
+                  num_nextn_predict_layers=0, rope_scaling=None, rope_theta=10000.0, use_grouped_topk=True, head_dim=72)
+    json.dump(config, open(path, "w"), indent=2)
+    path = os.path.join(folder, "model.safetensors")
+    dense = "layers.0.block_sparse_moe."
+    save_file({name.replace(dense, "layers.0.mlp."): t for name, t in load_file(path).items()}, path)
+    return reference
+
+
 CASES = [
     Case("nemotron_h", "NemotronH", NEMOTRON_H, golden=True),
     Case("nemotron_h_published", "NemotronH", NEMOTRON_H, make=make_nemotron_h_published),
@@ -67,4 +94,10 @@ CASES = [
         FALCON_H1, **ODD, mamba_d_ssm=63, mamba_n_heads=9, mamba_d_head=7, mamba_n_groups=3, mamba_d_state=5, mamba_d_conv=3,
         mamba_conv_bias=False, mamba_proj_bias=True, projectors_bias=True, attention_bias=True, mlp_bias=True,
         mamba_rms_norm=True, mamba_norm_before_gate=False, tie_word_embeddings=True), layout="fused"),
+    Case("kimi_linear", "KimiLinear", KIMI_LINEAR, golden=True),
+    Case("kimi_linear_published", "KimiLinear", KIMI_LINEAR, make=make_kimi_linear_published),
+    Case("kimi_linear_odd", "KimiLinear", dict(
+        KIMI_LINEAR, **dict(ODD, num_key_value_heads=6), layer_types=["full_attention", "linear_attention", "linear_attention", "full_attention"],
+        mlp_layer_types=["sparse", "dense", "sparse", "sparse"], q_lora_rank=20, n_group=4, topk_group=2, norm_topk_prob=False,
+        n_shared_experts=2, linear_head_dim=7, linear_num_heads=3, linear_conv_kernel_dim=3, rms_norm_eps=1e-3)),
 ]

@@ -235,6 +235,19 @@ inline std::vector<TinyKind> tiny_layers() {
          set_mixer(c.layers[1], "gated_delta", {3, 3, 16, 33, 64, 1e-5f, 2});
          c.layers[1].mixer.norms = {true, true, false};
        }},
+      {"kimi_delta",
+       [](C& c, O& o) {
+         set_latent(c, o);
+         o.keys_apart = false;
+         set_mixer(c.layers[0], "kimi_delta", {3, 5, 7, 4, 6});
+         c.layers[1].attention.rope.kind = RopeKind::kNone;
+       }},
+      {"kimi_delta_alone",
+       [](C& c, O&) {
+         set_mixer(c.layers[0], "kimi_delta", {1, 1, 1, 1, 1});
+         set_mixer(c.layers[1], "kimi_delta", {2, 33, 16, 64, 16, 1e-3f});
+         c.layers[1].mixer.norms = {true, true, false};
+       }},
       {"mamba2",
        [](C& c, O& o) {
          o.biases = true;

@@ -5,10 +5,11 @@
 // rotated dimensions come first, and values are padded with zeros to the width of keys. V3 selects
 // experts like GLM-4.5, but only from the best groups.
 
+#include "src/convert/arch/deepseek.h"
+
 #include <cmath>
 
 #include "formats/import/failure.h"
-#include "src/convert/arch/decoder.h"
 
 namespace moe::arch::deepseek {
 namespace {
@@ -73,7 +74,7 @@ float score_multiplier(const ConfigKeys& keys, const JsonNode& config, const Hea
   return static_cast<float>(strength * strength / std::sqrt(static_cast<double>(h.width())));
 }
 
-void read_attention(Decoder* d, const JsonNode& config, const Head& h) {
+void read_attention(Decoder* d, const JsonNode& config, const Head& h, bool rotates) {
   const int32_t latent = d->keys.integer("kv_lora_rank", 1, kMaxWidth);
   const float multiplier = score_multiplier(d->keys, config, h);
   d->keys.require("attention_bias", false);
@@ -83,7 +84,8 @@ void read_attention(Decoder* d, const JsonNode& config, const Head& h) {
   for (LayerConfig& layer : d->layers()) {
     AttentionConfig& a = layer.attention;
     a.head_dim = h.width();
-    a.rope.kind = neighbours ? RopeKind::kInterleaved : RopeKind::kHalf;
+    if (!rotates) a.rope = {};
+    if (rotates) a.rope.kind = neighbours ? RopeKind::kInterleaved : RopeKind::kHalf;
     a.rope.dims = h.rope;
     a.latent = latent;
     a.q_latent = q_latent;
@@ -255,7 +257,7 @@ Json with_head_dim(const JsonNode& config) {
 using ReadRouter = RouterConfig (*)(ConfigKeys* keys);
 
 Imported import_deepseek(const JsonNode& original, const Checkpoint& checkpoint,
-                         ReadRouter read_router, int32_t n_predictions) {
+                         ReadRouter read_router, int32_t n_predictions, const Variant& variant) {
   const Json with_width = with_head_dim(original);
   const JsonNode config(with_width, "config.json");
   Decoder d(config, checkpoint, 10000);
@@ -270,8 +272,9 @@ Imported import_deepseek(const JsonNode& original, const Checkpoint& checkpoint,
   d.names(mlp_names());
   d.names(moe_names());
   d.names(kNames);
-  read_attention(&d, config, h);
+  read_attention(&d, config, h, variant.rotates);
   read_experts(&d, read_router(&d.keys));
+  if (variant.extend) variant.extend(&d);
   d.skip_prediction_layers(n_predictions);
   d.quantization(Quantization::kNone);
   PrecisionRule exact;  // 0 and 1
@@ -285,10 +288,10 @@ Imported import_deepseek(const JsonNode& original, const Checkpoint& checkpoint,
 }
 
 Imported import_v2(const JsonNode& config, const Checkpoint& checkpoint) {
-  return import_deepseek(config, checkpoint, read_v2_router, 0);
+  return import_deepseek(config, checkpoint, read_v2_router, 0, {});
 }
 Imported import_v3(const JsonNode& config, const Checkpoint& checkpoint) {
-  return import_deepseek(config, checkpoint, read_v3_router, 1);
+  return import_deepseek(config, checkpoint, read_v3_router, 1, {});
 }
 // V3's computation with other defaults.
 Imported import_glm4_lite(const JsonNode& config, const Checkpoint& checkpoint) {
@@ -300,6 +303,11 @@ Imported import_glm4_lite(const JsonNode& config, const Checkpoint& checkpoint) 
 }
 
 }  // namespace
+
+Imported import_v3_variant(const JsonNode& config, const Checkpoint& checkpoint,
+                           const Variant& variant) {
+  return import_deepseek(config, checkpoint, read_v3_router, 0, variant);
+}
 
 std::span<const Importer> importers() {
   static constexpr Importer kRows[] = {{"deepseek_v2", import_v2},

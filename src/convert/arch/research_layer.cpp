@@ -72,7 +72,11 @@ RopeConfig read_rope(const JsonNode& attention, int32_t head_dim,
   const JsonNode node = attention.at("rope");
   node.only({"kind", "dims", "theta", "scaling"});
   if (node.has("kind")) rope.kind = value_of(node.at("kind"), kRopeKinds);
-  if (rope.kind == RopeKind::kNone) return RopeConfig{};
+  if (rope.kind == RopeKind::kNone) {
+    RopeConfig still;  // with a latent, the width of what all keys share
+    if (attention.has("latent")) still.dims = node.integer("dims", 0, 0, head_dim);
+    return still;
+  }
   rope.dims = node.integer("dims", head_dim, 1, head_dim);
   rope.theta = node.number("theta", rope.theta);
   if (node.has("scaling")) read_scaling(node.at("scaling"), &rope, factors);
