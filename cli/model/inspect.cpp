@@ -152,7 +152,8 @@ std::string layer_line(const Json& l) {
         format_bytes(l["state_bytes"].get<uint64_t>());
   }
   if (l["n_heads"] != 0) {
-    s = counted(l["n_heads"].get<uint64_t>(), "head") + " / " +
+    s = (l.contains("mixer") ? s + " beside " : "") +
+        counted(l["n_heads"].get<uint64_t>(), "head") + " / " +
         std::to_string(l["n_kv_heads"].get<int>()) + " KV of " +
         std::to_string(l["head_dim"].get<int>());
   }

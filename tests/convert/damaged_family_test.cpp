@@ -295,6 +295,8 @@ TEST_F(DamagedFamily, MixersBesideAttention) {
             "config.json: ssm_multipliers: expected 5 entries, found 3");
   EXPECT_EQ(changed(R"({"mlp_multipliers": [1, "a"]})", MOE_ERR_FORMAT),
             "config.json: mlp_multipliers[1]: expected a number, found \"a\"");
+  EXPECT_NE(changed(R"({"key_multiplier": 0})", MOE_ERR_UNSUPPORTED).find("key_multiplier: 0"),
+            std::string::npos);
   EXPECT_EQ(changed(R"({"mamba_rms_norm": true})", MOE_ERR_UNSUPPORTED),
             "config.json: mamba_norm_before_gate: true is not supported; only false is");
   EXPECT_NE(changed(R"({"mamba_use_mlp": false})", MOE_ERR_UNSUPPORTED).find("mamba_use_mlp"),

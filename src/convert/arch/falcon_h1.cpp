@@ -141,6 +141,7 @@ Imported import_falcon_h1(const JsonNode& config, const Checkpoint& checkpoint) 
   d.config().embedding_multiplier = d.keys.number("embedding_multiplier", 1);
   d.config().logit_multiplier = d.keys.number("lm_head_multiplier", 1);
   const float key = d.keys.number("key_multiplier", 1);
+  if (!(key > 0)) fail_value(d.keys.node("key_multiplier"), "a number above 0 is");
   for (LayerConfig& layer : d.layers()) {
     AttentionConfig& a = layer.attention;
     a.multiplier = key / __builtin_sqrtf(static_cast<float>(a.head_dim));
