@@ -168,8 +168,8 @@ class DeltaRule {
 
   // y (n, width): the products of `up`'s columns [column, column + width) with the `rank` inputs
   // from column `at` on, of n tokens.
-  void raise(const MixerArgs& args, const float* up, int64_t ld_up, int64_t column, int width,
-             int64_t at, int32_t first, int32_t n, float* y) const {
+  void multiply_up(const MixerArgs& args, const float* up, int64_t ld_up, int64_t column, int width,
+                   int64_t at, int32_t first, int32_t n, float* y) const {
     const float* const in = args.in + first * args.ld_in + at;
     for (int c = 0; c < width; c += 16) {
       F sums[kBlock];
@@ -187,7 +187,7 @@ class DeltaRule {
   void decays_of_keys(const MixerArgs& args, int64_t h, int32_t first, int32_t n, F speed,
                       Block& block) const {
     const int32_t d = sizes.key_dim;
-    raise(args, a_up, sizes.keys(), h * d, d, a, first, n, block.decay);
+    multiply_up(args, a_up, sizes.keys(), h * d, d, a, first, n, block.decay);
     for (int32_t i = 0; i < n; ++i) {
       for (int c = 0; c < d; c += 16) {
         const F x = Isa::add(load_lanes<Isa>(block.decay + i * d, c, d),
@@ -205,7 +205,8 @@ class DeltaRule {
     int32_t bad = kMixerFinite;
     const int32_t d = sizes.value_dim;
     // The values have served.
-    if constexpr (kKimi) raise(args, z_up, sizes.values(), h * d, d, z, first, n, block.value);
+    if constexpr (kKimi)
+      multiply_up(args, z_up, sizes.values(), h * d, d, z, first, n, block.value);
     for (int32_t i = n - 1; i >= 0; --i) {
       const int64_t row = first + i;
       float* out = args.out + row * args.ld_out + h * d;

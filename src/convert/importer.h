@@ -60,7 +60,7 @@ struct Source {
   SourceGroups col_groups = {};  // the same, with col_stride 1 and an explicit row_stride
   SourcePick rows = {};          // of the matrix described by the fields above
   SourcePick cols = {};
-  // Of all rows in order, where the model has a multiplier that a model file does not; empty: 1.
+  // They are those of all rows in order, for multipliers that a model file does not have; empty: 1.
   std::vector<SourceFactor> factors = {};
   bool required = false;  // a missing tensor is an error even if the slot is optional
   // U8 tensors: offset and strides count weights, in whole rows.
