@@ -90,6 +90,7 @@ void read_chat(const Host& host, const Json& request, Order& order) {
   const ToolUse use = chat_tools(request);
   options.tools = use.list;
   s.one_call = use.one_call;
+  check_format_alone(s.grammar, use, "response_format");
   order.chat = conversation(host, request, chat_turns(host, request), options);
   order.prompts.push_back(conversation_tokens(order.chat.get(), "messages"));
   check_length(host, order.prompts[0], "messages");

@@ -135,6 +135,7 @@ void read_response(const Host& host, const Json& request, Order& order) {
   const ToolUse use = response_tools(request);
   options.tools = use.list;
   s.one_call = use.one_call;
+  check_format_alone(s.grammar, use, "text.format");
   order.chat = conversation(host, request, input_turns(host, request), options);
   order.prompts.push_back(conversation_tokens(order.chat.get(), "input"));
   check_length(host, order.prompts[0], "input");

@@ -153,4 +153,9 @@ ToolUse response_tools(const Json& request) {
   return use;
 }
 
+void check_format_alone(const Grammar& grammar, const ToolUse& use, const char* field) {
+  if (grammar == nullptr || use.list.empty()) return;
+  throw bad_field(field, "not together with 'tools': what it asks for is no call");
+}
+
 }  // namespace moe_serve

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/serve/fields.h"
+#include "src/serve/handles.h"
 #include "src/serve/json.h"
 
 namespace moe_serve {
@@ -34,5 +35,7 @@ struct ToolUse {
 ToolUse chat_tools(const Json& request);
 ToolUse message_tools(const Json& request);
 ToolUse response_tools(const Json& request);
+/// A text that a grammar holds to its form cannot be a call.
+void check_format_alone(const Grammar& grammar, const ToolUse& use, const char* field);
 
 }  // namespace moe_serve

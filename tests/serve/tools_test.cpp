@@ -219,6 +219,9 @@ TEST_F(ToolsTest, WhatIsRefused) {
   refuses(with(chat(), "tools", Json::array({{{"type", "custom"}}})), "tools[0].type",
           "no tools of its own");
   refuses({{"messages", says("a")}, {"tool_choice", "auto"}}, "tool_choice", "only with 'tools'");
+  Json constrained = chat();
+  constrained["response_format"] = {{"type", "json_object"}};
+  refuses(constrained, "response_format", "not together with 'tools'");
   refuses(with(message(), "tool_choice", {{"type", "any"}}), "tool_choice", "cannot be forced",
           kMessages);
   refuses(with(message(), "tools", Json::array({{{"name", "a"}}})), "tools[0].input_schema",
