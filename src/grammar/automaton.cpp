@@ -446,7 +446,7 @@ uint32_t Automaton::build(Network& network, Spelling spelling, uint32_t next_nod
     for (uint32_t c = 0; c < cuts_.size(); ++c) {
       if (next(s, c) != kNone) network.fail(ways.push({next(s, c), c}));
     }
-    std::stable_sort(ways.begin(), ways.end(), [](const Way& a, const Way& b) {
+    std::sort(ways.begin(), ways.end(), [](const Way& a, const Way& b) {
       return a.to != b.to ? a.to < b.to : a.cls < b.cls;
     });
     for (size_t i = 0; i < ways.size();) {
