@@ -360,6 +360,10 @@ typedef struct moe_model_info {
   int32_t vector_tokens;  /* maximum tokens of a text; 0: as many as the context holds */
   int32_t n_prompts;      /* texts to put before others (moe_model_get_prompt) */
   int32_t default_prompt; /* index of the one for texts of no other kind; -1: none */
+  /* xxh64 of the file's metadata, which holds the checksums of all weights: tells model files apart
+   * (by accident, not by intent) */
+  uint64_t file_hash;
+  const char* device; /* that runs it, as in moe_env_info */
 } moe_model_info;
 
 /* Describes a model. Texts and arrays live as long as the model. Any thread. MOE_ERR_ARGUMENT. */
@@ -1589,10 +1593,18 @@ MOE_API void moe_replacement_free(moe_replacement* replacement);
  * One thread of the service evaluates the model for all requests, one step after the other: in each
  * a token for every text that is being generated, and a slice of the prompts that are being read,
  * shared equally. Texts join and leave at every step. An answer depends on its request and its seed
- * alone, not on what else is being answered. */
+ * alone, not on what else is being answered.
+ *
+ * A model whose file says how texts become vectors, and every encoder, also answers embeddings, one
+ * text after the other, each request in turn, by a thread and a session for these alone. */
 
 typedef struct moe_service
     moe_service; /* any number of threads at once, but for moe_service_free */
+
+/* Receives the receipt of an answer: an object in one line of n_bytes bytes, terminated, valid
+ * during the call. Called by the thread of the service just before the last event of the answer; it
+ * holds up all requests, and may not call the service. */
+typedef void (*moe_service_receipt_fn)(void* user, const char* json, size_t n_bytes);
 
 /* The settings of a service. */
 typedef struct moe_service_params {
@@ -1620,6 +1632,9 @@ typedef struct moe_service_params {
    * users, and forged ones give nonsense. NULL: none. MOE_ERR_IO */
   const char* cache_folder;
   uint64_t cache_bytes; /* of this model's files, the most; the least used go. 0: 10 GB */
+  /* gets the receipt of every answer (docs/serving.md), with the request in it; NULL: none */
+  moe_service_receipt_fn receipt;
+  void* receipt_user; /* its first argument */
 } moe_service_params;
 
 /* The purpose of a request. */
@@ -1629,7 +1644,11 @@ typedef enum moe_endpoint {
   MOE_ENDPOINT_TOKENIZE = 3,     /* /tokenize: answered before moe_service_submit returns */
   MOE_ENDPOINT_MESSAGES = 4,     /* /v1/messages, in the shapes of Anthropic's API */
   MOE_ENDPOINT_COUNT_TOKENS = 5, /* /v1/messages/count_tokens: also answered at once */
-  MOE_ENDPOINT_RESPONSES = 6     /* /v1/responses */
+  MOE_ENDPOINT_RESPONSES = 6,    /* /v1/responses */
+  MOE_ENDPOINT_EMBEDDINGS = 7,   /* /v1/embeddings: vectors of texts */
+  /* /statistics: counts, settings, and how often each expert was used; the body has no meaning.
+   * Answered at once */
+  MOE_ENDPOINT_STATISTICS = 8
 } moe_endpoint;
 
 /* A part of an answer, or the whole. Valid during the callback. */
@@ -1692,9 +1711,9 @@ typedef struct moe_service_stats {
   uint64_t cache_errors;      /* texts that could not be written to it */
 } moe_service_stats;
 
-/* Creates the sessions and starts the thread. The service keeps the model. MOE_ERR_UNSUPPORTED for
- * a model that continues no texts; MOE_ERR_RANGE, MOE_ERR_ARGUMENT for parameters; errors of
- * moe_session_create and moe_chat_create. */
+/* Creates the sessions and starts the threads. The service keeps the model. MOE_ERR_UNSUPPORTED for
+ * an encoder-decoder; MOE_ERR_RANGE, MOE_ERR_ARGUMENT for parameters; errors of moe_session_create
+ * and moe_chat_create. */
 MOE_API moe_status moe_service_create(moe_model* model, const moe_service_params* params,
                                       moe_service** out, moe_error* error);
 /* Takes a request: `body` is JSON of n_bytes bytes. If the call returns MOE_OK, the callback gets

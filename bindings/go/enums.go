@@ -370,6 +370,11 @@ const (
 	EndpointCountTokens Endpoint = C.MOE_ENDPOINT_COUNT_TOKENS
 	// /v1/responses
 	EndpointResponses Endpoint = C.MOE_ENDPOINT_RESPONSES
+	// /v1/embeddings: vectors of texts
+	EndpointEmbeddings Endpoint = C.MOE_ENDPOINT_EMBEDDINGS
+	// /statistics: counts, settings, and how often each expert was used; the body has no meaning.
+	// Answered at once
+	EndpointStatistics Endpoint = C.MOE_ENDPOINT_STATISTICS
 )
 
 // String is the name in small letters, or the number if this package does not know it.
@@ -387,6 +392,10 @@ func (e Endpoint) String() string {
 		return "count_tokens"
 	case EndpointResponses:
 		return "responses"
+	case EndpointEmbeddings:
+		return "embeddings"
+	case EndpointStatistics:
+		return "statistics"
 	}
 	return strconv.Itoa(int(e))
 }

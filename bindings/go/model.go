@@ -51,6 +51,8 @@ type ModelInfo struct {
 	Normalized                             bool   // vectors have the length 1
 	VectorTokens                           int    // the most tokens of a text; 0: as many as the context holds
 	DefaultPrompt                          int    // an index of Prompts; -1: none
+	FileHash                               uint64 // tells model files apart
+	Device                                 string // that runs it
 }
 
 // LayerInfo is one layer; the meaning of each number is in moe_c.h.
@@ -228,6 +230,7 @@ func modelInfoOf(i *C.moe_model_info) ModelInfo {
 		SourceLength: int(i.source_length), StartToken: int32(i.start_token),
 		Pooling: C.GoString(i.pooling), Normalized: i.normalized != 0,
 		VectorTokens: int(i.vector_tokens), DefaultPrompt: int(i.default_prompt),
+		FileHash: uint64(i.file_hash), Device: C.GoString(i.device),
 	}
 }
 

@@ -68,6 +68,10 @@ export interface ModelInfo {
   weightBytes: number;
   bytesPerToken: number;
   fileBytes: number;
+  /** Tells model files apart: 16 hexadecimal digits. */
+  fileHash: string;
+  /** That runs it. */
+  device: string;
 }
 
 export interface TokenLogprob {

@@ -126,4 +126,6 @@ export type Endpoint =
   | 'tokenize'
   | 'messages'
   | 'count_tokens'
-  | 'responses';
+  | 'responses'
+  | 'embeddings'
+  | 'statistics';

@@ -11,7 +11,9 @@
 
 #include "cli/common.h"
 #include "cli/serve/api_error.h"
+#include "cli/serve/endpoints.h"
 #include "cli/serve/metrics.h"
+#include "cli/serve/open_service.h"
 
 namespace moe_cli {
 namespace {
@@ -22,18 +24,38 @@ constexpr size_t kDrain = 16;  // this many times the limit of a body is read be
 
 using Owner = std::shared_ptr<Exchange>;
 
-moe_endpoint endpoint_of(const std::string& url) {
-  if (url == "/v1/chat/completions") return MOE_ENDPOINT_CHAT;
-  if (url == "/v1/completions") return MOE_ENDPOINT_COMPLETIONS;
-  if (url == "/v1/responses") return MOE_ENDPOINT_RESPONSES;
-  if (url == "/v1/messages") return MOE_ENDPOINT_MESSAGES;
-  if (url == "/v1/messages/count_tokens") return MOE_ENDPOINT_COUNT_TOKENS;
-  if (url == "/tokenize") return MOE_ENDPOINT_TOKENIZE;
-  return moe_endpoint{};
+constexpr std::string_view kModels = "/v1/models";
+
+// Of one model, whose name follows.
+bool is_model(const std::string& url) { return url.starts_with("/v1/models/"); }
+
+// Names may have any characters, which clients escape in a path.
+std::string model_in(const std::string& url) {
+  std::string name = url.substr(std::string_view("/v1/models/").size());
+  name.resize(MHD_http_unescape(name.data()));
+  return name;
+}
+
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string statistics_of(moe_service* service) {
+  std::string text;
+  moe_error error;
+  check(moe_service_submit(
+            service, MOE_ENDPOINT_STATISTICS, nullptr, 0,
+            [](void* user, const moe_service_event* event) {
+              static_cast<std::string*>(user)->assign(event->json, event->n_bytes);
+            },
+            &text, nullptr, &error),
+        error);
+  return text;
 }
 
 bool is_page(const std::string& url) {
-  return url == "/v1/models" || url == "/health" || url == "/metrics";
+  return url == kModels || is_model(url) || url == "/health" || url == "/metrics" ||
+         url == "/statistics";
 }
 
 MHD_Result refuse(Exchange& exchange, const std::string& url, const Refusal& r) {
@@ -170,11 +192,12 @@ std::optional<Refusal> HttpServer::check_head(MHD_Connection* connection, const 
   }
   const moe_endpoint endpoint = endpoint_of(url);
   if (endpoint == 0 && !is_page(url)) {
-    return Refusal{404,
-                   "no such endpoint; there are /v1/chat/completions, /v1/completions, "
-                   "/v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/models, /tokenize, "
-                   "/health and /metrics",
-                   "unknown_url"};
+    return Refusal{
+        404,
+        "no such endpoint; there are /v1/chat/completions, /v1/completions, "
+        "/v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/embeddings, /v1/models, "
+        "/tokenize, /health, /metrics and /statistics",
+        "unknown_url"};
   }
   const bool allowed =
       keys_.allow(header_of(connection, "Authorization"), header_of(connection, "X-Api-Key"));
@@ -218,33 +241,38 @@ MHD_Result HttpServer::answer(const Owner& exchange, MHD_Connection* connection,
 }
 
 MHD_Result HttpServer::get(Exchange& exchange, const std::string& url) {
-  auto stats = MOE_INIT(moe_service_stats);
-  moe_error error;
-  check(moe_service_get_stats(service_, &stats, &error), error);
   if (url == "/metrics") {
-    return exchange.respond(200, metrics_text(stats), "text/plain; version=0.0.4");
+    return exchange.respond(200, metrics_text(stats_of(service_)), "text/plain; version=0.0.4");
   }
+  if (url == "/statistics") return exchange.respond(200, statistics_of(service_), kJsonType);
   if (url == "/health") {
-    const bool draining = stats.draining != 0;
+    const bool draining = stats_of(service_).draining != 0;
     const Json json = {{"status", draining ? "ending" : "ok"}};
     return exchange.respond(draining ? 503 : 200, json.dump(), kJsonType);
   }
+  return models(exchange, url);
+}
+
+MHD_Result HttpServer::models(Exchange& exchange, const std::string& url) const {
   // The first fields are those of OpenAI's API, the last three those of Anthropic's.
   const Json model = {{"id", model_name_},
                       {"object", "model"},
                       {"created", 0},
                       {"owned_by", "moe"},
-                      {"max_model_len", stats.context},
+                      {"max_model_len", stats_of(service_).context},
                       {"type", "model"},
                       {"display_name", model_name_},
                       {"created_at", "1970-01-01T00:00:00Z"}};
-  const Json json = {{"object", "list"},
+  if (is_model(url)) {
+    if (model_in(url) == model_name_) return exchange.respond(200, text_of(model), kJsonType);
+    return refuse(exchange, url, {404, "no such model; /v1/models lists them", "model_not_found"});
+  }
+  const Json list = {{"object", "list"},
                      {"data", Json::array({model})},
                      {"has_more", false},
                      {"first_id", model_name_},
                      {"last_id", model_name_}};
-  return exchange.respond(200, json.dump(-1, ' ', false, Json::error_handler_t::replace),
-                          kJsonType);
+  return exchange.respond(200, text_of(list), kJsonType);
 }
 
 }  // namespace moe_cli

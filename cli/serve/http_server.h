@@ -57,6 +57,7 @@ class HttpServer {
   MHD_Result answer(const std::shared_ptr<Exchange>& exchange, MHD_Connection* connection,
                     const std::string& url, const std::string& method);
   MHD_Result get(Exchange& exchange, const std::string& url);
+  MHD_Result models(Exchange& exchange, const std::string& url) const;
   Refusal too_large() const;
 
   moe_service* const service_;

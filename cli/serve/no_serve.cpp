@@ -5,8 +5,10 @@
 
 namespace moe_cli {
 
-void add_serve(CLI::App& app) {
-  CLI::App* c = app.add_subcommand("serve", "Not in this build, which has no libmicrohttpd");
+namespace {
+
+void add_missing(CLI::App& app, const char* name) {
+  CLI::App* c = app.add_subcommand(name, "Not in this build, which has no libmicrohttpd");
   c->allow_extras();
   c->callback([] {
     throw CallError(MOE_ERR_UNSUPPORTED,
@@ -14,5 +16,10 @@ void add_serve(CLI::App& app) {
                     "(libmicrohttpd-dev on Debian) or without libmoe_serve");
   });
 }
+
+}  // namespace
+
+void add_serve(CLI::App& app) { add_missing(app, "serve"); }
+void add_verify(CLI::App& app) { add_missing(app, "verify"); }
 
 }  // namespace moe_cli

@@ -3,11 +3,9 @@
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <thread>
 #include <utility>
 
-#include "cli/chat/chat_template.h"
 #include "cli/help/help.h"
 #include "cli/io/terminal.h"
 #include "cli/io/units.h"
@@ -15,25 +13,16 @@
 #include "cli/model/sampling.h"
 #include "cli/serve/http_server.h"
 #include "cli/serve/open_files.h"
+#include "cli/serve/open_service.h"
+#include "cli/serve/receipt_log.h"
 #include "cli/serve/serve_options.h"
 #include "cli/serve/stop_signals.h"
 
 namespace moe_cli {
 namespace {
 
-struct FreeService {
-  void operator()(moe_service* p) const { moe_service_free(p); }
-};
-using Service = std::unique_ptr<moe_service, FreeService>;
-
-// "models/stories.moe" and "models/stories" are "stories".
 std::string name_of(const ServeOptions& o) {
-  if (!o.name.empty()) return o.name;
-  std::filesystem::path path = std::filesystem::path(o.model.path).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
-  const std::string extension = path.extension().string();
-  const bool known = extension == ".moe" || extension == ".gguf";
-  return known ? path.stem().string() : path.filename().string();
+  return o.name.empty() ? name_of_file(o.model.path) : o.name;
 }
 
 void check_options(const ServeOptions& o, const ListeningSocket& socket) {
@@ -41,39 +30,6 @@ void check_options(const ServeOptions& o, const ListeningSocket& socket) {
   throw UsageError("--host " + o.host +
                    ": other machines can reach it; --api-key-file names a file with the keys that "
                    "clients need");
-}
-
-Service create_service(const ServeOptions& o, moe_model* model, const std::string& name) {
-  const moe_session_params session = session_params(o.model);
-  const std::string chat_template = o.chat_template.empty() ? "" : read_template(o.chat_template);
-  moe_router router{};
-  auto p = MOE_INIT(moe_service_params);
-  p.n_slots = o.n_slots;
-  p.session = &session;
-  if (!o.model.router.empty()) {
-    router = parse_router(o.model.router);
-    p.router = &router;
-  }
-  p.name = name.c_str();
-  p.chat_template = chat_template.empty() ? nullptr : chat_template.c_str();
-  p.max_waiting = o.max_waiting;
-  p.max_prompt = o.max_prompt;
-  p.slice = o.slice;
-  p.no_reuse = o.no_reuse ? 1 : 0;
-  p.cache_folder = o.cache_folder.empty() ? nullptr : o.cache_folder.c_str();
-  p.cache_bytes = parse_bytes("--cache-size", o.cache_size);
-  p.max_seconds = o.max_seconds;
-  moe_service* raw = nullptr;
-  moe_error error;
-  check(moe_service_create(model, &p, &raw, &error), error);
-  return Service(raw);
-}
-
-moe_service_stats stats_of(moe_service* service) {
-  auto stats = MOE_INIT(moe_service_stats);
-  moe_error error;
-  check(moe_service_get_stats(service, &stats, &error), error);
-  return stats;
 }
 
 void say_start(const ServeOptions& o, const moe_model* model, moe_service* service,
@@ -135,9 +91,10 @@ void run_serve(const ServeOptions& o) {
   check_options(o, socket);
   const Env env = open_env(o.model);
   const Model model = open_model_to_run(o.model, env.get(), o.n_slots > 0 ? o.n_slots : 8);
-  check_decoder(o.model, model.get(), "serve");
+  check_servable(o.model, model.get());
   const std::string name = name_of(o);
-  const Service service = create_service(o, model.get(), name);
+  ReceiptLog log(o.receipts);
+  const Service service = create_service(o, model.get(), name, log.taker());
   const StopSignals signals;
   limits.max_connections = make_room_for_connections(o.max_connections);
   HttpServer server(service.get(), name, keys, limits, socket);
@@ -182,11 +139,7 @@ void add_http_options(CLI::App& c, ServeOptions& o) {
 }
 
 void add_queue_options(CLI::App& c, ServeOptions& o) {
-  c.add_option("--slots", o.n_slots,
-               "Texts generated at the same time (default 8; fewer under --memory, so that three "
-               "quarters of it are for the weights)")
-      ->transform(integer_in(1, 1024))
-      ->option_text("N");
+  add_slots_option(c, o);
   c.add_option("--slice", o.slice,
                "Tokens of prompts read between two tokens of the texts that are being generated")
       ->transform(integer_in(1, 4096))
@@ -201,6 +154,11 @@ void add_queue_options(CLI::App& c, ServeOptions& o) {
       ->option_text("DIR");
   c.add_option("--cache-size", o.cache_size, "Most bytes of the model's files in it")
       ->option_text("SIZE [10G]");
+  c.add_option("--log-receipts", o.receipts,
+               "Add the receipt of every answer to this file, with the request in it, for 'moe "
+               "verify'")
+      ->check(not_empty())
+      ->option_text("FILE");
   c.add_option("--max-waiting", o.max_waiting, "Texts that wait for a slot; more get status 429")
       ->transform(integer_in(1, 65536))
       ->capture_default_str();
@@ -222,20 +180,16 @@ void add_serve(CLI::App& app) {
   c->add_option("--name", o->name, "What clients call the model (default the file's name)")
       ->check(not_empty())
       ->option_text("NAME");
-  c->add_option("--template", o->chat_template,
-                "A file with a Jinja template, or a name: " + listed_names(moe_chat_template_name) +
-                    " (default the model's own)")
-      ->check(not_empty())
-      ->check(suggest(listed_names(moe_chat_template_name)))
-      ->option_text("FILE|NAME");
+  add_template_option(*c, *o);
   add_queue_options(*c, *o);
   add_http_options(*c, *o);
   add_session_options(*c, o->model);
   c->footer(
       "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, "
-      "/v1/messages/count_tokens, /v1/models, /tokenize, /health, /metrics.\n"
+      "/v1/messages/count_tokens, /v1/embeddings, /v1/models, /tokenize, /health, /metrics, "
+      "/statistics.\n"
       "SIGTERM or Ctrl-C finishes the answers and ends; a second one ends at once.\n"
-      "Nothing of a request is written anywhere.");
+      "Nothing of a request is written anywhere, except by --cache and --log-receipts.");
   example(*c, "moe serve model.moe --port 8080");
   c->callback([o] { run_serve(*o); });
 }

@@ -21,6 +21,7 @@ struct ServeOptions {
   bool no_reuse = false;
   std::string cache_folder;  // empty: none
   std::string cache_size = "10G";
+  std::string receipts;  // a file; empty: none
   int max_waiting = 64;
   int max_prompt = 0;  // 0: the context
   int max_seconds = 600;

@@ -175,6 +175,9 @@ Status get_info(const moe_model* model, moe_model_info* out) {
   info.weight_bytes = m.weight_bytes();
   info.bytes_per_token = m.bytes_per_token();
   info.file_bytes = m.file().file_bytes();
+  info.file_hash = m.file().header().metadata_xxh64;
+  const Device& device = *model->env->device.get();
+  info.device = device.uses_host_memory() ? "cpu" : device.name();
   info.head = name_in(kHeadKinds, c.head.kind);
   info.n_outputs = c.n_outputs();
   info.is_encoder = c.is_encoder() ? 1 : 0;

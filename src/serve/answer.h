@@ -26,6 +26,7 @@ struct AnswerHead {
   std::string digits;   // which no other answer has: for ids
   int64_t created = 0;  // seconds since 1970
   std::string model;
+  std::string fingerprint;  // of the service
 };
 
 /// Writes an answer in the shape of its API: either the events of a stream, or the whole. Used by

@@ -133,7 +133,8 @@ class CompletionsAnswer final : public Answer {
     return {{"id", (is_chat() ? "chatcmpl-" : "cmpl-") + head_.digits},
             {"object", object},
             {"created", head_.created},
-            {"model", head_.model}};
+            {"model", head_.model},
+            {"system_fingerprint", head_.fingerprint}};
   }
 
   // A call begins, and its arguments follow.

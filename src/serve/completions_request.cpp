@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Reads requests of OpenAI's chat completions and completions.
 
-#include <algorithm>
-
 #include "src/serve/conversation.h"
 #include "src/serve/format.h"
+#include "src/serve/input_texts.h"
 #include "src/serve/refusal.h"
 #include "src/serve/request.h"
 #include "src/serve/tools.h"
@@ -29,45 +28,6 @@ void read_common(const Host& host, const Json& request, int64_t otherwise, Setti
   s.max_tokens = tokens_of(request, "max_completion_tokens", s.max_tokens);
   s.stop = stops_of(host, request, "stop");
   s.n = static_cast<int32_t>(integer_of(request, "n", 1, kMostTexts, 1));
-}
-
-std::vector<int32_t> ids_of(const Host& host, const Json& list) {
-  std::vector<int32_t> ids;
-  for (const Json& value : list) {
-    const bool good = value.is_number_integer() && value >= 0 && value < host.vocab_size;
-    if (!good) {
-      throw bad_field("prompt", "expected token ids in 0.." + std::to_string(host.vocab_size - 1) +
-                                    ", found " + shown(value));
-    }
-    ids.push_back(value.get<int32_t>());
-  }
-  return ids;
-}
-
-std::vector<int32_t> prompt_of(const Host& host, const Json& value) {
-  if (value.is_array()) return ids_of(host, value);
-  if (!value.is_string()) {
-    throw bad_field("prompt", "expected a text, a list of token ids, or a list of those, found " +
-                                  shown(value));
-  }
-  if (host.tokenizer == nullptr) {
-    throw bad_field("prompt", "the model has no tokenizer; give a list of token ids");
-  }
-  return host.encode(value.get<std::string>(), 0);
-}
-
-// A text, ids, or a list of either.
-std::vector<std::vector<int32_t>> prompts_of(const Host& host, const Json& request) {
-  const auto at = request.find("prompt");
-  if (at == request.end()) throw missing_field("prompt");
-  const bool several = at->is_array() && !at->empty() && !(*at)[0].is_number();
-  std::vector<std::vector<int32_t>> prompts;
-  for (const Json& value : several ? *at : Json::array({*at})) {
-    prompts.push_back(prompt_of(host, value));
-    if (static_cast<int64_t>(prompts.size()) > kMostTexts) break;
-  }
-  for (const auto& prompt : prompts) check_length(host, prompt, "prompt");
-  return prompts;
 }
 
 }  // namespace
@@ -104,7 +64,8 @@ void read_completion(const Host& host, const Json& request, Order& order) {
   const auto logprobs = request.find("logprobs");
   s.logprobs = logprobs != request.end() && *logprobs != false;
   if (s.logprobs) s.n_top = static_cast<int32_t>(integer_of(request, "logprobs", 0, 20, 0));
-  order.prompts = prompts_of(host, request);
+  order.prompts = tokens_of_texts(host, request, {.field = "prompt", .most = kMostTexts});
+  for (const auto& prompt : order.prompts) check_length(host, prompt, "prompt");
   if (static_cast<int64_t>(order.prompts.size()) * s.n > kMostTexts) {
     throw bad_field(order.prompts.size() > 1 ? "prompt" : "n",
                     "expected at most " + std::to_string(kMostTexts) + " texts in all");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/serve/fingerprint.h"
 #include "src/serve/handles.h"
 
 namespace moe_serve {
@@ -17,9 +18,17 @@ struct Host {
   std::string chat_template;  // a name or Jinja text; empty: the model's own
   moe_sampling sampling{};    // where a request says nothing
   int32_t vocab_size = 0;
-  int32_t context = 0;             // of each session
-  int32_t max_prompt = 0;          // tokens
+  int32_t context = 0;     // of each session
+  int32_t max_prompt = 0;  // tokens
+  // Of vectors of texts:
+  int32_t d_model = 0;
+  int32_t vector_tokens = 0;  // of a text, the most
+  int32_t n_prompts = 0;
+  int32_t default_prompt = -1;     // -1: none
   moe_session* witness = nullptr;  // a session of the model, for moe_chat_create
+  Fingerprint fingerprint;
+  moe_service_receipt_fn receipt = nullptr;  // gets every receipt; null: nobody does
+  void* receipt_user = nullptr;
 
   bool chats() const;
   /// The text of the template that is used; empty: none.

@@ -110,6 +110,7 @@ class MessagesAnswer final : public Answer {
                  {"content", std::move(content)}};
     json.update(stop);
     json["usage"] = messages_usage(usage);
+    json["system_fingerprint"] = head_.fingerprint;
     json["sampling"] = sampling_json(settings_);
     return json;
   }

@@ -26,6 +26,23 @@ Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json
 
 }  // namespace
 
+Refusal out_of_memory() { return {kUnavailable, "out of memory"}; }
+
+Refusal service_ending() { return {kUnavailable, "the service is ending", "", "ending"}; }
+
+Refusal request_cancelled() { return {kCancelled, "the request was cancelled", "", "cancelled"}; }
+
+Refusal request_late(int32_t max_seconds) {
+  return {kTimeout, "the request took longer than " + std::to_string(max_seconds) + " s", "",
+          "timeout"};
+}
+
+Refusal evaluation_failure(const CallError& e) {
+  const bool resources = e.code == MOE_ERR_MEMORY || e.code == MOE_ERR_BUDGET;
+  const bool text = e.code == MOE_ERR_TOO_LONG || e.code == MOE_ERR_TEXT;
+  return {resources ? kUnavailable : text ? kBadRequest : kInternal, e.what()};
+}
+
 Json Refusal::json(moe_endpoint endpoint) const {
   if (endpoint == MOE_ENDPOINT_MESSAGES || endpoint == MOE_ENDPOINT_COUNT_TOKENS) {
     const Json error = {

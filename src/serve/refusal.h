@@ -6,6 +6,7 @@
 #include <string>
 
 #include "include/moe_c.h"
+#include "src/serve/handles.h"
 #include "src/serve/json.h"
 
 namespace moe_serve {
@@ -43,5 +44,13 @@ inline Refusal bad_field(const std::string& field, const std::string& text,
 inline Refusal missing_field(const std::string& field) {
   return {kBadRequest, "'" + field + "' is missing", field, "missing_required_parameter"};
 }
+
+// The last words of requests.
+Refusal out_of_memory();
+Refusal service_ending();
+Refusal request_cancelled();
+Refusal request_late(int32_t max_seconds);
+/// Of a request one of whose texts could not be evaluated.
+Refusal evaluation_failure(const CallError& e);
 
 }  // namespace moe_serve

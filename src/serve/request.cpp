@@ -3,6 +3,7 @@
 #include "src/serve/request.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/serve/conversation.h"
 #include "src/serve/refusal.h"
@@ -60,7 +61,7 @@ void check_logprobs(const Host& host, const Order& order, const char* field) {
 }
 
 Order read_order(const Host& host, moe_endpoint endpoint, std::string_view body) {
-  const Json request = parse_body(body);
+  Json request = parse_body(body);
   Order order;
   order.endpoint = endpoint;
   switch (endpoint) {
@@ -76,6 +77,7 @@ Order read_order(const Host& host, moe_endpoint endpoint, std::string_view body)
     default:
       read_completion(host, request, order);
   }
+  if (order.settings.receipt || host.receipt != nullptr) order.request = std::move(request);
   return order;
 }
 

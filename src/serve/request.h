@@ -17,6 +17,7 @@ struct Order {
   std::vector<std::vector<int32_t>> prompts;
   Chat chat;                   // of a conversation, without a session
   Json echo = Json::object();  // fields that the answer repeats
+  Json request;                // as it was sent, for its receipt; null: there will be none
 };
 
 /// Reads the body of a request for an endpoint that generates. Throws Refusal, or CallError where

@@ -106,6 +106,7 @@ class ResponsesAnswer final : public Answer {
                  {"truncation", "disabled"},
                  {"usage", std::move(usage)},
                  {"user", nullptr},
+                 {"system_fingerprint", head_.fingerprint},
                  {"sampling", sampling_json(settings_)}};
     json.update(echo_);
     if (status == "incomplete") json["incomplete_details"] = {{"reason", "max_output_tokens"}};

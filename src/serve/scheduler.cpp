@@ -6,12 +6,10 @@
 #include <iterator>
 #include <new>
 
+#include "src/serve/queue.h"
+
 namespace moe_serve {
 namespace {
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 Refusal no_room(size_t wanted, size_t waiting, int32_t most) {
   return {kTooMany,
@@ -20,22 +18,17 @@ Refusal no_room(size_t wanted, size_t waiting, int32_t most) {
           "", "queue_full"};
 }
 
-Refusal out_of_memory() { return {kUnavailable, "out of memory"}; }
-
-Refusal ending() { return {kUnavailable, "the service is ending", "", "ending"}; }
-
-// The status that a request gets when the evaluation of one of its texts failed.
-Refusal failure(const CallError& e) {
-  const bool resources = e.code == MOE_ERR_MEMORY || e.code == MOE_ERR_BUDGET;
-  const bool text = e.code == MOE_ERR_TOO_LONG || e.code == MOE_ERR_TEXT;
-  return {resources ? kUnavailable : text ? kBadRequest : kInternal, e.what()};
+std::vector<moe_session*> pointers(const std::vector<Session>& sessions) {
+  std::vector<moe_session*> all;
+  for (const Session& session : sessions) all.push_back(session.get());
+  return all;
 }
 
 }  // namespace
 
-Scheduler::Scheduler(std::vector<Session> sessions, const SchedulerLimits& limits,
-                     std::unique_ptr<StateFolder> folder)
-    : limits_(limits), folder_(std::move(folder)) {
+Scheduler::Scheduler(const moe_model* model, std::vector<Session> sessions,
+                     const SchedulerLimits& limits, std::unique_ptr<StateFolder> folder)
+    : limits_(limits), experts_(model, pointers(sessions)), folder_(std::move(folder)) {
   slots_.resize(sessions.size());
   for (size_t i = 0; i < sessions.size(); ++i) slots_[i].session = std::move(sessions[i]);
   stats_.n_slots = static_cast<int32_t>(slots_.size());
@@ -57,7 +50,7 @@ Scheduler::~Scheduler() {
 void Scheduler::add(const std::shared_ptr<ServiceRequest>& request) {
   {
     const std::lock_guard lock(mutex_);
-    if (draining_ || stopping_) throw ending();
+    if (draining_ || stopping_) throw service_ending();
     const size_t most = static_cast<size_t>(limits_.max_waiting) + slots_.size();
     if (request->texts().size() > most) {
       throw Refusal(kBadRequest, "expected at most " + std::to_string(most) + " texts, found " +
@@ -90,17 +83,7 @@ bool Scheduler::drain(double seconds) {
   std::unique_lock lock(mutex_);
   draining_ = true;
   const auto empty = [this] { return requests_.empty() && settled_; };
-  if (seconds < 0) {
-    changed_.wait(lock, empty);
-    return true;
-  }
-  constexpr double kLongest = 1e9;
-  return changed_.wait_for(lock, std::chrono::duration<double>(std::min(seconds, kLongest)), empty);
-}
-
-void Scheduler::count_refusal() {
-  const std::lock_guard lock(mutex_);
-  ++stats_.n_refused;
+  return wait_at_most(changed_, lock, seconds, empty);
 }
 
 moe_service_stats Scheduler::stats() {
@@ -114,7 +97,7 @@ moe_service_stats Scheduler::stats() {
 
 void Scheduler::run() {
   const Refusal no_memory = out_of_memory();  // made while there is some
-  const Refusal end = ending();
+  const Refusal end = service_ending();
   while (wait_for_work()) {
     try {
       end_stopped();
@@ -131,6 +114,7 @@ void Scheduler::run() {
 // nothing else to do.
 bool Scheduler::wait_for_work() {
   std::unique_lock lock(mutex_);
+  if (requests_.empty()) experts_.refresh(true);
   while (!stopping_ && requests_.empty()) {
     Slot* const slot = unsaved();
     if (slot == nullptr) {
@@ -187,13 +171,7 @@ void Scheduler::end_stopped() {
     }
   }
   for (const auto& request : stopped) {
-    if (request->cancelled()) {
-      fail(*request, {kCancelled, "the request was cancelled", "", "cancelled"});
-    } else {
-      fail(*request,
-           {kTimeout, "the request took longer than " + std::to_string(limits_.max_seconds) + " s",
-            "", "timeout"});
-    }
+    fail(*request, request->cancelled() ? request_cancelled() : request_late(limits_.max_seconds));
   }
 }
 
@@ -372,7 +350,7 @@ void Scheduler::evaluate_alone(Slot& slot) {
                                              slot.n_step - n_done, MOE_ROWS_NONE, nullptr, &error);
   if (status == MOE_OK) return;
   const std::shared_ptr<ServiceRequest> request = slot.place.request;
-  fail(*request, failure(CallError(status, error.text)));
+  fail(*request, evaluation_failure(CallError(status, error.text)));
 }
 
 // After its tokens were evaluated.
@@ -381,7 +359,7 @@ void Scheduler::advance(Slot& slot) {
   try {
     sample(slot);
   } catch (const CallError& e) {
-    fail(*request, failure(e));
+    fail(*request, evaluation_failure(e));
   } catch (const std::bad_alloc&) {
     fail(*request, out_of_memory());
   } catch (const std::exception& e) {
@@ -437,22 +415,13 @@ uint64_t Scheduler::n_positions() const {
 }
 
 void Scheduler::count_step(double seconds) {
-  auto memory = MOE_INIT(moe_memory_stats);
-  moe_error error;
-  const bool known =
-      moe_session_get_memory_stats(slots_[0].session.get(), &memory, &error) == MOE_OK;
+  experts_.refresh(false);
   const uint64_t positions = n_positions();
   const std::lock_guard lock(mutex_);
   ++stats_.n_steps;
   stats_.step_seconds += seconds;
   stats_.kv_positions = positions;
-  if (!known) return;
-  stats_.cap_bytes = memory.cap_bytes;
-  stats_.counted_bytes = memory.counted_bytes;
-  stats_.peak_bytes = memory.peak_bytes;
-  stats_.expert_uses = memory.model.n_uses;
-  stats_.expert_hits = memory.model.n_hits;
-  stats_.expert_read_bytes = memory.model.read_bytes;
+  read_memory(slots_[0].session.get(), stats_);
 }
 
 }  // namespace moe_serve

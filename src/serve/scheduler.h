@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/serve/expert_counts.h"
 #include "src/serve/reuse.h"
 #include "src/serve/service_request.h"
 #include "src/serve/slot.h"
@@ -28,8 +29,8 @@ struct SchedulerLimits {
 
 class Scheduler {
  public:
-  /// folder: where texts are kept, or null.
-  Scheduler(std::vector<Session> sessions, const SchedulerLimits& limits,
+  /// The sessions are the model's. folder: where texts are kept, or null.
+  Scheduler(const moe_model* model, std::vector<Session> sessions, const SchedulerLimits& limits,
             std::unique_ptr<StateFolder> folder);
   /// Ends all requests.
   ~Scheduler();
@@ -43,8 +44,8 @@ class Scheduler {
   /// Waits at most `seconds`, below 0 any time, until all requests have ended and the folder has
   /// their texts.
   bool drain(double seconds);
-  void count_refusal();
   moe_service_stats stats();
+  ExpertCounts& experts() { return experts_; }
 
  private:
   using Requests = std::vector<std::shared_ptr<ServiceRequest>>;
@@ -74,6 +75,7 @@ class Scheduler {
   void count_step(double seconds);
 
   const SchedulerLimits limits_;
+  ExpertCounts experts_;
   std::vector<Slot> slots_;  // used by the thread alone, like the next two
   uint64_t n_steps_ = 0;
   const std::unique_ptr<StateFolder> folder_;

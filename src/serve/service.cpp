@@ -10,12 +10,17 @@
 #include <utility>
 #include <vector>
 
+#include "src/serve/embedding_queue.h"
+#include "src/serve/queue.h"
 #include "src/serve/scheduler.h"
+#include "src/serve/statistics.h"
 
 struct moe_service {
   moe_serve::Host host;
-  std::unique_ptr<moe_serve::Scheduler> scheduler;
+  std::unique_ptr<moe_serve::Scheduler> scheduler;        // null: the model continues no texts
+  std::unique_ptr<moe_serve::EmbeddingQueue> embeddings;  // null: it is not for vectors
   std::atomic<uint64_t> n_submitted{0};
+  std::atomic<uint64_t> n_refused{0};
 };
 
 namespace moe_serve {
@@ -96,8 +101,9 @@ moe_model_info info_of(const moe_model* model) {
   auto info = MOE_INIT(moe_model_info);
   moe_error error;
   check(moe_model_get_info(model, &info, &error), error);
-  if (info.is_encoder == 0 && info.is_encoder_decoder == 0) return info;
-  throw CallError(MOE_ERR_UNSUPPORTED, "a service needs a model that continues texts: a decoder");
+  if (info.is_encoder_decoder == 0) return info;
+  throw CallError(MOE_ERR_UNSUPPORTED,
+                  "a service needs a decoder or an encoder; this model is an encoder-decoder");
 }
 
 // Under a cap three quarters of it are for the weights.
@@ -153,10 +159,18 @@ Host host_of(moe_model* model, const moe_service_params& p, const moe_model_info
   host.context = moe_session_context(session);
   host.max_prompt = in_range(p.max_prompt, "max_prompt", INT32_MAX, host.context - 1);
   host.max_prompt = std::min(host.max_prompt, host.context - 1);
+  host.d_model = info.d_model;
+  host.vector_tokens =
+      std::min(host.context, info.vector_tokens == 0 ? INT32_MAX : info.vector_tokens);
+  host.n_prompts = info.n_prompts;
+  host.default_prompt = info.default_prompt;
   host.witness = session;
   host.sampling = MOE_INIT(moe_sampling);
   moe_error error;
   check(moe_model_get_sampling(model, &host.sampling, nullptr, &error), error);
+  host.fingerprint = fingerprint_of(info, p, host.template_text(), host.context);
+  host.receipt = p.receipt;
+  host.receipt_user = p.receipt_user;
   return host;
 }
 
@@ -184,25 +198,39 @@ std::unique_ptr<StateFolder> folder_of(const moe_service_params& p, const Schedu
                                        session);
 }
 
+SchedulerLimits limits_of(const moe_model* model, const moe_service_params& p, int32_t n_layers) {
+  SchedulerLimits limits;
+  limits.max_waiting = in_range(p.max_waiting, "max_waiting", 65536, limits.max_waiting);
+  limits.slice = in_range(p.slice, "slice", 4096, limits.slice);
+  limits.max_seconds = in_range(p.max_seconds, "max_seconds", INT32_MAX, 0);
+  limits.whole_prompts = has_capacity(model, n_layers);
+  limits.reuse = in_range(p.no_reuse, "no_reuse", 1, 0) == 0 && !limits.whole_prompts;
+  return limits;
+}
+
 void create(moe_model* model, const moe_service_params* given, moe_service** out) {
   check_pointer(model, "model");
   check_pointer(out, "out");
   const moe_service_params p = read_params(given);
   const moe_model_info info = info_of(model);
+  const bool generates = info.is_encoder == 0;
   int32_t n = in_range(p.n_slots, "n_slots", 1024, 0);
-  SchedulerLimits limits;
-  limits.max_waiting = in_range(p.max_waiting, "max_waiting", 65536, limits.max_waiting);
-  limits.slice = in_range(p.slice, "slice", 4096, limits.slice);
-  limits.max_seconds = in_range(p.max_seconds, "max_seconds", INT32_MAX, 0);
-  limits.whole_prompts = has_capacity(model, info.n_layers);
-  limits.reuse = in_range(p.no_reuse, "no_reuse", 1, 0) == 0 && !limits.whole_prompts;
-  if (n == 0) n = slots_for(model, p.session);
-  std::vector<Session> sessions = open_sessions(model, p, n);
+  const SchedulerLimits limits = limits_of(model, p, info.n_layers);
+  if (n == 0 && generates) n = slots_for(model, p.session);
+  std::vector<Session> sessions = open_sessions(model, p, generates ? n : 1);
   auto service = std::make_unique<moe_service>();
   service->host = host_of(model, p, info, sessions[0].get());
-  check_template(service->host);
-  std::unique_ptr<StateFolder> folder = folder_of(p, limits, sessions[0].get());
-  service->scheduler = std::make_unique<Scheduler>(std::move(sessions), limits, std::move(folder));
+  if (generates) check_template(service->host);
+  std::unique_ptr<StateFolder> folder;
+  if (generates) folder = folder_of(p, limits, sessions[0].get());
+  if (!generates || info.pooling[0] != '\0') {
+    Session session = std::move(generates ? open_sessions(model, p, 1)[0] : sessions[0]);
+    service->embeddings = std::make_unique<EmbeddingQueue>(model, std::move(session), limits);
+  }
+  if (generates) {
+    service->scheduler =
+        std::make_unique<Scheduler>(model, std::move(sessions), limits, std::move(folder));
+  }
   *out = service.release();
 }
 
@@ -211,8 +239,8 @@ void check_submission(const moe_service* service, int endpoint, const char* body
   check_pointer(service, "service");
   if (body == nullptr && n_bytes != 0) check_pointer(body, "body");
   check_pointer(reinterpret_cast<const void*>(callback), "callback");
-  if (endpoint >= MOE_ENDPOINT_CHAT && endpoint <= MOE_ENDPOINT_RESPONSES) return;
-  throw CallError(MOE_ERR_ARGUMENT, "endpoint: expected 1..6, found " + std::to_string(endpoint));
+  if (endpoint >= MOE_ENDPOINT_CHAT && endpoint <= MOE_ENDPOINT_STATISTICS) return;
+  throw CallError(MOE_ERR_ARGUMENT, "endpoint: expected 1..8, found " + std::to_string(endpoint));
 }
 
 // A request whose text cannot be read is to blame for it.
@@ -221,27 +249,79 @@ bool blames_request(moe_status status) {
          status == MOE_ERR_TOO_LONG || status == MOE_ERR_UNSUPPORTED;
 }
 
+moe_service_stats stats_of(moe_service& service) {
+  auto stats = MOE_INIT(moe_service_stats);
+  if (service.scheduler != nullptr) {
+    stats = service.scheduler->stats();
+    if (service.embeddings != nullptr) add_counts(service.embeddings->stats(), stats);
+  } else {
+    stats = service.embeddings->stats();
+  }
+  stats.n_refused = service.n_refused;
+  return stats;
+}
+
+// What is answered without waiting.
+Json answer_at_once(moe_service& service, moe_endpoint endpoint, std::string_view body) {
+  if (endpoint != MOE_ENDPOINT_STATISTICS) return tokenize(service.host, endpoint, body);
+  ExpertCounts& experts =
+      service.scheduler != nullptr ? service.scheduler->experts() : service.embeddings->experts();
+  return statistics_json(service.host, stats_of(service), experts.read());
+}
+
+void add_embedding(moe_service& service, std::string_view body, const Listener& listener,
+                   moe_service_ticket& ticket, moe_service_ticket* out) {
+  if (service.embeddings == nullptr) {
+    throw Refusal(kBadRequest,
+                  "this model continues texts and was not made for vectors of them: its file says "
+                  "no pooling",
+                  "model", "unsupported_model");
+  }
+  EmbeddingOrder order = read_embedding(service.host, body);
+  ticket.id = ++service.n_submitted;
+  const auto request =
+      std::make_shared<EmbeddingRequest>(service.host, std::move(order), ticket.id, listener);
+  if (out != nullptr) write_struct(ticket, out, "out");
+  service.embeddings->add(request);
+}
+
+void add_texts(moe_service& service, moe_endpoint endpoint, std::string_view body,
+               const Listener& listener, moe_service_ticket& ticket, moe_service_ticket* out) {
+  if (service.scheduler == nullptr) {
+    throw Refusal(kBadRequest,
+                  "this model is an encoder: it continues no texts, and answers /v1/embeddings",
+                  "model", "unsupported_model");
+  }
+  Order order = read_order(service.host, endpoint, body);
+  ticket.stream = order.settings.stream ? 1 : 0;
+  ticket.id = ++service.n_submitted;
+  const auto request =
+      std::make_shared<ServiceRequest>(service.host, std::move(order), ticket.id, listener);
+  if (out != nullptr) write_struct(ticket, out, "out");
+  service.scheduler->add(request);
+}
+
 void submit(moe_service& service, moe_endpoint endpoint, std::string_view body,
             const Listener& listener, moe_service_ticket* out) {
   auto ticket = MOE_INIT(moe_service_ticket);
   const auto refuse = [&](const Refusal& refusal) {
-    service.scheduler->count_refusal();
+    ++service.n_refused;
     const auto none = MOE_INIT(moe_service_ticket);
     if (out != nullptr) write_struct(none, out, "out");
     listener.refuse(refusal);
   };
   if (out != nullptr) write_struct(ticket, out, "out");
   try {
-    if (endpoint == MOE_ENDPOINT_TOKENIZE || endpoint == MOE_ENDPOINT_COUNT_TOKENS) {
-      return listener.answer(tokenize(service.host, endpoint, body));
+    switch (endpoint) {
+      case MOE_ENDPOINT_TOKENIZE:
+      case MOE_ENDPOINT_COUNT_TOKENS:
+      case MOE_ENDPOINT_STATISTICS:
+        return listener.answer(answer_at_once(service, endpoint, body));
+      case MOE_ENDPOINT_EMBEDDINGS:
+        return add_embedding(service, body, listener, ticket, out);
+      default:
+        add_texts(service, endpoint, body, listener, ticket, out);
     }
-    Order order = read_order(service.host, endpoint, body);
-    ticket.stream = order.settings.stream ? 1 : 0;
-    ticket.id = ++service.n_submitted;
-    const auto request =
-        std::make_shared<ServiceRequest>(service.host, std::move(order), ticket.id, listener);
-    if (out != nullptr) write_struct(ticket, out, "out");
-    service.scheduler->add(request);
   } catch (const Refusal& refusal) {
     refuse(refusal);
   } catch (const CallError& e) {
@@ -250,6 +330,16 @@ void submit(moe_service& service, moe_endpoint endpoint, std::string_view body,
     if (out != nullptr) write_struct(MOE_INIT(moe_service_ticket), out, "out");
     throw;
   }
+}
+
+// Both queues refuse requests from now on.
+bool drain(moe_service& service, double seconds) {
+  const Clock::time_point start = Clock::now();
+  bool empty = true;
+  if (service.scheduler != nullptr) empty = service.scheduler->drain(seconds);
+  if (service.embeddings == nullptr) return empty;
+  const double rest = seconds < 0 ? seconds : std::max(0.0, seconds - seconds_since(start));
+  return service.embeddings->drain(rest) && empty;
 }
 
 }  // namespace
@@ -273,13 +363,15 @@ moe_status moe_service_submit(moe_service* service, moe_endpoint endpoint, const
 }
 
 void moe_service_cancel(moe_service* service, uint64_t id) {
-  if (service != nullptr) service->scheduler->cancel(id);
+  if (service == nullptr) return;
+  if (service->scheduler != nullptr) service->scheduler->cancel(id);
+  if (service->embeddings != nullptr) service->embeddings->cancel(id);
 }
 
 moe_status moe_service_get_stats(moe_service* service, moe_service_stats* out, moe_error* error) {
   return moe_serve::delivered(error, [&] {
     moe_serve::check_pointer(service, "service");
-    moe_serve::write_struct(service->scheduler->stats(), out, "out");
+    moe_serve::write_struct(moe_serve::stats_of(*service), out, "out");
   });
 }
 
@@ -290,7 +382,7 @@ moe_status moe_service_drain(moe_service* service, double seconds, bool* empty, 
     if (!(seconds == seconds)) {
       throw moe_serve::CallError(MOE_ERR_NON_FINITE, "seconds: expected a number, found NaN");
     }
-    *empty = service->scheduler->drain(seconds);
+    *empty = moe_serve::drain(*service, seconds);
   });
 }
 

@@ -7,6 +7,8 @@
 #include <random>
 #include <utility>
 
+#include "src/serve/receipt.h"
+
 namespace moe_serve {
 namespace {
 
@@ -86,13 +88,16 @@ void Listener::refuse(const Refusal& refusal, Answer* stream) const {
 ServiceRequest::ServiceRequest(const Host& host, Order&& order, uint64_t number,
                                const Listener& listener)
     : number_(number),
+      host_(host),
       listener_(listener),
       settings_(std::move(order.settings)),
       chat_(std::move(order.chat)),
+      request_(std::move(order.request)),
       answer_(make_answer({.endpoint = order.endpoint,
                            .digits = new_digits(),
                            .created = unix_seconds(),
-                           .model = host.name},
+                           .model = host.name,
+                           .fingerprint = host.fingerprint.text},
                           settings_, order)) {
   for (std::vector<int32_t>& prompt : order.prompts) {
     usage_.n_prompt += static_cast<int64_t>(prompt.size());
@@ -131,12 +136,35 @@ bool ServiceRequest::finish(Text& text) {
   usage_.n_thinking += text.n_thinking();
   ended_ = --n_left_ == 0;
   if (streams()) {
-    send(answer_->end(text, usage_, ended_), ended_);
+    Answer::Events events = answer_->end(text, usage_, ended_);
+    if (ended_) add_receipt(events.back());
+    send(events, ended_);
     return ended_;
   }
   answer_->take(text, text.take());
-  if (ended_) listener_.answer(answer_->whole(usage_));
-  return ended_;
+  if (!ended_) return false;
+  Json whole = answer_->whole(usage_);
+  add_receipt(whole);
+  listener_.answer(whole);
+  return true;
+}
+
+// Where a stream ends with an answer of its own, it is this that gets the receipt.
+void ServiceRequest::add_receipt(Json& last_event) const {
+  if (request_.is_null()) return;
+  Json receipt = receipt_head(host_, listener_.endpoint(), request_);
+  receipt["seed"] = settings_.sampling.seed;
+  ReceiptTokens tokens;
+  for (const auto& text : texts_) {
+    if (text->index() % settings_.n == 0) tokens.prompts.push_back(&text->prompt());
+    tokens.texts.push_back(&text->tokens());
+    tokens.finishes.push_back(text->finish());
+  }
+  add_tokens(receipt, tokens);
+  record(host_, receipt);
+  if (!settings_.receipt) return;
+  Json& answer = last_event.contains("response") ? last_event["response"] : last_event;
+  answer["receipt"] = std::move(receipt);
 }
 
 void ServiceRequest::fail(const Refusal& refusal) {

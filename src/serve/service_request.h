@@ -21,6 +21,7 @@ class Listener {
  public:
   Listener(moe_endpoint endpoint, moe_service_event_fn function, void* pointer)
       : endpoint_(endpoint), callback_(function), user_(pointer) {}
+  moe_endpoint endpoint() const { return endpoint_; }
 
   /// A whole answer, which is the last event.
   void answer(const Json& json) const;
@@ -63,12 +64,15 @@ class ServiceRequest {
 
  private:
   bool streams() const { return settings_.stream; }
+  void add_receipt(Json& last_event) const;
   void send(const Answer::Events& events, bool last) const;
 
   const uint64_t number_;
+  const Host& host_;
   const Listener listener_;
   const Settings settings_;
-  const Chat chat_;  // null: not a conversation
+  const Chat chat_;     // null: not a conversation
+  const Json request_;  // as it was sent; null: no receipt
   const std::unique_ptr<Answer> answer_;
   std::vector<std::unique_ptr<Text>> texts_;
   size_t n_left_;

@@ -64,8 +64,9 @@ void check_stops(const Host& host, const std::vector<std::string>& stops, const 
 
 // repetition_penalty, min_p, top_k and ignore_eos are those of vLLM and llama.cpp.
 Fields generating_fields(const Fields& more) {
-  Fields fields = {"model", "stream", "temperature",        "top_p",      "top_k",
-                   "min_p", "seed",   "repetition_penalty", "logit_bias", "ignore_eos"};
+  Fields fields = {"model",      "stream",     "temperature", "top_p",
+                   "top_k",      "min_p",      "seed",        "repetition_penalty",
+                   "logit_bias", "ignore_eos", "receipt"};
   fields.insert(fields.end(), more.begin(), more.end());
   return fields;
 }
@@ -87,6 +88,7 @@ Settings read_settings(const Host& host, const Json& request) {
   settings.stream = flag_of(request, "stream", false);
   read_sampling(host, request, settings);
   settings.ignore_eos = flag_of(request, "ignore_eos", false);
+  settings.receipt = flag_of(request, "receipt", false);
   return settings;
 }
 

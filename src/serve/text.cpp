@@ -96,7 +96,7 @@ bool Text::take_piece(void* user, const moe_piece* piece) {
 void Text::add(const moe_piece& piece) {
   const bool thinking = (piece.flags & MOE_PIECE_THINKING) != 0;
   if (piece.token >= 0) {
-    ++n_made_;
+    tokens_.push_back(piece.token);
     if (thinking) ++n_thinking_;
   }
   if ((piece.flags & MOE_PIECE_TOOL_CALL) != 0) {
@@ -108,7 +108,7 @@ void Text::add(const moe_piece& piece) {
   } else if (host_.tokenizer != nullptr) {
     (thinking ? made_.thinking : made_.content).append(piece.text, piece.n_bytes);
   } else if (piece.token >= 0) {  // the ids, as texts without a tokenizer
-    made_.content += (n_made_ > 1 ? " " : "") + std::to_string(piece.token);
+    made_.content += (n_made() > 1 ? " " : "") + std::to_string(piece.token);
   }
   if (!settings_.logprobs || piece.token < 0) return;
   Json token = token_json(host_, piece.token, piece.logprob);

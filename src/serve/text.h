@@ -41,7 +41,8 @@ class Text {
   int index() const { return index_; }
   int32_t next_token() const { return next_; }
   uint64_t seed() const { return seed_; }
-  int32_t n_made() const { return n_made_; }
+  const std::vector<int32_t>& tokens() const { return tokens_; }
+  int32_t n_made() const { return static_cast<int32_t>(tokens_.size()); }
   int32_t n_thinking() const { return n_thinking_; }
   /// Whether it has called tools and ended as it should: the caller is to answer the calls.
   bool calls() const {
@@ -63,8 +64,8 @@ class Text {
   const uint64_t seed_;
   Generation generation_;
   Made made_;
-  int32_t next_ = -1;  // to be evaluated
-  int32_t n_made_ = 0;
+  std::vector<int32_t> tokens_;  // generated
+  int32_t next_ = -1;            // to be evaluated
   int32_t n_thinking_ = 0;
   int32_t n_calls_ = 0;
   moe_finish finish_{};

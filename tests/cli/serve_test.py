@@ -33,7 +33,7 @@ class Server:
         self.log = open(test.path("serve.log"), "w+", encoding="utf-8")
         self.process = subprocess.Popen([MOE, "serve", model, *where, *args], stderr=self.log, stdin=subprocess.DEVNULL, preexec_fn=before)
         test.addCleanup(self.kill)
-        found = self.wait_for_text(r"serving \S+ at (?:http://([\d.]+):(\d+)|unix:(\S+))\n(?s:.*)defaults for requests")
+        found = self.wait_for_text(r"serving .+ at (?:http://([\d.]+):(\d+)|unix:(\S+))\n(?s:.*)defaults for requests")
         self.host, self.port, self.path = found[1], int(found[2] or 0), found[3]
 
     def text(self):

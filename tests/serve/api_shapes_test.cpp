@@ -73,6 +73,7 @@ TEST_F(ShapesTest, AMessage) {
         {"cache_creation_input_tokens", 0},
         {"cache_read_input_tokens", 0},
         {"output_tokens", json["usage"]["output_tokens"]}}},
+      {"system_fingerprint", json["system_fingerprint"]},
       {"sampling", sampling()}};
   EXPECT_EQ(without_own(json), expected);
   EXPECT_GT(json["usage"]["output_tokens"], 4);
@@ -167,6 +168,7 @@ TEST_F(ShapesTest, AResponse) {
          {{"reasoning_tokens", json["usage"]["output_tokens_details"]["reasoning_tokens"]}}},
         {"total_tokens", n_prompt + int64_t{made}}}},
       {"user", nullptr},
+      {"system_fingerprint", json["system_fingerprint"]},
       {"sampling", sampling()}};
   EXPECT_EQ(without_own(json), expected);
 }

@@ -163,6 +163,14 @@ class ServiceTest : public testing::Test {
     moe_env_free(env_);
   }
 
+  /// The model of a checkpoint.
+  void open_checkpoint(const std::string& folder) {
+    const std::string file = folder_.file("model.moe");
+    auto params = MOE_INIT(moe_convert_params);
+    params.weights = "f32";
+    ASSERT_EQ(moe_convert(folder.c_str(), file.c_str(), &params, &error_), MOE_OK) << error_.text;
+    open(file);
+  }
   void open(const std::string& path, uint64_t memory = 0) {
     moe_service_free(std::exchange(service_, nullptr));
     moe_model_free(std::exchange(model_, nullptr));
@@ -282,6 +290,9 @@ class ServiceTest : public testing::Test {
   moe_model* model_ = nullptr;
   moe_service* service_ = nullptr;
   moe_error error_{};
+
+ private:
+  const moe::test::TempFolder folder_;
 };
 
 /// The model of tests/data/chat/script, which thinks "ab" and answers "Yes." to everything.
@@ -290,15 +301,10 @@ class ScriptTest : public ServiceTest {
   explicit ScriptTest(const char* folder = "tests/data/chat/script") : checkpoint_(folder) {}
   void SetUp() override {
     ServiceTest::SetUp();
-    const std::string file = folder_.file("script.moe");
-    auto params = MOE_INIT(moe_convert_params);
-    params.weights = "f32";
-    ASSERT_EQ(moe_convert(checkpoint_, file.c_str(), &params, &error_), MOE_OK) << error_.text;
-    open(file);
+    open_checkpoint(checkpoint_);
   }
 
  private:
-  const moe::test::TempFolder folder_;
   const char* const checkpoint_;
 };
 

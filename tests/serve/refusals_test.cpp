@@ -412,7 +412,7 @@ TEST_F(RefusalsTest, CallsWithBadArguments) {
   EXPECT_EQ(moe_service_submit(service_, static_cast<moe_endpoint>(0), "", 0, Answer::take, &answer,
                                nullptr, &error_),
             MOE_ERR_ARGUMENT);
-  EXPECT_EQ(moe_service_submit(service_, static_cast<moe_endpoint>(7), "", 0, Answer::take, &answer,
+  EXPECT_EQ(moe_service_submit(service_, static_cast<moe_endpoint>(9), "", 0, Answer::take, &answer,
                                nullptr, &error_),
             MOE_ERR_ARGUMENT);
   moe_service_ticket ticket{};  // without struct_size

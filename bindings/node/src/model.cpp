@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Models and their tokenizers.
 
+#include <cinttypes>
+#include <cstdio>
+
 #include "owner.h"
 
 namespace moe_node {
@@ -89,6 +92,10 @@ napi_value model_info(const Js& js, const Arguments& a) {
   number("weightBytes", static_cast<double>(info.weight_bytes));
   number("bytesPerToken", static_cast<double>(info.bytes_per_token));
   number("fileBytes", static_cast<double>(info.file_bytes));
+  char hash[17];
+  std::snprintf(hash, sizeof hash, "%016" PRIx64, info.file_hash);
+  js.set(result, "fileHash", js.string(hash));
+  js.set(result, "device", js.string(info.device));
   return result;
 }
 

@@ -82,6 +82,8 @@ inline constexpr Name<moe_endpoint> kEndpointNames[] = {
   {"messages", MOE_ENDPOINT_MESSAGES},
   {"count_tokens", MOE_ENDPOINT_COUNT_TOKENS},
   {"responses", MOE_ENDPOINT_RESPONSES},
+  {"embeddings", MOE_ENDPOINT_EMBEDDINGS},
+  {"statistics", MOE_ENDPOINT_STATISTICS},
 };
 // clang-format on
 

@@ -409,6 +409,11 @@ pub enum Endpoint {
     CountTokens,
     /// /v1/responses
     Responses,
+    /// /v1/embeddings: vectors of texts
+    Embeddings,
+    /// /statistics: counts, settings, and how often each expert was used; the body has no meaning.
+    /// Answered at once
+    Statistics,
 }
 
 impl Endpoint {
@@ -421,6 +426,8 @@ impl Endpoint {
             Endpoint::Messages => sys::MOE_ENDPOINT_MESSAGES,
             Endpoint::CountTokens => sys::MOE_ENDPOINT_COUNT_TOKENS,
             Endpoint::Responses => sys::MOE_ENDPOINT_RESPONSES,
+            Endpoint::Embeddings => sys::MOE_ENDPOINT_EMBEDDINGS,
+            Endpoint::Statistics => sys::MOE_ENDPOINT_STATISTICS,
         }
     }
 }

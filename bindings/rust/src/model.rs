@@ -74,6 +74,10 @@ pub struct ModelInfo {
     pub vector_tokens: i32,
     /// The index in [`Model::prompts`] of the one for texts of no other kind.
     pub default_prompt: Option<usize>,
+    /// Tells model files apart.
+    pub file_hash: u64,
+    /// That runs it.
+    pub device: String,
 }
 
 /// One layer; the meaning of each number is in `moe_c.h`.
@@ -305,6 +309,8 @@ impl Model {
                 normalized: info.normalized != 0,
                 vector_tokens: info.vector_tokens,
                 default_prompt: usize::try_from(info.default_prompt).ok(),
+                file_hash: info.file_hash,
+                device: owned(info.device),
             }
         })
     }

@@ -184,6 +184,11 @@ pub const MOE_ENDPOINT_MESSAGES: moe_endpoint = 4;
 pub const MOE_ENDPOINT_COUNT_TOKENS: moe_endpoint = 5;
 /// /v1/responses
 pub const MOE_ENDPOINT_RESPONSES: moe_endpoint = 6;
+/// /v1/embeddings: vectors of texts
+pub const MOE_ENDPOINT_EMBEDDINGS: moe_endpoint = 7;
+/// /statistics: counts, settings, and how often each expert was used; the body has no meaning.
+/// Answered at once
+pub const MOE_ENDPOINT_STATISTICS: moe_endpoint = 8;
 
 /// Receives each message without a newline, possibly from several threads at once.
 pub type moe_log_fn = Option<unsafe extern "C" fn(*mut c_void, moe_log_level, *const c_char)>;
@@ -223,6 +228,11 @@ pub type moe_logits_fn =
 
 /// Receives a JSON object.
 pub type moe_report_fn = Option<unsafe extern "C" fn(*mut c_void, *const c_char)>;
+
+/// Receives the receipt of an answer: an object in one line of n_bytes bytes, terminated, valid
+/// during the call. Called by the thread of the service just before the last event of the answer; it
+/// holds up all requests, and may not call the service.
+pub type moe_service_receipt_fn = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>;
 
 /// Receives the events of a request, one at a time, from the thread of the service or from within
 /// moe_service_submit. It holds up all requests, so it must not wait; it may call the service, but
@@ -413,6 +423,11 @@ pub struct moe_model_info {
     pub n_prompts: i32,
     /// index of the one for texts of no other kind; -1: none
     pub default_prompt: i32,
+    /// xxh64 of the file's metadata, which holds the checksums of all weights: tells model files apart
+    /// (by accident, not by intent)
+    pub file_hash: u64,
+    /// that runs it, as in moe_env_info
+    pub device: *const c_char,
 }
 
 /// The shape of one layer; moe_model_get_router describes its router.
@@ -1252,6 +1267,10 @@ pub struct moe_service_params {
     pub cache_folder: *const c_char,
     /// of this model's files, the most; the least used go. 0: 10 GB
     pub cache_bytes: u64,
+    /// gets the receipt of every answer (docs/serving.md), with the request in it; NULL: none
+    pub receipt: moe_service_receipt_fn,
+    /// its first argument
+    pub receipt_user: *mut c_void,
 }
 
 /// A part of an answer, or the whole. Valid during the callback.
@@ -2175,7 +2194,7 @@ fn structs_are_those_of_c() {
         read: 16,
         user: 24,
     });
-    layout!(moe_model_info, 152, {
+    layout!(moe_model_info, 168, {
         struct_size: 0,
         vocab_size: 4,
         d_model: 8,
@@ -2205,6 +2224,8 @@ fn structs_are_those_of_c() {
         vector_tokens: 140,
         n_prompts: 144,
         default_prompt: 148,
+        file_hash: 152,
+        device: 160,
     });
     layout!(moe_model_layer_info, 88, {
         struct_size: 0,
@@ -2537,7 +2558,7 @@ fn structs_are_those_of_c() {
         outline: 40,
         reserved: 44,
     });
-    layout!(moe_service_params, 80, {
+    layout!(moe_service_params, 96, {
         struct_size: 0,
         n_slots: 4,
         session: 8,
@@ -2551,6 +2572,8 @@ fn structs_are_those_of_c() {
         no_reuse: 56,
         cache_folder: 64,
         cache_bytes: 72,
+        receipt: 80,
+        receipt_user: 88,
     });
     layout!(moe_service_event, 40, {
         struct_size: 0,

@@ -214,3 +214,8 @@ class Endpoint(Enum):
     COUNT_TOKENS = 5
     # /v1/responses
     RESPONSES = 6
+    # /v1/embeddings: vectors of texts
+    EMBEDDINGS = 7
+    # /statistics: counts, settings, and how often each expert was used; the body has no meaning.
+    # Answered at once
+    STATISTICS = 8

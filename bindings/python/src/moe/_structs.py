@@ -155,6 +155,8 @@ class ModelInfo(Sized):
         ("vector_tokens", c.c_int32),
         ("n_prompts", c.c_int32),
         ("default_prompt", c.c_int32),
+        ("file_hash", c.c_uint64),
+        ("device", c.c_char_p),
     ]
 
 
@@ -668,6 +670,9 @@ class SyntheticParams(Sized):
     ]
 
 
+ServiceReceiptFn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t)
+
+
 class ServiceParams(Sized):
     """moe_service_params. The settings of a service."""
 
@@ -685,6 +690,8 @@ class ServiceParams(Sized):
         ("no_reuse", c.c_int32),
         ("cache_folder", c.c_char_p),
         ("cache_bytes", c.c_uint64),
+        ("receipt", ServiceReceiptFn),
+        ("receipt_user", c.c_void_p),
     ]
 
 

@@ -50,6 +50,8 @@ class ModelInfo:
     vector_tokens: int  # most tokens of a text; 0: as many as the context holds
     n_prompts: int  # Model.prompts
     default_prompt: int  # index of a prompt; -1: none
+    file_hash: int  # tells model files apart
+    device: str  # that runs it
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// Evaluates the texts of requests for vectors.
+#include "src/serve/embedding_queue.h"
+
+#include <algorithm>
+#include <new>
+#include <vector>
+
+#include "src/serve/queue.h"
+
+namespace moe_serve {
+
+EmbeddingQueue::EmbeddingQueue(const moe_model* model, Session session,
+                               const SchedulerLimits& limits)
+    : limits_(limits), session_(std::move(session)), experts_(model, {session_.get()}) {
+  stats_.n_slots = 1;
+  stats_.context = moe_session_context(session_.get());
+  thread_ = std::thread([this] { run(); });
+}
+
+EmbeddingQueue::~EmbeddingQueue() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void EmbeddingQueue::add(const Request& request) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_ || stopping_) throw service_ending();
+    if (requests_.size() > static_cast<size_t>(limits_.max_waiting)) {
+      throw Refusal(kTooMany,
+                    "no room for a request: " + std::to_string(requests_.size() - 1) +
+                        " of at most " + std::to_string(limits_.max_waiting) + " are waiting",
+                    "", "queue_full");
+    }
+    turns_.push_back(request);
+    try {
+      requests_[request->number()] = request;
+    } catch (const std::bad_alloc&) {
+      turns_.pop_back();
+      throw;
+    }
+    ++stats_.n_requests;
+  }
+  changed_.notify_all();
+}
+
+void EmbeddingQueue::cancel(uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto at = requests_.find(number);
+  if (at != requests_.end()) at->second->cancel();
+}
+
+bool EmbeddingQueue::drain(double seconds) {
+  std::unique_lock lock(mutex_);
+  draining_ = true;
+  return wait_at_most(changed_, lock, seconds, [this] { return requests_.empty(); });
+}
+
+moe_service_stats EmbeddingQueue::stats() {
+  const std::lock_guard lock(mutex_);
+  moe_service_stats stats = stats_;
+  stats.n_running = requests_.size() > turns_.size() ? 1 : 0;
+  stats.n_waiting = static_cast<int32_t>(turns_.size());
+  stats.draining = draining_ ? 1 : 0;
+  return stats;
+}
+
+void EmbeddingQueue::run() {
+  while (const Request request = take()) work_on(request);
+  for (;;) {  // the service ends
+    Request request;
+    {
+      const std::lock_guard lock(mutex_);
+      if (requests_.empty()) return;
+      request = requests_.begin()->second;
+    }
+    request->fail(service_ending());
+    end(*request, &moe_service_stats::n_failed);
+  }
+}
+
+// The request whose turn it is; null when the service ends.
+EmbeddingQueue::Request EmbeddingQueue::take() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return stopping_ || !turns_.empty(); });
+  if (stopping_) return nullptr;
+  const Request request = turns_.front();
+  turns_.pop_front();
+  return request;
+}
+
+void EmbeddingQueue::work_on(const Request& request) {
+  const bool late =
+      limits_.max_seconds > 0 && seconds_since(request->submitted()) >= limits_.max_seconds;
+  if (request->cancelled() || late) {
+    request->fail(request->cancelled() ? request_cancelled() : request_late(limits_.max_seconds));
+    return end(*request, &moe_service_stats::n_cancelled);
+  }
+  try {
+    evaluate(*request);
+    if (!request->done()) {
+      const std::lock_guard lock(mutex_);
+      turns_.push_back(request);
+      return;
+    }
+    request->answer();
+    end(*request, &moe_service_stats::n_answered);
+  } catch (const CallError& e) {
+    request->fail(evaluation_failure(e));
+    end(*request, &moe_service_stats::n_failed);
+  } catch (const std::exception&) {  // of memory
+    request->fail(out_of_memory());
+    end(*request, &moe_service_stats::n_failed);
+  }
+}
+
+void EmbeddingQueue::evaluate(EmbeddingRequest& request) {
+  const Clock::time_point start = Clock::now();
+  const size_t n_tokens = request.next(session_.get());
+  experts_.refresh(request.done());
+  const std::lock_guard lock(mutex_);
+  ++stats_.n_steps;
+  stats_.prompt_tokens += n_tokens;
+  stats_.step_seconds += seconds_since(start);
+  read_memory(session_.get(), stats_);
+}
+
+void EmbeddingQueue::end(const EmbeddingRequest& request, uint64_t moe_service_stats::*count) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++(stats_.*count);
+    std::erase_if(turns_, [&](const Request& r) { return r.get() == &request; });
+    requests_.erase(request.number());
+  }
+  changed_.notify_all();
+}
+
+}  // namespace moe_serve

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// The queue of requests for vectors, and the thread that evaluates their texts, one of each request
+// in turn.
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "src/serve/embedding_request.h"
+#include "src/serve/expert_counts.h"
+#include "src/serve/scheduler.h"
+
+namespace moe_serve {
+
+class EmbeddingQueue {
+ public:
+  EmbeddingQueue(const moe_model* model, Session session, const SchedulerLimits& limits);
+  /// Ends all requests.
+  ~EmbeddingQueue();
+  EmbeddingQueue(const EmbeddingQueue&) = delete;
+  EmbeddingQueue& operator=(const EmbeddingQueue&) = delete;
+
+  // Any thread. As of Scheduler; max_waiting counts requests here.
+  void add(const std::shared_ptr<EmbeddingRequest>& request);
+  void cancel(uint64_t number);
+  bool drain(double seconds);
+  moe_service_stats stats();
+  ExpertCounts& experts() { return experts_; }
+
+ private:
+  using Request = std::shared_ptr<EmbeddingRequest>;
+
+  void run();
+  Request take();
+  void work_on(const Request& request);
+  void evaluate(EmbeddingRequest& request);
+  void end(const EmbeddingRequest& request, uint64_t moe_service_stats::*count);
+
+  const SchedulerLimits limits_;
+  const Session session_;
+  ExpertCounts experts_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<Request> turns_;             // without the one whose text is being evaluated
+  std::map<uint64_t, Request> requests_;  // not ended
+  bool draining_ = false;
+  bool stopping_ = false;
+  moe_service_stats stats_{};
+
+  std::thread thread_;  // the last member: it uses all others
+};
+
+}  // namespace moe_serve
