@@ -26,7 +26,7 @@ using Owner = std::shared_ptr<Exchange>;
 
 constexpr std::string_view kModels = "/v1/models";
 
-// Of one model, whose name follows.
+// The page is that of one model, whose name follows.
 bool is_model(const std::string& url) { return url.starts_with("/v1/models/"); }
 
 // Names may have any characters, which clients escape in a path.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// What the two queues of a service have in common.
+// The two queues of a service have this in common.
 
 #include <algorithm>
 #include <chrono>

@@ -50,7 +50,7 @@ Refusal out_of_memory();
 Refusal service_ending();
 Refusal request_cancelled();
 Refusal request_late(int32_t max_seconds);
-/// Of a request one of whose texts could not be evaluated.
+/// The request had a text that could not be evaluated.
 Refusal evaluation_failure(const CallError& e);
 
 }  // namespace moe_serve

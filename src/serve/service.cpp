@@ -261,7 +261,7 @@ moe_service_stats stats_of(moe_service& service) {
   return stats;
 }
 
-// What is answered without waiting.
+// These need not wait.
 Json answer_at_once(moe_service& service, moe_endpoint endpoint, std::string_view body) {
   if (endpoint != MOE_ENDPOINT_STATISTICS) return tokenize(service.host, endpoint, body);
   ExpertCounts& experts =
