@@ -37,6 +37,7 @@ ALL=(
   make xz-utils                     # zstd for riscv64, from its source
   googletest                        # its source, to cross-compile it
   cargo rustc golang-go             # the Rust and Go bindings
+  chromium                          # tests the page of moe serve
 )
 # The Node binding. A Node from elsewhere has its headers, and Debian's would take its place.
 if ! command -v node >/dev/null || ! [ -e "$(dirname "$(readlink -f "$(command -v node)")")/../include/node/node_api.h" ]; then

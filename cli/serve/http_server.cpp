@@ -14,6 +14,7 @@
 #include "cli/serve/endpoints.h"
 #include "cli/serve/metrics.h"
 #include "cli/serve/open_service.h"
+#include "cli/serve/page_files.h"
 
 namespace moe_cli {
 namespace {
@@ -54,8 +55,8 @@ std::string statistics_of(moe_service* service) {
 }
 
 bool is_page(const std::string& url) {
-  return url == kModels || is_model(url) || url == "/health" || url == "/metrics" ||
-         url == "/statistics";
+  return page_file(url) != nullptr || url == kModels || is_model(url) || url == "/health" ||
+         url == "/metrics" || url == "/statistics";
 }
 
 MHD_Result refuse(Exchange& exchange, const std::string& url, const Refusal& r) {
@@ -196,12 +197,13 @@ std::optional<Refusal> HttpServer::check_head(MHD_Connection* connection, const 
         404,
         "no such endpoint; there are /v1/chat/completions, /v1/completions, "
         "/v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/embeddings, /v1/models, "
-        "/tokenize, /health, /metrics and /statistics",
+        "/tokenize, /health, /metrics and /statistics, and a page at /",
         "unknown_url"};
   }
   const bool allowed =
       keys_.allow(header_of(connection, "Authorization"), header_of(connection, "X-Api-Key"));
-  if (url != "/health" && !allowed) {
+  // The page asks for the key, and has nothing to hide itself.
+  if (url != "/health" && page_file(url) == nullptr && !allowed) {
     return Refusal{401, "expected 'Authorization: Bearer' or 'x-api-key' with a key of this server",
                    "invalid_api_key", "WWW-Authenticate", "Bearer"};
   }
@@ -241,6 +243,10 @@ MHD_Result HttpServer::answer(const Owner& exchange, MHD_Connection* connection,
 }
 
 MHD_Result HttpServer::get(Exchange& exchange, const std::string& url) {
+  if (const PageFile* file = page_file(url)) {
+    return exchange.respond(200, std::string(file->text), std::string(file->type).c_str(),
+                            "Content-Security-Policy", kPagePolicy);
+  }
   if (url == "/metrics") {
     return exchange.respond(200, metrics_text(stats_of(service_)), "text/plain; version=0.0.4");
   }

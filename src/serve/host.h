@@ -18,8 +18,9 @@ struct Host {
   std::string chat_template;  // a name or Jinja text; empty: the model's own
   moe_sampling sampling{};    // where a request says nothing
   int32_t vocab_size = 0;
-  int32_t context = 0;     // of each session
-  int32_t max_prompt = 0;  // tokens
+  int32_t context = 0;        // of each session
+  int32_t max_prompt = 0;     // tokens
+  uint64_t weight_bytes = 0;  // of the model, all in memory
   // Of vectors of texts:
   int32_t d_model = 0;
   int32_t vector_tokens = 0;  // of a text, the most

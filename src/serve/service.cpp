@@ -159,6 +159,7 @@ Host host_of(moe_model* model, const moe_service_params& p, const moe_model_info
   host.context = moe_session_context(session);
   host.max_prompt = in_range(p.max_prompt, "max_prompt", INT32_MAX, host.context - 1);
   host.max_prompt = std::min(host.max_prompt, host.context - 1);
+  host.weight_bytes = info.weight_bytes;
   host.d_model = info.d_model;
   host.vector_tokens =
       std::min(host.context, info.vector_tokens == 0 ? INT32_MAX : info.vector_tokens);
