@@ -304,7 +304,7 @@ class Refusals(Cli):
         self.assertEqual(server.refuses(415, "{}", **{"Content-Type": "text/plain"})[0]["code"], "unsupported_media_type")
         self.assertEqual(server.refuses(405, None, method="GET")[1]["Allow"], "POST")
         self.assertEqual(server.refuses(405, "{}", url="/health")[1]["Allow"], "GET, HEAD")
-        for url in ("/", "/v1/embeddings", "/v1/completions/../x", "/v1/completions?x=1&y", "/%00"):
+        for url in ("/page", "/v1/embedding", "/v1/completions/../x", "/v1/completions?x=1&y", "/%00"):
             if "?" not in url:
                 server.refuses(404, "{}", url=url)
         self.assertEqual(server.refuses(403, "{}", Host="evil.example")[0]["code"], "host")
