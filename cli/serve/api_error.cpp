@@ -30,11 +30,13 @@ const char* type_of(bool anthropic, int status) {
 
 bool is_anthropic(const std::string& url) { return url.starts_with("/v1/messages"); }
 
-std::string error_text(bool anthropic, int status, const std::string& text, const char* code) {
+std::string error_text(bool anthropic, int status, const std::string& text, const char* code,
+                       const char* param) {
   Json json = Json::object();
   if (anthropic) json["type"] = "error";
   Json& error = json["error"];
   error = {{"message", text}, {"type", type_of(anthropic, status)}, {"param", nullptr}};
+  if (*param != '\0') error["param"] = param;
   if (!anthropic) error["code"] = *code == '\0' ? Json() : Json(code);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

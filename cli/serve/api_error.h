@@ -9,7 +9,8 @@ namespace moe_cli {
 /// Whether requests to the path expect Anthropic's API; otherwise OpenAI's.
 bool is_anthropic(const std::string& url);
 /// {"error": ...}, with "type": "error" in front for Anthropic's API. code: of OpenAI's API; ""
-/// none.
-std::string error_text(bool anthropic, int status, const std::string& text, const char* code);
+/// none. param: the field of the request; "": none.
+std::string error_text(bool anthropic, int status, const std::string& text, const char* code,
+                       const char* param = "");
 
 }  // namespace moe_cli

@@ -9,6 +9,7 @@
 
 #include "cli/common.h"
 #include "cli/serve/api_error.h"
+#include "cli/serve/served_models.h"
 
 namespace moe_cli {
 namespace {
@@ -44,25 +45,57 @@ int socket_of(MHD_Connection* connection) {
 
 Exchange::Exchange(MHD_Connection* connection)
     : connection_(connection), socket_(socket_of(connection)) {
-  ticket.struct_size = sizeof ticket;
+  ticket_.struct_size = sizeof ticket_;
 }
 
-void Exchange::submit(moe_service* service, moe_endpoint endpoint) {
-  submitted = true;
-  service_ = service;
+void Exchange::submit(std::shared_ptr<ServedModel> model, moe_endpoint endpoint) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (connection_ == nullptr || cancelled_) {  // while the model was opened
+      return fail(endpoint, kUnavailable, "the request was cancelled");
+    }
+    model_ = std::move(model);
+  }
   named_ = endpoint == MOE_ENDPOINT_MESSAGES || endpoint == MOE_ENDPOINT_RESPONSES;
   auto* owner = new Owner(shared_from_this());  // until the last event
   moe_error error;
-  const moe_status status = moe_service_submit(service, endpoint, body.data(), body.size(),
-                                               take_event, owner, &ticket, &error);
+  const moe_status status = moe_service_submit(model_->service(), endpoint, body.data(),
+                                               body.size(), take_event, owner, &ticket_, &error);
   body = std::string();
-  if (status == MOE_OK) return;
+  if (status == MOE_OK) return finish_submission();
   delete owner;
   const std::lock_guard lock(mutex_);
+  fail(endpoint, status == MOE_ERR_MEMORY ? kUnavailable : 500, error.text);
+}
+
+// The client may have gone away meanwhile.
+void Exchange::finish_submission() {
+  bool late = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ready_ = true;
+    late = cancelled_ && !ended_;
+    resume();
+  }
+  if (late) moe_service_cancel(model_->service(), ticket_.id);
+}
+
+void Exchange::refuse(moe_endpoint endpoint, int status, const std::string& text,
+                      const char* code) {
+  const std::lock_guard lock(mutex_);
+  if (status == kUnavailable) retry_after_ = 1;
+  fail(endpoint, status, text, code, "model");
+}
+
+// With the mutex locked.
+void Exchange::fail(moe_endpoint endpoint, int status, const std::string& text, const char* code,
+                    const char* param) {
+  ready_ = true;
   ended_ = true;
-  status_ = status == MOE_ERR_MEMORY ? 503 : 500;
+  status_ = status;
   const bool anthropic = endpoint == MOE_ENDPOINT_MESSAGES || endpoint == MOE_ENDPOINT_COUNT_TOKENS;
-  out_ = error_text(anthropic, status_, error.text, "");
+  out_ = error_text(anthropic, status_, text, code, param);
+  resume();
 }
 
 void Exchange::take_event(void* user, const moe_service_event* event) {
@@ -87,11 +120,11 @@ void Exchange::take(const moe_service_event& event) {
     }
     resume();
   }
-  if (cancel) moe_service_cancel(service_, ticket.id);
+  if (cancel) this->cancel();
 }
 
 void Exchange::append(const moe_service_event& event) {
-  if (ticket.stream == 0) {
+  if (ticket_.stream == 0) {
     out_.assign(event.json, event.n_bytes);
     status_ = event.status;
     retry_after_ = event.retry_after;
@@ -115,8 +148,8 @@ void Exchange::suspend() {
 
 MHD_Result Exchange::respond() {
   const std::lock_guard lock(mutex_);
-  if (ticket.stream != 0) return queue_stream();
-  if (ended_) return queue_answer();
+  if (ready_ && ticket_.stream != 0) return queue_stream();
+  if (ready_ && ended_) return queue_answer();
   suspend();
   return MHD_YES;
 }
@@ -200,17 +233,30 @@ ssize_t Exchange::end_stream(char* buffer, size_t capacity) {
   return static_cast<ssize_t>(event.size());
 }
 
-bool Exchange::close() {
-  const std::lock_guard lock(mutex_);
-  connection_ = nullptr;
-  suspended_ = false;
-  return submitted && !ended_;
+void Exchange::close() {
+  bool unfinished = false;
+  {
+    const std::lock_guard lock(mutex_);
+    connection_ = nullptr;
+    suspended_ = false;
+    unfinished = submitted && !ended_;
+  }
+  if (unfinished) cancel();
+}
+
+void Exchange::cancel() {
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    if (!ready_ || model_ == nullptr) return;
+  }
+  moe_service_cancel(model_->service(), ticket_.id);
 }
 
 bool Exchange::ping(SteadyClock::duration after) {
   const std::lock_guard lock(mutex_);
   if (connection_ == nullptr || ended_) return false;
-  if (ticket.stream != 0 && suspended_ && SteadyClock::now() - last_sent_ >= after) {
+  if (ready_ && ticket_.stream != 0 && suspended_ && SteadyClock::now() - last_sent_ >= after) {
     out_ += ": ping\n\n";
     resume();
   }

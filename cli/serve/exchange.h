@@ -15,6 +15,9 @@ namespace moe_cli {
 
 using SteadyClock = std::chrono::steady_clock;
 
+class ServedModel;
+
+inline constexpr int kUnavailable = 503;
 inline constexpr const char* kJsonType = "application/json";
 
 /// -1 if libmicrohttpd does not know it.
@@ -26,16 +29,18 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   explicit Exchange(MHD_Connection* connection);
 
-  // The request, by the thread of the connection alone.
+  // The request, by the thread of the connection alone, until it is submitted.
   std::string body;
   size_t n_received = 0;  // bytes of it, also of those that are not kept
   bool too_large = false;
-  bool submitted = false;
+  bool submitted = false;           // or its model is being opened
   bool last_of_connection = false;  // which is closed after the answer
-  moe_service_ticket ticket{};
 
-  /// Submits the body. A failed call becomes an answer.
-  void submit(moe_service* service, moe_endpoint endpoint);
+  /// Submits the body to a model, which the exchange keeps. A failed call becomes an answer. Any
+  /// thread, once; or refuse().
+  void submit(std::shared_ptr<ServedModel> model, moe_endpoint endpoint);
+  /// Answers with an error of the field "model": there is none. code: as error_text() has it.
+  void refuse(moe_endpoint endpoint, int status, const std::string& text, const char* code = "");
   /// Queues the answer, or the beginning of a stream; suspends the connection if there is none yet.
   MHD_Result respond();
   /// Queues another answer.
@@ -43,8 +48,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
                      const char* header = nullptr, const char* value = nullptr);
 
   // Any thread.
-  /// The connection's thread is done with it. True if the service is not.
-  bool close();
+  /// The connection's thread is done with it; what the service still works on is cancelled.
+  void close();
+  void cancel();
   /// Keeps a stream from looking dead. False when there is nothing more to wait for.
   bool ping(SteadyClock::duration after);
   /// The socket, or -1 when there is nothing more to wait for.
@@ -59,17 +65,23 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void append(const moe_service_event& event);
   ssize_t give(char* buffer, size_t capacity);
   ssize_t end_stream(char* buffer, size_t capacity);
+  void finish_submission();
+  void fail(moe_endpoint endpoint, int status, const std::string& text, const char* code = "",
+            const char* param = "");
   void resume();
   void suspend();
   MHD_Result queue_stream();
   MHD_Result queue_answer();
   MHD_Result queue(int status, MHD_Response* response, const char* type);
 
-  moe_service* service_ = nullptr;
+  moe_service_ticket ticket_{};
   bool named_ = false;  // the events of a stream have names
   std::mutex mutex_;    // guards what follows
   MHD_Connection* connection_;
   const int socket_;
+  std::shared_ptr<ServedModel> model_;  // that works on it, until the end
+  bool ready_ = false;                  // ticket and model are known, or there is an answer
+  bool cancelled_ = false;
   bool suspended_ = false;
   bool ended_ = false;   // the service has sent its last event
   bool failed_ = false;  // there was no memory for an event; all later ones are dropped

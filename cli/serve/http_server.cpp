@@ -13,6 +13,7 @@
 #include "cli/serve/api_error.h"
 #include "cli/serve/endpoints.h"
 #include "cli/serve/metrics.h"
+#include "cli/serve/named_model.h"
 #include "cli/serve/open_service.h"
 #include "cli/serve/page_files.h"
 
@@ -31,10 +32,13 @@ constexpr std::string_view kModels = "/v1/models";
 bool is_model(const std::string& url) { return url.starts_with("/v1/models/"); }
 
 // Names may have any characters, which clients escape in a path.
+std::string without_escapes(std::string text) {
+  text.resize(MHD_http_unescape(text.data()));
+  return text;
+}
+
 std::string model_in(const std::string& url) {
-  std::string name = url.substr(std::string_view("/v1/models/").size());
-  name.resize(MHD_http_unescape(name.data()));
-  return name;
+  return without_escapes(url.substr(std::string_view("/v1/models/").size()));
 }
 
 std::string text_of(const Json& json) {
@@ -69,14 +73,13 @@ size_t keep_escapes(void*, MHD_Connection*, char* text) { return std::strlen(tex
 
 }  // namespace
 
-HttpServer::HttpServer(moe_service* service, const std::string& model_name, const ApiKeys& keys,
-                       const HttpLimits& limits, ListeningSocket& socket)
-    : service_(service),
-      model_name_(model_name),
+HttpServer::HttpServer(ServedModels& models, const ApiKeys& keys, const HttpLimits& limits,
+                       ListeningSocket& socket)
+    : models_(models),
       keys_(keys),
       limits_(limits),
       socket_(socket),
-      watch_(service, std::chrono::seconds(limits.idle_seconds),
+      watch_(std::chrono::seconds(limits.idle_seconds),
              kDrain * std::min(limits.max_body, SIZE_MAX / kDrain)) {
   const auto connections = static_cast<unsigned>(limits.max_connections);
   daemon_ = MHD_start_daemon(
@@ -177,7 +180,7 @@ void HttpServer::completed(void* self, MHD_Connection* connection, void** state,
   auto* owner = static_cast<Owner*>(*state);
   if (owner == nullptr) return;
   auto* server = static_cast<HttpServer*>(self);
-  if ((*owner)->close()) moe_service_cancel(server->service_, (*owner)->ticket.id);
+  (*owner)->close();
   delete owner;
   *state = nullptr;
   --server->n_open_;
@@ -236,48 +239,90 @@ MHD_Result HttpServer::answer(const Owner& exchange, MHD_Connection* connection,
   }
   if (x.too_large) return refuse(x, url, too_large());
   const moe_endpoint endpoint = endpoint_of(url);
-  if (endpoint == 0) return get(x, url);
-  x.submit(service_, endpoint);
-  if (x.ticket.id != 0) watch_.add(exchange);
+  if (endpoint == 0) return get(x, connection, url);
+  const std::optional<std::string> model = model_of(x, url);
+  x.submitted = true;
+  if (!model) return x.respond();
+  models_.use(*model, [exchange, endpoint](const ServedModels::Open& open,
+                                           const std::string& problem, int status) {
+    if (open != nullptr) return exchange->submit(open, endpoint);
+    exchange->refuse(endpoint, status, problem);
+  });
+  if (exchange->socket() >= 0) watch_.add(exchange);
   return x.respond();
 }
 
-MHD_Result HttpServer::get(Exchange& exchange, const std::string& url) {
+// Without one the exchange has an answer. The service of the only model looks for the name itself.
+std::optional<std::string> HttpServer::model_of(Exchange& exchange, const std::string& url) {
+  const std::vector<std::string> names = models_.names();
+  if (!models_.several()) return names[0];
+  const std::optional<std::string> name = named_model(exchange.body);
+  if (name && models_.has(*name)) return name;
+  std::string all;
+  for (const std::string& one : names) all += (all.empty() ? "'" : ", '") + one + "'";
+  const std::string found = name ? ", found '" + name->substr(0, 60) + "'" : "";
+  exchange.refuse(endpoint_of(url), name ? 404 : 400, "'model': expected one of " + all + found,
+                  name ? "model_not_found" : "missing_required_parameter");
+  return {};
+}
+
+MHD_Result HttpServer::get(Exchange& exchange, MHD_Connection* connection, const std::string& url) {
   if (const PageFile* file = page_file(url)) {
     return exchange.respond(200, std::string(file->text), std::string(file->type).c_str(),
                             "Content-Security-Policy", kPagePolicy);
   }
   if (url == "/metrics") {
-    return exchange.respond(200, metrics_text(stats_of(service_)), "text/plain; version=0.0.4");
+    return exchange.respond(200, metrics_text(models_), "text/plain; version=0.0.4");
   }
-  if (url == "/statistics") return exchange.respond(200, statistics_of(service_), kJsonType);
+  if (url == "/statistics") return statistics(exchange, connection);
   if (url == "/health") {
-    const bool draining = stats_of(service_).draining != 0;
+    const bool draining = models_.ending();
     const Json json = {{"status", draining ? "ending" : "ok"}};
     return exchange.respond(draining ? 503 : 200, json.dump(), kJsonType);
   }
   return models(exchange, url);
 }
 
+// They are those of the model that the query names, or else the first.
+MHD_Result HttpServer::statistics(Exchange& exchange, MHD_Connection* connection) {
+  const char* asked = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "model");
+  const std::string name = asked == nullptr ? models_.names()[0] : without_escapes(asked);
+  if (!models_.has(name)) {
+    return refuse(exchange, "/statistics",
+                  {404, "no such model; /v1/models lists them", "model_not_found"});
+  }
+  const ServedModels::Open open = models_.open_one(name);
+  if (open == nullptr) {
+    const Json json = {{"model", name}, {"open", false}};
+    return exchange.respond(200, text_of(json), kJsonType);
+  }
+  return exchange.respond(200, statistics_of(open->service()), kJsonType);
+}
+
+// The first fields are those of OpenAI's API, those from "type" on Anthropic's. What is not known
+// of a model that is not open is left out.
+Json HttpServer::model_json(const std::string& name) const {
+  Json model = {{"id", name}, {"object", "model"}, {"created", 0}, {"owned_by", "moe"}};
+  const ServedModels::Open open = models_.open_one(name);
+  if (open != nullptr) model["max_model_len"] = stats_of(open->service()).context;
+  model.update(Json{{"type", "model"},
+                    {"display_name", name},
+                    {"created_at", "1970-01-01T00:00:00Z"},
+                    {"open", open != nullptr}});
+  return model;
+}
+
 MHD_Result HttpServer::models(Exchange& exchange, const std::string& url) const {
-  // The first fields are those of OpenAI's API, the last three those of Anthropic's.
-  const Json model = {{"id", model_name_},
-                      {"object", "model"},
-                      {"created", 0},
-                      {"owned_by", "moe"},
-                      {"max_model_len", stats_of(service_).context},
-                      {"type", "model"},
-                      {"display_name", model_name_},
-                      {"created_at", "1970-01-01T00:00:00Z"}};
   if (is_model(url)) {
-    if (model_in(url) == model_name_) return exchange.respond(200, text_of(model), kJsonType);
+    const std::string name = model_in(url);
+    if (models_.has(name)) return exchange.respond(200, text_of(model_json(name)), kJsonType);
     return refuse(exchange, url, {404, "no such model; /v1/models lists them", "model_not_found"});
   }
-  const Json list = {{"object", "list"},
-                     {"data", Json::array({model})},
-                     {"has_more", false},
-                     {"first_id", model_name_},
-                     {"last_id", model_name_}};
+  const std::vector<std::string> names = models_.names();
+  Json list = {{"object", "list"}, {"data", Json::array()}, {"has_more", false}};
+  for (const std::string& name : names) list["data"].push_back(model_json(name));
+  list["first_id"] = names.front();
+  list["last_id"] = names.back();
   return exchange.respond(200, text_of(list), kJsonType);
 }
 

@@ -12,6 +12,7 @@
 #include "cli/serve/exchange.h"
 #include "cli/serve/listener.h"
 #include "cli/serve/request_head.h"
+#include "cli/serve/served_models.h"
 #include "cli/serve/watch.h"
 
 namespace moe_cli {
@@ -24,19 +25,19 @@ struct HttpLimits {
 
 class HttpServer {
  public:
-  /// Answers from now on. What is passed by reference must outlive it, like the service. Throws
+  /// Answers from now on. What is passed by reference must outlive it, like the models. Throws
   /// CallError.
-  HttpServer(moe_service* service, const std::string& model_name, const ApiKeys& keys,
-             const HttpLimits& limits, ListeningSocket& socket);
+  HttpServer(ServedModels& models, const ApiKeys& keys, const HttpLimits& limits,
+             ListeningSocket& socket);
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
-  /// The service must have sent the last events of all requests, and be draining.
+  /// The services must have sent the last events of all requests, and be draining.
   ~HttpServer();
 
   /// Takes no more connections and closes the socket; connections that are open end with their
   /// next answer.
   void stop_listening();
-  /// Ends the requests that the service still works on.
+  /// Ends the requests that the services still work on.
   void cancel_all() { watch_.cancel_all(); }
   /// The number of requests whose answers are not sent yet.
   int n_open() const { return n_open_; }
@@ -56,12 +57,14 @@ class HttpServer {
                                     const std::string& method) const;
   MHD_Result answer(const std::shared_ptr<Exchange>& exchange, MHD_Connection* connection,
                     const std::string& url, const std::string& method);
-  MHD_Result get(Exchange& exchange, const std::string& url);
+  std::optional<std::string> model_of(Exchange& exchange, const std::string& url);
+  MHD_Result get(Exchange& exchange, MHD_Connection* connection, const std::string& url);
+  MHD_Result statistics(Exchange& exchange, MHD_Connection* connection);
+  Json model_json(const std::string& name) const;
   MHD_Result models(Exchange& exchange, const std::string& url) const;
   Refusal too_large() const;
 
-  moe_service* const service_;
-  const std::string model_name_;
+  ServedModels& models_;
   const ApiKeys& keys_;
   const HttpLimits limits_;
   ListeningSocket& socket_;

@@ -4,10 +4,11 @@
 
 #include <string>
 
-#include "include/moe_c.h"
+#include "cli/serve/served_models.h"
 
 namespace moe_cli {
 
-std::string metrics_text(const moe_service_stats& stats);
+/// With several models each value has the model's name as its label; only open ones have some.
+std::string metrics_text(ServedModels& models);
 
 }  // namespace moe_cli

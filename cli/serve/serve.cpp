@@ -16,28 +16,25 @@
 #include "cli/serve/open_service.h"
 #include "cli/serve/receipt_log.h"
 #include "cli/serve/serve_options.h"
+#include "cli/serve/served_models.h"
 #include "cli/serve/stop_signals.h"
 
 namespace moe_cli {
 namespace {
 
-std::string name_of(const ServeOptions& o) {
-  return o.name.empty() ? name_of_file(o.model.path) : o.name;
-}
-
 void check_options(const ServeOptions& o, const ListeningSocket& socket) {
+  if (o.model.path.empty() && o.models.empty()) {
+    throw UsageError("MODEL is missing; or give several as --model NAME=FILE");
+  }
   if (socket.is_local() || !o.key_file.empty()) return;
   throw UsageError("--host " + o.host +
                    ": other machines can reach it; --api-key-file names a file with the keys that "
                    "clients need");
 }
 
-void say_start(const ServeOptions& o, const moe_model* model, moe_service* service,
-               const std::string& url) {
-  const moe_service_stats stats = stats_of(service);
-  const moe_memory_plan plan = memory_plan(o.model, model, stats.n_slots);
-  std::fprintf(stderr, "moe: serving %s at %s\n", visible(name_of(o)).c_str(),
-               visible(url).c_str());
+void say_model(const ServeOptions& o, const ServedModel& model) {
+  const moe_service_stats stats = stats_of(model.service());
+  const moe_memory_plan plan = memory_plan(o.model, model.model(), stats.n_slots);
   std::fprintf(stderr, "moe: %s of %d tokens, %s of memory",
                counted(static_cast<uint64_t>(stats.n_slots), "slot").c_str(), stats.context,
                format_bytes(plan.needed_bytes).c_str());
@@ -48,7 +45,18 @@ void say_start(const ServeOptions& o, const moe_model* model, moe_service* servi
                  static_cast<unsigned long long>(plan.n_experts));
   }
   std::fprintf(stderr, "\nmoe: defaults for requests: %s\n",
-               sampling_text(ModelSampling(model).settings).c_str());
+               sampling_text(ModelSampling(model.model()).settings).c_str());
+}
+
+void say_start(const ServeOptions& o, ServedModels& models, const std::string& url) {
+  std::string all;
+  for (const std::string& name : models.names()) all += (all.empty() ? "" : ", ") + name;
+  std::fprintf(stderr, "moe: serving %s at %s\n", visible(all).c_str(), visible(url).c_str());
+  if (const ServedModels::Open open = models.open_one(models.names()[0])) {
+    say_model(o, *open);
+  } else {
+    std::fprintf(stderr, "moe: each model is opened by the first request that names it\n");
+  }
 }
 
 // Until the answers are sent. Clients that take nothing of theirs lose their connection after
@@ -61,13 +69,10 @@ void wait_for_answers(const HttpServer& server, const StopSignals& signals) {
 }
 
 // After the first signal.
-void finish(HttpServer& server, const StopSignals& signals, moe_service* service) {
+void finish(HttpServer& server, const StopSignals& signals, ServedModels& models) {
   server.stop_listening();
-  bool empty = false;
-  moe_error error;
-  check(moe_service_drain(service, 0, &empty, &error), error);
-  const moe_service_stats stats = stats_of(service);
-  const int n = stats.n_running + stats.n_waiting;
+  bool empty = models.drain(0);
+  const int n = models.n_left();
   if (n > 0) {
     std::fprintf(stderr, "moe: finishing %s; a second signal ends at once\n",
                  counted(static_cast<uint64_t>(n), "text").c_str());
@@ -75,9 +80,8 @@ void finish(HttpServer& server, const StopSignals& signals, moe_service* service
   bool cancelled = false;
   while (!empty) {
     if (signals.again() && !std::exchange(cancelled, true)) server.cancel_all();
-    check(moe_service_drain(service, 0.05, &empty, &error), error);
-    const moe_service_stats left = stats_of(service);
-    if (cancelled && left.n_running + left.n_waiting == 0) break;  // without writing to --cache
+    empty = models.drain(0.05);
+    if (cancelled && models.n_left() == 0) break;  // without writing to --cache
   }
   wait_for_answers(server, signals);
 }
@@ -90,17 +94,40 @@ void run_serve(const ServeOptions& o) {
   ListeningSocket socket(o);
   check_options(o, socket);
   const Env env = open_env(o.model);
-  const Model model = open_model_to_run(o.model, env.get(), o.n_slots > 0 ? o.n_slots : 8);
-  check_servable(o.model, model.get());
-  const std::string name = name_of(o);
   ReceiptLog log(o.receipts);
-  const Service service = create_service(o, model.get(), name, log.taker());
+  ServedModels models(o, env.get(), log.taker());
   const StopSignals signals;
   limits.max_connections = make_room_for_connections(o.max_connections);
-  HttpServer server(service.get(), name, keys, limits, socket);
-  say_start(o, model.get(), service.get(), socket.url());
+  HttpServer server(models, keys, limits, socket);
+  say_start(o, models, socket.url());
   signals.wait();
-  finish(server, signals, service.get());
+  finish(server, signals, models);
+}
+
+void add_several_options(CLI::App& c, ServeOptions& o) {
+  auto* model = c.add_option("MODEL", o.model.path, kModelText)->check(not_empty());
+  auto* name =
+      c.add_option("--name", o.name, "What clients call the model (default the file's name)")
+          ->check(not_empty())
+          ->option_text("NAME");
+  auto* several =
+      c.add_option("--model", o.models,
+                   "In place of MODEL, one of several, which is opened by the first request that "
+                   "names it; can be given several times")
+          ->option_text("NAME=FILE")
+          ->excludes(model)
+          ->excludes(name);
+  c.add_option("--max-open", o.max_open,
+               "Most of these models in memory at the same time (default as many as fit); one that "
+               "nobody uses makes room")
+      ->transform(integer_in(1, 1024))
+      ->option_text("N")
+      ->needs(several);
+  c.add_option("--close-seconds", o.close_seconds,
+               "Close one of these models so long after its last request; 0: never")
+      ->transform(integer_in(0, 86400))
+      ->capture_default_str()
+      ->needs(several);
 }
 
 void add_http_options(CLI::App& c, ServeOptions& o) {
@@ -176,10 +203,8 @@ void add_queue_options(CLI::App& c, ServeOptions& o) {
 void add_serve(CLI::App& app) {
   auto o = std::make_shared<ServeOptions>();
   CLI::App* c = app.add_subcommand("serve", "Answer over HTTP, many requests at once");
-  add_model_options(*c, o->model, {.json = false});
-  c->add_option("--name", o->name, "What clients call the model (default the file's name)")
-      ->check(not_empty())
-      ->option_text("NAME");
+  add_model_options(*c, o->model, {.path = false, .json = false});
+  add_several_options(*c, *o);
   add_template_option(*c, *o);
   add_queue_options(*c, *o);
   add_http_options(*c, *o);

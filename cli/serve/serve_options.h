@@ -3,6 +3,7 @@
 // The options of moe serve.
 
 #include <string>
+#include <vector>
 
 #include "cli/common.h"
 
@@ -10,8 +11,11 @@ namespace moe_cli {
 
 struct ServeOptions {
   ModelOptions model;
-  std::string chat_template;  // a name or a file; empty: the model's own
-  std::string name;           // of the model; empty: the file's
+  std::string chat_template;        // a name or a file; empty: the model's own
+  std::string name;                 // of the model; empty: the file's
+  std::vector<std::string> models;  // "NAME=FILE", in place of model.path
+  int max_open = 0;                 // of them at the same time; 0: any number
+  int close_seconds = 300;          // after the last request; 0: never
   std::string host = "127.0.0.1";
   int port = 8080;
   std::string unix_path;  // in place of host and port

@@ -25,8 +25,8 @@ constexpr auto kGone = std::chrono::seconds(1);
 
 }  // namespace
 
-Watch::Watch(moe_service* service, SteadyClock::duration patience, uint64_t max_bytes)
-    : service_(service), patience_(patience), lingering_(max_bytes) {
+Watch::Watch(SteadyClock::duration patience, uint64_t max_bytes)
+    : patience_(patience), lingering_(max_bytes) {
   if (pipe2(wake_, O_NONBLOCK | O_CLOEXEC) != 0) {
     throw CallError(MOE_ERR_IO, std::string("pipe: ") + std::strerror(errno));
   }
@@ -77,7 +77,7 @@ void Watch::linger(int socket) {
 
 void Watch::cancel_all() {
   const std::lock_guard lock(mutex_);
-  for (const auto& exchange : exchanges_) moe_service_cancel(service_, exchange->ticket.id);
+  for (const auto& exchange : exchanges_) exchange->cancel();
 }
 
 void Watch::run() {
@@ -117,7 +117,7 @@ void Watch::close_slow() {
 void Watch::cancel_if_gone(Exchange& exchange, int socket) {
   if (exchange.socket() != socket) return;
   exchange.asked_to_cancel = true;
-  moe_service_cancel(service_, exchange.ticket.id);
+  exchange.cancel();
 }
 
 void Watch::hurry(int socket, SteadyClock::time_point end) {

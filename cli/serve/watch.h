@@ -22,7 +22,7 @@ namespace moe_cli {
 class Watch {
  public:
   /// See Lingering for max_bytes.
-  Watch(moe_service* service, SteadyClock::duration patience, uint64_t max_bytes);
+  Watch(SteadyClock::duration patience, uint64_t max_bytes);
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch();
@@ -51,7 +51,6 @@ class Watch {
   void hurry(int socket, SteadyClock::time_point end);
   void wake();
 
-  moe_service* const service_;
   const SteadyClock::duration patience_;
   int wake_[2] = {-1, -1};  // a pipe
   std::atomic<bool> stop_{false};

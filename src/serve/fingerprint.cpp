@@ -55,7 +55,11 @@ Fingerprint fingerprint_of(const moe_model_info& info, const moe_service_params&
                 {"context", context},
                 {"router", nullptr},
                 {"template", nullptr}};
-  if (info.is_encoder != 0) f.settings.erase("kv");  // it keeps neither keys nor values
+  if (info.is_encoder != 0) {  // it keeps neither keys nor values, and has no conversations
+    f.settings.erase("kv");
+    f.settings.erase("template");
+    chat_template = {};
+  }
   if (params.router != nullptr) f.settings["router"] = router_text(*params.router);
   if (!chat_template.empty()) f.settings["template"] = digits_of(hash_of(chat_template));
   f.text = "moe-" + digits_of(info.file_hash) + "-" + digits_of(hash_of(to_text(f.settings)));

@@ -10,7 +10,7 @@ import urllib.parse
 
 from browser import PROGRAM, Browser
 from serve_test import ENDLESS, Server, request_text
-from support import CHAT, Cli, main
+from support import CHAT, MODEL, Cli, main
 
 TURN = [{"role": "user", "content": "Once upon a time"}]
 # Each line of Markdown becomes this.
@@ -164,6 +164,19 @@ class Page(Cli):
         self.send(browser, "The dog")
         self.assertNotEqual(self.wait_for_answer(browser), "")
         self.assertNotIn("secret", browser.run("JSON.stringify(localStorage)"))
+
+    def test_several_models(self):
+        server = Server(self, "--model", f"b={MODEL}", "--template", "plain", model=("--model", f"a={MODEL}"))
+        browser = self.page(server)
+        browser.wait("[...document.getElementById('model').options].map((one) => one.value).join() == 'a,b'")
+        self.assertFalse(browser.run("document.getElementById('model').hidden"))
+        browser.run("document.getElementById('show-statistics').click()")
+        browser.wait("document.getElementById('experts-note').textContent.includes('not open')")
+        browser.run("document.getElementById('model').value = 'b'")
+        self.send(browser, "The dog")
+        self.assertNotEqual(self.wait_for_answer(browser), "")
+        browser.wait("!document.getElementById('experts').hidden")
+        self.assertEqual(server.ask("GET", "/v1/models/a")[2].count('"open":false'), 1)
 
     def test_statistics(self):
         server, browser = self.start()

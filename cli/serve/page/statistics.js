@@ -71,6 +71,14 @@ export class Statistics {
   }
 
   show(s, time) {
+    if (s.open === false) {
+      id("numbers").replaceChildren();
+      id("memory").replaceChildren();
+      id("experts").hidden = true;
+      id("experts-note").textContent = "This model is not open; the next message opens it.";
+      this.last = null;
+      return;
+    }
     const before = this.last && this.last.statistics.system_fingerprint === s.system_fingerprint ? this.last : null;
     const rate = before ? ((s.generated_tokens - before.statistics.generated_tokens) * 1000) / (time - before.time) : 0;
     this.numbers({

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+// Opens and closes models of a server.
+#include "cli/serve/served_models.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "cli/io/terminal.h"
+#include "cli/io/units.h"
+#include "cli/model/memory.h"
+#include "cli/serve/exchange.h"
+
+namespace moe_cli {
+namespace {
+
+constexpr const char* kEnding = "the service is ending";
+
+// "NAME=FILE"
+std::pair<std::string, std::string> parse_model(const std::string& text) {
+  const size_t at = text.find('=');
+  if (at == std::string::npos || at == 0 || at + 1 == text.size()) {
+    throw UsageError("--model: expected NAME=FILE, found '" + text + "'");
+  }
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+uint64_t model_file_bytes(const std::string& path) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  return error ? 0 : static_cast<uint64_t>(bytes);  // of a folder unknown
+}
+
+void check_exists(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status)) return;
+  throw CallError(MOE_ERR_IO,
+                  "--model: " + path + ": " + (error ? error.message() : std::strerror(ENOENT)));
+}
+
+bool lacks_memory(const CallError& e) {
+  return e.code == MOE_ERR_MEMORY || e.code == MOE_ERR_BUDGET;
+}
+
+}  // namespace
+
+ServedModel::ServedModel(const ServeOptions& o, moe_env* env, const std::string& name,
+                         ReceiptTaker taker)
+    : model_(open_model_to_run(o.model, env, o.n_slots > 0 ? o.n_slots : 8)) {
+  check_servable(o.model, model_.get());
+  service_ = create_service(o, model_.get(), name, taker);
+}
+
+ServedModels::ServedModels(const ServeOptions& o, moe_env* env, ReceiptTaker taker)
+    : o_(o), env_(env), taker_(taker) {
+  if (o.models.empty()) {
+    const std::string name = o.name.empty() ? name_of_file(o.model.path) : o.name;
+    entries_.push_back(std::make_unique<Entry>(Entry{.name = name, .options = o}));
+    entries_[0]->open = std::make_shared<ServedModel>(o, env, name, taker);
+    return;
+  }
+  for (const std::string& text : o.models) {
+    const auto [name, path] = parse_model(text);
+    if (find(name) != nullptr) throw UsageError("--model: '" + name + "' is there twice");
+    check_exists(path);
+    entries_.push_back(std::make_unique<Entry>(Entry{.name = name, .options = o}));
+    entries_.back()->options.model.path = path;
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+ServedModels::~ServedModels() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::vector<std::string> ServedModels::names() const {
+  std::vector<std::string> names;
+  for (const auto& entry : entries_) names.push_back(entry->name);
+  return names;
+}
+
+ServedModels::Entry* ServedModels::find(const std::string& name) const {
+  for (const auto& entry : entries_) {
+    if (entry->name == name) return entry.get();
+  }
+  return nullptr;
+}
+
+ServedModels::Open ServedModels::open_one(const std::string& name) {
+  Entry* entry = find(name);
+  const std::lock_guard lock(mutex_);
+  return entry == nullptr ? nullptr : entry->open;
+}
+
+void ServedModels::use(const std::string& name, Use use) {
+  Open open;
+  {
+    const std::lock_guard lock(mutex_);
+    Entry& entry = *find(name);
+    open = entry.open;
+    entry.last_use = Clock::now();
+    if (open == nullptr && !ending_) {
+      entry.waiting.push_back(std::move(use));
+      changed_.notify_all();
+      return;
+    }
+  }
+  use(open, open == nullptr ? kEnding : "", kUnavailable);  // an open service refuses by itself
+}
+
+bool ServedModels::drain(double seconds) {
+  std::vector<Open> open;
+  std::vector<Use> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    for (const auto& entry : entries_) {
+      if (entry->open != nullptr) open.push_back(entry->open);
+      for (Use& use : entry->waiting) waiting.push_back(std::move(use));
+      entry->waiting.clear();
+    }
+  }
+  for (const Use& use : waiting) use(nullptr, kEnding, kUnavailable);
+  bool all = true;
+  for (const Open& one : open) {
+    bool empty = false;
+    moe_error error;
+    const double part = seconds / static_cast<double>(open.size());
+    check(moe_service_drain(one->service(), part, &empty, &error), error);
+    all = all && empty;
+  }
+  return all;
+}
+
+bool ServedModels::ending() {
+  const std::lock_guard lock(mutex_);
+  return ending_;
+}
+
+int ServedModels::n_left() {
+  int n = 0;
+  std::vector<Open> open;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& entry : entries_) {
+      n += static_cast<int>(entry->waiting.size());
+      if (entry->open != nullptr) open.push_back(entry->open);
+    }
+  }
+  for (const Open& one : open) {
+    const moe_service_stats stats = stats_of(one->service());
+    n += stats.n_running + stats.n_waiting;
+  }
+  return n;
+}
+
+void ServedModels::run() {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    if (Entry* entry = wanted()) {
+      open(lock, *entry);
+      continue;
+    }
+    close_idle(lock);
+    const bool looks = o_.close_seconds > 0 && n_open() > 0 && !ending_;
+    if (looks) {
+      const auto often = std::chrono::milliseconds(100 * std::min(o_.close_seconds, 100));
+      changed_.wait_for(lock, often);
+    } else {
+      changed_.wait(lock);
+    }
+  }
+}
+
+ServedModels::Entry* ServedModels::wanted() {
+  for (const auto& entry : entries_) {
+    if (!entry->waiting.empty()) return entry.get();
+  }
+  return nullptr;
+}
+
+size_t ServedModels::n_open() const {
+  return static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(),
+                                           [](const auto& e) { return e->open != nullptr; }));
+}
+
+// Opens the model, or says why not, to those who wait for it.
+void ServedModels::open(Lock& lock, Entry& entry) {
+  std::string problem;
+  int status = kUnavailable;
+  Open made;
+  for (;;) {
+    if (!make_room(lock, entry)) {
+      problem = "no room for model '" + entry.name + "' while others are in use";
+      break;
+    }
+    lock.unlock();
+    bool again = false;
+    try {
+      made = std::make_shared<ServedModel>(entry.options, env_, entry.name, taker_);
+    } catch (const CallError& e) {
+      again = lacks_memory(e);
+      problem = e.what();
+      if (!again) status = 500;
+    } catch (const std::exception& e) {
+      problem = e.what();
+    }
+    lock.lock();
+    if (made != nullptr || !again || !close_least_used(lock)) break;
+    problem.clear();
+  }
+  if (made == nullptr) {
+    std::fprintf(stderr, "moe: %s: %s\n", visible(entry.name).c_str(), visible(problem).c_str());
+  }
+  if (status == 500) problem = "model '" + entry.name + "' cannot be opened; the server says why";
+  entry.open = made;
+  entry.last_use = Clock::now();
+  std::vector<Use> waiting = std::exchange(entry.waiting, {});
+  lock.unlock();
+  for (const Use& use : waiting) use(made, problem, status);
+  waiting.clear();
+  made.reset();
+  lock.lock();
+}
+
+// Closes others until there is room. The size of a file is about what its model needs; what was
+// wrongly taken to fit is found out when it is opened.
+bool ServedModels::make_room(Lock& lock, const Entry& entry) {
+  const auto most = static_cast<size_t>(o_.max_open);
+  while (most > 0 && n_open() >= most) {
+    if (!close_least_used(lock)) return false;
+  }
+  if (entry.options.model.memory.empty()) {
+    const uint64_t wanted = model_file_bytes(entry.options.model.path);
+    while (n_open() > 0 && wanted > available_budget() && close_least_used(lock)) {
+    }
+  }
+  return true;
+}
+
+// The model of those that nobody uses whose last use was longest ago.
+bool ServedModels::close_least_used(Lock& lock) {
+  Entry* least = nullptr;
+  for (const auto& entry : entries_) {
+    if (entry->open == nullptr || entry->open.use_count() > 1) continue;
+    if (least == nullptr || entry->last_use < least->last_use) least = entry.get();
+  }
+  if (least == nullptr) return false;
+  close(lock, *least);
+  return true;
+}
+
+// It takes time to free a model, and nobody shall wait for that.
+void ServedModels::close(Lock& lock, Entry& entry) {
+  Open closing = std::move(entry.open);
+  lock.unlock();
+  closing.reset();
+  lock.lock();
+}
+
+void ServedModels::close_idle(Lock& lock) {
+  if (o_.close_seconds == 0 || ending_) return;
+  const Clock::time_point now = Clock::now();
+  for (const auto& entry : entries_) {
+    if (entry->open == nullptr) continue;
+    if (entry->open.use_count() > 1) entry->last_use = now;
+    if (now - entry->last_use >= std::chrono::seconds(o_.close_seconds)) close(lock, *entry);
+  }
+}
+
+}  // namespace moe_cli
