@@ -161,6 +161,23 @@ class Connections(Http):
             s.shutdown(socket.SHUT_WR)
             self.assertIn(b'"ok"', rest_of(s))
 
+    def test_silent_streams_are_kept_alive(self):
+        server = Server(self, "--slots", "1", "--max-waiting", "1000")
+        for _ in range(10):
+            server.connect().sendall(request_text(ENDLESS))
+        server.wait_for_metric("moe_requests_total", 10)
+        waiting = server.connect()
+        waiting.sendall(request_text({"prompt": "Once", "stream": True}))
+        silence = time.monotonic()
+        text = b""
+        while b": ping\n\n" not in text:
+            part = waiting.recv(4096)
+            self.assertTrue(part, text)
+            text += part
+        self.assertGreater(time.monotonic() - silence, 14)
+        self.assertIn(b"text/event-stream", text)
+        self.assertNotIn(b"data:", text)
+
     def limited(self, soft, hard, *args):
         return Server(self, *args, before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)))
 
