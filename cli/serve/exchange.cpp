@@ -87,6 +87,15 @@ void Exchange::refuse(moe_endpoint endpoint, int status, const std::string& text
   fail(endpoint, status, text, code, "model");
 }
 
+void Exchange::run_out_of_memory() {
+  const std::lock_guard lock(mutex_);
+  failed_ = true;
+  ready_ = true;
+  ended_ = true;
+  status_ = kUnavailable;
+  resume();
+}
+
 // With the mutex locked.
 void Exchange::fail(moe_endpoint endpoint, int status, const std::string& text, const char* code,
                     const char* param) {

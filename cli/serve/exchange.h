@@ -41,6 +41,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void submit(std::shared_ptr<ServedModel> model, moe_endpoint endpoint);
   /// Answers with an error of the field "model": there is none. code: as error_text() has it.
   void refuse(moe_endpoint endpoint, int status, const std::string& text, const char* code = "");
+  /// The same where there was no memory for either.
+  void run_out_of_memory();
   /// Queues the answer, or the beginning of a stream; suspends the connection if there is none yet.
   MHD_Result respond();
   /// Queues another answer.

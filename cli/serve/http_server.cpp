@@ -245,8 +245,12 @@ MHD_Result HttpServer::answer(const Owner& exchange, MHD_Connection* connection,
   if (!model) return x.respond();
   models_.use(*model, [exchange, endpoint](const ServedModels::Open& open,
                                            const std::string& problem, int status) {
-    if (open != nullptr) return exchange->submit(open, endpoint);
-    exchange->refuse(endpoint, status, problem);
+    try {
+      if (open != nullptr) return exchange->submit(open, endpoint);
+      exchange->refuse(endpoint, status, problem);
+    } catch (const std::bad_alloc&) {
+      exchange->run_out_of_memory();
+    }
   });
   if (exchange->socket() >= 0) watch_.add(exchange);
   return x.respond();

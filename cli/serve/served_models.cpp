@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <new>
 #include <set>
 #include <utility>
 
@@ -165,6 +166,18 @@ int ServedModels::n_left() {
 }
 
 void ServedModels::run() {
+  for (bool ended = false; !ended;) {
+    try {
+      work();
+      ended = true;
+    } catch (const std::bad_alloc&) {  // later there may be memory
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  }
+}
+
+// Until the end.
+void ServedModels::work() {
   Lock lock(mutex_);
   while (!stopping_) {
     if (Entry* entry = wanted()) {

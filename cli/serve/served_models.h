@@ -31,7 +31,7 @@ class ServedModel {
 class ServedModels {
  public:
   using Open = std::shared_ptr<ServedModel>;
-  /// Gets an open model, or why there is none. Must not wait.
+  /// Gets an open model, or why there is none. Must neither wait nor throw.
   using Use = std::function<void(const Open& open, const std::string& problem, int status)>;
 
   /// Opens the one model of the options; of several none, but their files must exist. The arguments
@@ -70,6 +70,7 @@ class ServedModels {
 
   Entry* find(const std::string& name) const;
   void run();
+  void work();
   Entry* wanted();
   void open(Lock& lock, Entry& entry);
   bool make_room(Lock& lock, const Entry& entry);

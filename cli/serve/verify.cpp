@@ -9,7 +9,6 @@
 #include <iostream>
 #include <mutex>
 #include <set>
-#include <sstream>
 
 #include "cli/help/help.h"
 #include "cli/io/interrupt.h"
