@@ -128,7 +128,8 @@ Model open_model(const ModelOptions& o, moe_env* env) {
   p.session = &session;
   moe_model* raw = nullptr;
   moe_error error;
-  const std::string path = runnable_file(o.path);
+  const std::string path =
+      runnable_file(o.path, o.in_floats ? CachedWeights::kSource : CachedWeights::kDefault);
   const moe_status status = moe_model_open(env, path.c_str(), &p, &raw, &error);
   Model model(raw);
   if (status == MOE_ERR_RANGE && o.context != 0) {  // the session of a cap is checked on opening

@@ -84,6 +84,7 @@ struct ModelOptions {
   std::string kv = "f16";
   int max_beam = 0;  // of an encoder-decoder's session
   std::string router;
+  bool in_floats = false;  // a checkpoint is converted to floats that hold exactly its weights
   bool json = false;
   bool verbose = false;
 };

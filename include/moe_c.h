@@ -1463,8 +1463,10 @@ typedef void (*moe_report_fn)(void* user, const char* json);
 /* The options of a conversion. */
 typedef struct moe_convert_params {
   uint32_t struct_size;
-  int32_t compress;    /* 1: zstd for segments where it saves at least 5 % */
-  const char* weights; /* NULL or "auto", or a name from moe_weight_format_name */
+  int32_t compress; /* 1: zstd for segments where it saves at least 5 % */
+  /* NULL or "auto"; "source": every weight, also of embedding and routers, in the float format that
+   * holds the checkpoint's exactly; or a name from moe_weight_format_name */
+  const char* weights;
   /* "PATTERN=FORMAT" on tensor names; * matches anything; the last match wins */
   const char* const* overrides;
   int32_t n_overrides; /* entries of `overrides` */

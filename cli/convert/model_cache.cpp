@@ -137,9 +137,14 @@ std::string real_place_of(const std::string& source) {
   return error ? place_of(source) : path.string();
 }
 
-void describe(const std::string& key, const std::string& source,
+// The program and what it makes of a checkpoint: a conversion by another one is not used.
+std::string maker(CachedWeights weights) {
+  return build_name() + (weights == CachedWeights::kSource ? ", in floats" : "");
+}
+
+void describe(const std::string& key, const std::string& source, CachedWeights weights,
               const std::vector<SourceFile>& files) {
-  const Json j = {{"source", place_of(source)}, {"moe", build_name()}, {"files", to_json(files)}};
+  const Json j = {{"source", place_of(source)}, {"moe", maker(weights)}, {"files", to_json(files)}};
   const std::string path = with_ending(key, ".json");
   const std::string part = path + ".new";  // the caller holds the lock
   {
@@ -156,11 +161,11 @@ void mark_as_used(const std::string& key) {
 }
 
 // The conversion of files that have not changed since, without reading them.
-std::optional<std::string> known_key(const std::vector<SourceFile>& files) {
+std::optional<std::string> known_key(const std::vector<SourceFile>& files, CachedWeights weights) {
   const Json wanted = to_json(files);
   for (const CachedModel& model : cached_models()) {
     const Json j = description(model.key);
-    if (text_of(j, "moe") != build_name()) continue;
+    if (text_of(j, "moe") != maker(weights)) continue;
     const auto found = j.find("files");
     if (found != j.end() && *found == wanted) return model.key;
   }
@@ -212,8 +217,9 @@ void remove_leftovers(const std::string& folder) {
   for (const std::string& path : found) (void)unlink(path.c_str());
 }
 
-void convert_once(const std::string& source, const std::string& target) {
+void convert_once(const std::string& source, CachedWeights weights, const std::string& target) {
   ConvertOptions o;
+  if (weights == CachedWeights::kSource) o.weights = "source";
   o.source = source;
   o.destination = target;
   std::cerr << "moe: converting " << source
@@ -225,10 +231,10 @@ void convert_once(const std::string& source, const std::string& target) {
   std::cerr << "moe: converted into " << target << ", " << format_bytes(bytes_of(target)) << "\n";
 }
 
-std::string converted(const std::string& source) {
+std::string converted(const std::string& source, CachedWeights weights) {
   const std::vector<SourceFile> files = source_files(source);
   const std::string folder = cache_folder();
-  if (const auto key = known_key(files)) {
+  if (const auto key = known_key(files, weights)) {
     mark_as_used(*key);
     return with_ending(*key, ".moe");
   }
@@ -238,28 +244,29 @@ std::string converted(const std::string& source) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw cache_error(folder, errno);
   const Lock lock(folder);
   remove_leftovers(folder);
-  const std::string key = content_hash(files, secret_of(folder), build_name());
+  const std::string key = content_hash(files, secret_of(folder), maker(weights));
   const std::string target = with_ending(key, ".moe");
   if (!fs::exists(target, error)) {
-    convert_once(source, target);
+    convert_once(source, weights, target);
     if (source_files(source) != files) {
       (void)unlink(target.c_str());
       throw CallError(MOE_ERR_IO, source + ": changed while it was converted; try again");
     }
   }
-  describe(key, source, files);
+  describe(key, source, weights, files);
   mark_as_used(key);
   return target;
 }
 
 }  // namespace
 
-std::string runnable_file(const std::string& path) {
-  static std::map<std::string, std::string> found;  // a command may open a model more than once
-  const auto known = found.find(path);
+std::string runnable_file(const std::string& path, CachedWeights weights) {
+  using Request = std::pair<std::string, CachedWeights>;
+  static std::map<Request, std::string> found;  // a command may open a model more than once
+  const auto known = found.find({path, weights});
   if (known != found.end()) return known->second;
-  const std::string file = is_checkpoint(path) ? converted(path) : path;
-  found[path] = file;
+  const std::string file = is_checkpoint(path) ? converted(path, weights) : path;
+  found[{path, weights}] = file;
   return file;
 }
 

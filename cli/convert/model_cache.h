@@ -2,8 +2,8 @@
 #pragma once
 // Checkpoints that were converted because a command was given one in place of a model file. They
 // are kept in $XDG_CACHE_HOME/moe (~/.cache/moe), each as KEY.moe beside KEY.json, which says what
-// it was made of. KEY is a hash of the checkpoint's content and of the program's version and
-// commit.
+// it was made of. KEY is a hash of the checkpoint's content, of the program's version and
+// commit, and of what it is converted to.
 
 #include <cstdint>
 #include <string>
@@ -11,9 +11,12 @@
 
 namespace moe_cli {
 
+/// What a checkpoint is converted to: the default, or floats that hold exactly its weights.
+enum class CachedWeights { kDefault, kSource };
+
 /// `path`, or the model file that the checkpoint of this name was converted to, now or earlier.
 /// Says on stderr that it converts. Throws CallError.
-std::string runnable_file(const std::string& path);
+std::string runnable_file(const std::string& path, CachedWeights weights = CachedWeights::kDefault);
 
 /// A converted checkpoint.
 struct CachedModel {

@@ -23,7 +23,7 @@ void add_convert(CLI::App& app) {
 
 void add_cache(CLI::App&) {}
 
-std::string runnable_file(const std::string& path) { return path; }
+std::string runnable_file(const std::string& path, CachedWeights) { return path; }
 
 void add_synthetic_options(CLI::App& c, BenchOptions&) { c.get_option("MODEL")->required(); }
 

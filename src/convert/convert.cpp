@@ -27,7 +27,8 @@ namespace {
 PrecisionPolicy make_policy(const Imported& imported, const ConvertOptions& options) {
   std::vector<PrecisionRule> overrides;
   for (const std::string& text : options.overrides) overrides.push_back(parse_override(text));
-  return {imported.precision, parse_weights(options.weights), std::move(overrides)};
+  if (options.weights == "source") return PrecisionPolicy::as_source(std::move(overrides));
+  return {imported.precision, parse_weights(options.weights, "auto, source"), std::move(overrides)};
 }
 
 // A model can do without a tokenizer that is not supported; a GGUF file's own errors say how.

@@ -61,6 +61,7 @@ class JsonKeys(Cli):
         self.agrees("tokenize", self.json("tokenize", MODEL, TEXT), self.json("tokenize", MODEL, "--decode", "1"))
         sweep = self.json("perplexity", MODEL, "-p", TEXT, "--stats", "--sweep", "topk=1:2:1")
         self.agrees("perplexity", self.json("perplexity", MODEL, "-p", TEXT, "--stats"), sweep)
+        self.agrees("compare", self.json("compare", MODEL, MODEL, "-p", TEXT))
         self.agrees("embed", self.ok("embed", MODEL, "-p", TEXT).stdout,
                     self.ok("embed", MODEL, "-p", TEXT, "-p", TEXT, "--similarity").stdout)
         self.agrees("chat", self.json("chat", MODEL, "-n", "2", "--draft", "2", "--shift", text="Once\n"))

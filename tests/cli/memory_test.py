@@ -22,6 +22,7 @@ COMMANDS = [("--help",), ("generate", "--help"), ("genrate",), ("tokenize", MODE
             ("eval", MODEL, "-p", "Once", "--top", "2", *ONE), ("generate", MODEL, "-p", "Once", "-n", "2", *ONE),
             ("generate", MODEL, "-p", "Once", "-n", "2", "--seed", "1", "--json", "--stats", *ONE),
             ("chat", MODEL, "-n", "2", "--template", "chatml", "--seed", "1", *ONE), ("perplexity", MODEL, "-p", "Once upon", *ONE),
+            ("compare", MODEL, MODEL, "-p", "Once upon a time", *ONE), ("compare", MODEL, "-p", "Once upon", "--save-base", OUT, *ONE),
             ("score", MODEL, "-p", "Once", *ONE), ("embed", MODEL, "-p", "Once", *ONE),
             ("trace", MODEL, "-p", "Once", "-n", "1", "-o", OUT, *ONE), ("convert", CHECKPOINT, OUT, "--verify"),
             ("convert", CHECKPOINT, OUT, "--json"), ("bench", "--synthetic", "tiny", "--save", OUT)]

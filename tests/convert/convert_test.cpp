@@ -213,7 +213,7 @@ TEST_F(ConvertTest, AWrongCheckpointIsRefusedBeforeAnythingIsWritten) {
   options_.weights = "int3";
   expect_nothing_written(
       MOE_ERR_ARGUMENT,
-      "weights \"int3\": expected auto or one of ternary2, ternary3, int8, f32, bf16, f16, "
+      "weights \"int3\": expected auto, source or one of ternary2, ternary3, int8, f32, bf16, f16, "
       "int4, int4_min, int4_k, fp4, nl4, nf4, int6_k, int8_group");
   options_.weights = "auto";
   options_.overrides = {"*.upp=int8"};

@@ -77,10 +77,10 @@ std::optional<FormatId> parse_weight_format(std::string_view name) {
   return format == nullptr ? std::nullopt : std::optional(format->id);
 }
 
-std::optional<FormatId> parse_weights(const std::string& text) {
+std::optional<FormatId> parse_weights(const std::string& text, const char* others) {
   const std::optional<FormatId> weights = parse_weight_format(text);
   if (!weights && text != "auto") {
-    fail(MOE_ERR_ARGUMENT, "weights \"%.40s\": expected auto or one of %s", text.c_str(),
+    fail(MOE_ERR_ARGUMENT, "weights \"%.40s\": expected %s or one of %s", text.c_str(), others,
          weight_format_names());
   }
   return weights;

@@ -28,8 +28,9 @@ struct PrecisionChoice {
 /// "ternary2" and so on; empty for other names ("i32" is not a weight format).
 std::optional<FormatId> parse_weight_format(std::string_view name);
 
-/// The caller's default: a format, or empty for "auto". MOE_ERR_ARGUMENT.
-std::optional<FormatId> parse_weights(const std::string& text);
+/// The caller's default: a format, or empty for "auto". MOE_ERR_ARGUMENT; `others`: the names
+/// besides those of formats that the caller takes.
+std::optional<FormatId> parse_weights(const std::string& text, const char* others = "auto");
 
 /// "PATTERN=FORMAT", "PATTERN=FORMAT:ACTIVATIONS" or "PATTERN=:ACTIVATIONS". MOE_ERR_ARGUMENT.
 PrecisionRule parse_override(const std::string& text);
@@ -45,9 +46,10 @@ class PrecisionPolicy {
         overrides_(std::move(overrides)),
         used_(overrides_.size(), false) {}
 
-  /// Every matrix as floats that represent the checkpoint exactly.
-  static PrecisionPolicy as_source() {
-    PrecisionPolicy policy({}, {}, {});
+  /// Every matrix as floats that represent the checkpoint exactly, unless an override says
+  /// otherwise.
+  static PrecisionPolicy as_source(std::vector<PrecisionRule> overrides = {}) {
+    PrecisionPolicy policy({}, {}, std::move(overrides));
     policy.as_source_ = true;
     return policy;
   }
