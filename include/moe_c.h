@@ -1465,7 +1465,8 @@ typedef struct moe_convert_params {
   uint32_t struct_size;
   int32_t compress; /* 1: zstd for segments where it saves at least 5 % */
   /* NULL or "auto"; "source": every weight, also of embedding and routers, in the float format that
-   * holds the checkpoint's exactly; or a name from moe_weight_format_name */
+   * holds the checkpoint's exactly; "mixed4": int4_k, and int6_k in attention, embedding, head and
+   * for `down` in about half of the layers; or a name from moe_weight_format_name */
   const char* weights;
   /* "PATTERN=FORMAT" on tensor names; * matches anything; the last match wins */
   const char* const* overrides;

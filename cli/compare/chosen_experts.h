@@ -47,7 +47,7 @@ class SharedChoices {
  public:
   /// Sums stay empty if the models' layers have different numbers of experts.
   SharedChoices(const ChosenExperts& reference, const ChosenExperts& model);
-  /// What both recorded since they were cleared; clears both.
+  /// Adds the choices that both recorded since they were cleared, and clears both.
   void add(ChosenExperts& reference, ChosenExperts& model);
 
   struct Layer {

@@ -39,9 +39,10 @@ ModelOptions options_of_reference(const CompareOptions& o) {
 }
 
 // Windows of the text, in tokens of `first`; what does not fill a window is left out.
-Windows windows_of(const CompareOptions& o, const ModelRows& first, const ModelRows* second) {
+Windows windows_of(const CompareOptions& o, const std::string& text, const ModelRows& first,
+                   const ModelRows* second) {
   Windows w;
-  w.tokens = first.encode_text(o.input.read());
+  w.tokens = first.encode_text(text);
   w.vocab_size = first.vocab_size();
   w.length = o.model.context;
   if (w.length == 0) {
@@ -59,14 +60,24 @@ Windows windows_of(const CompareOptions& o, const ModelRows& first, const ModelR
   return w;
 }
 
-// Calls row(window, position) with rows in the order of the text, in pieces of which `fill`
-// provides n.
+// Rows of logits that one call gives.
+size_t most_rows(const Windows& w) {
+  const size_t row = sizeof(float) * static_cast<size_t>(w.vocab_size);
+  return std::clamp<size_t>(kRowBytes / row, 1, static_cast<size_t>(w.length));
+}
+
+std::vector<float> row_buffer(const Windows& w) {
+  return std::vector<float>(most_rows(w) * static_cast<size_t>(w.vocab_size));
+}
+
+// Calls row(window, position, at) for each prediction in the order of the text: fill(n) puts the
+// next n rows into a buffer, and `at` is where the row begins there.
 template <class Begin, class Fill, class Row>
 void each_row(const Windows& w, Begin&& begin, Fill&& fill, Row&& row) {
   const auto width = static_cast<size_t>(w.vocab_size);
   const auto first = static_cast<size_t>(w.first_scored());
   const size_t end = static_cast<size_t>(w.length) - 1;
-  const size_t most = std::max<size_t>(kRowBytes / sizeof(float) / width, 1);
+  const size_t most = most_rows(w);
   Progress progress(false);
   for (size_t i = 0; i < w.count(); ++i) {
     stop_if_interrupted();
@@ -80,13 +91,6 @@ void each_row(const Windows& w, Begin&& begin, Fill&& fill, Row&& row) {
     Progress::callback(&progress, (i + 1) * static_cast<size_t>(w.length), w.tokens.size(),
                        "compare");
   }
-}
-
-std::vector<float> row_buffer(const Windows& w) {
-  const auto width = static_cast<size_t>(w.vocab_size);
-  const size_t n = std::min(std::max<size_t>(kRowBytes / sizeof(float) / width, 1),
-                            static_cast<size_t>(w.length));
-  return std::vector<float>(n * width);
 }
 
 void show(const CompareOptions& o, const Comparison& c) {
@@ -136,9 +140,10 @@ void compare_with_file(const CompareOptions& o) {
 }
 
 void compare_models(const CompareOptions& o) {
+  const std::string text = o.input.read();
   ModelRows reference(options_of_reference(o)), model(o.model);
   check_same_vocabulary(reference, model);
-  const Windows w = windows_of(o, reference, &model);
+  const Windows w = windows_of(o, text, reference, &model);
   reference.prepare(w.length);
   model.prepare(w.length);
   Saved saved(o.save_base, w);
@@ -169,8 +174,9 @@ void compare_models(const CompareOptions& o) {
 }
 
 void save_base(const CompareOptions& o) {
+  const std::string text = o.input.read();
   ModelRows reference(options_of_reference(o));
-  const Windows w = windows_of(o, reference, nullptr);
+  const Windows w = windows_of(o, text, reference, nullptr);
   reference.prepare(w.length);
   Saved saved(o.save_base, w);
   std::vector<float> rows = row_buffer(w);

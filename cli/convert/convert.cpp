@@ -139,10 +139,10 @@ void add_convert(CLI::App& app) {
       ->check(not_empty())
       ->check(no_stdout());
   c->add_option("--weights", o->weights,
-                "Format of linear weights: auto, source (all weights in floats that hold exactly "
-                "the checkpoint's), " +
+                "Format of linear weights: auto, mixed4 (int4_k, and int6_k where it gains "
+                "most), source (all weights in floats that hold exactly the checkpoint's), " +
                     listed_names(moe_weight_format_name))
-      ->check(listed("auto, source, " + listed_names(moe_weight_format_name)))
+      ->check(listed("auto, mixed4, source, " + listed_names(moe_weight_format_name)))
       ->option_text("FORMAT")
       ->capture_default_str();
   c->add_option("--set", o->overrides,

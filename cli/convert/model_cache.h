@@ -11,7 +11,7 @@
 
 namespace moe_cli {
 
-/// What a checkpoint is converted to: the default, or floats that hold exactly its weights.
+/// A checkpoint is converted by default, or to floats that hold exactly its weights.
 enum class CachedWeights { kDefault, kSource };
 
 /// `path`, or the model file that the checkpoint of this name was converted to, now or earlier.

@@ -28,7 +28,12 @@ PrecisionPolicy make_policy(const Imported& imported, const ConvertOptions& opti
   std::vector<PrecisionRule> overrides;
   for (const std::string& text : options.overrides) overrides.push_back(parse_override(text));
   if (options.weights == "source") return PrecisionPolicy::as_source(std::move(overrides));
-  return {imported.precision, parse_weights(options.weights, "auto, source"), std::move(overrides)};
+  if (options.weights == "mixed4") {
+    return PrecisionPolicy::mixed4(imported.precision, std::move(overrides),
+                                   imported.config.n_layers());
+  }
+  return {imported.precision, parse_weights(options.weights, "auto, source, mixed4"),
+          std::move(overrides)};
 }
 
 // A model can do without a tokenizer that is not supported; a GGUF file's own errors say how.

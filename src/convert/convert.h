@@ -21,7 +21,8 @@ struct ConvertOptions {
   /// says, and where it says nothing ternary2 for matrices that are ternary already, the format
   /// that has the values of codes of four, six or eight bits, and for others int8, or int8_group
   /// where every token uses the matrix: attention, head and merge of MH-MoE, embedding and head.
-  /// "source": every matrix in floats that represent the checkpoint exactly.
+  /// "source": every matrix in floats that represent the checkpoint exactly. "mixed4": int4_k, and
+  /// int6_k where every token uses the matrix and for `down` in about half of the layers.
   std::string weights = "auto";
   /// "PATTERN=FORMAT", "PATTERN=FORMAT:ACTIVATIONS" or "PATTERN=:ACTIVATIONS" on matrix names in
   /// the research layout without ".weight"; '*' matches any characters; the last match wins.

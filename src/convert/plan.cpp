@@ -92,7 +92,7 @@ Plan make_plan(const Imported& imported, const Checkpoint& checkpoint, Precision
       if (matrix.source.packing != Packing::kNone) {
         used.insert(&find_scales(checkpoint, *matrix.tensor, matrix.source));
       }
-      matrix.precision = policy->choose(slot, matrix.tensor->bit_linear);
+      matrix.precision = policy->choose(slot, matrix.tensor->bit_linear, group.layer);
       matrix.slot = std::move(slot);
       plan.source_bytes += matrix.source_bytes(n_weights(matrix.slot));
       segment.matrices.push_back(std::move(matrix));

@@ -235,6 +235,7 @@ class Compare(Cli):
         self.fails(2, "compare", base, contains=["MODEL is missing", "b.kld"])
         for args in (("-p", TEXT), ("--context", "32"), ("--save-base", self.path("c.kld"))):
             self.fails(2, "compare", base, MODEL, *args, contains=[args[0].replace("-p", "--prompt") if args[0] == "-p" else args[0], "b.kld"])
+        self.fails(1, "compare", MODEL, self.path("none.moe"), "-p", TEXT, contains=["none.moe"])
         self.fails(1, "compare", MODEL, MODEL, "-p", "x", contains=["expected at least 3"])
         self.fails(1, "compare", MODEL, MODEL, "-p", TEXT, "--context", "512", contains=["expected at least 512"])
         self.fails(2, "compare", MODEL, MODEL, "-p", TEXT, "--save-base", MODEL, contains=["this is the reference"])

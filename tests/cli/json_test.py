@@ -34,7 +34,7 @@ class JsonKeys(Cli):
     def documented(self, command, first_column=False):
         rows = re.findall(r"^\| (.+?) \| (.+) \|$", self.sections[command], re.M)[1:]
         cells = [row[0] if first_column else " ".join(row) for row in rows]
-        return {k for cell in cells for word in re.findall(r"`([a-z_.]+)`", cell) for k in word.split(".")}
+        return {k for cell in cells for word in re.findall(r"`([a-z][a-z0-9_.]*)`", cell) for k in word.split(".")}
 
     def agrees(self, command, *outputs, rare=(), free=FREE):
         """All keys of the outputs are in the section or in that of statistics; all of the section's are in the outputs."""

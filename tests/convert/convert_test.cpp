@@ -211,10 +211,10 @@ TEST_F(ConvertTest, AWrongCheckpointIsRefusedBeforeAnythingIsWritten) {
   expect_nothing_written(MOE_ERR_NOT_FOUND, "tensor " + up + " is missing");
   tensors_ = good;
   options_.weights = "int3";
-  expect_nothing_written(
-      MOE_ERR_ARGUMENT,
-      "weights \"int3\": expected auto, source or one of ternary2, ternary3, int8, f32, bf16, f16, "
-      "int4, int4_min, int4_k, fp4, nl4, nf4, int6_k, int8_group");
+  expect_nothing_written(MOE_ERR_ARGUMENT,
+                         "weights \"int3\": expected auto, source, mixed4 or one of ternary2, "
+                         "ternary3, int8, f32, bf16, f16, "
+                         "int4, int4_min, int4_k, fp4, nl4, nf4, int6_k, int8_group");
   options_.weights = "auto";
   options_.overrides = {"*.upp=int8"};
   expect_nothing_written(MOE_ERR_ARGUMENT,

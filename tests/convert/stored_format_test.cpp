@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "quant/formats.h"
+#include "src/convert/weights/precision.h"
 #include "tests/convert/convert_fixture.h"
 
 namespace moe {
@@ -165,6 +166,57 @@ TEST_F(StoredFormatTest, FourBitsAreForLinearMatrices) {
     }
     std::filesystem::remove(path());
   }
+}
+
+// Layer 0 is among the first eighth of eight layers; of those between, every third has six bits.
+TEST_F(StoredFormatTest, MixedFourBits) {
+  PrecisionPolicy policy = PrecisionPolicy::mixed4({}, {}, 24);
+  const auto chosen = [&](Role role, SlotKind kind, int32_t layer) {
+    Slot slot;
+    slot.role = role;
+    slot.kind = kind;
+    slot.name = "layers.0.ffn.down.weight";
+    return policy.choose(slot, BitLinear::kNo, layer).weights;
+  };
+  std::string six;
+  for (int32_t l = 0; l < 24; ++l) {
+    if (chosen(Role::kDown, SlotKind::kLinear, l) == FormatId::kInt6K)
+      six += std::to_string(l) + " ";
+    EXPECT_EQ(chosen(Role::kGate, SlotKind::kLinear, l), FormatId::kInt4K);
+    EXPECT_EQ(chosen(Role::kUp, SlotKind::kLinear, l), FormatId::kInt4K);
+    EXPECT_EQ(chosen(Role::kV, SlotKind::kLinear, l), FormatId::kInt6K);
+  }
+  EXPECT_EQ(six, "0 1 2 5 8 11 14 17 20 21 22 23 ");
+  EXPECT_EQ(chosen(Role::kWeight, SlotKind::kVocab, -1), FormatId::kInt6K);
+  EXPECT_EQ(chosen(Role::kScores, SlotKind::kExact, 3), std::nullopt);
+  EXPECT_EQ(chosen(Role::kWeight, SlotKind::kVector, 3), FormatId::kF32);
+}
+
+TEST_F(StoredFormatTest, MixedFourBitsOfAModel) {
+  options_.weights = "mixed4";
+  options_.overrides = {"layers.0.attention.q=int8"};
+  options_.verify = true;
+  auto model = converted();
+  EXPECT_EQ(model->matrix(Part::kAttention, 0, -1, Role::kQ).format, FormatId::kInt8);
+  EXPECT_EQ(model->matrix(Part::kAttention, 0, -1, Role::kO).format, FormatId::kInt6K);
+  EXPECT_EQ(model->matrix(Part::kHead, -1, -1, Role::kWeight).format, FormatId::kInt6K);
+  EXPECT_EQ(model->matrix(Part::kEmbedding, -1, -1, Role::kWeight).format, FormatId::kInt6K);
+  EXPECT_EQ(model->matrix(Part::kFfn, 0, -1, Role::kGate).format, FormatId::kInt4K);
+  EXPECT_EQ(model->matrix(Part::kExperts, 1, 3, Role::kDown).format, FormatId::kInt4K);
+  EXPECT_EQ(model->matrix(Part::kRouter, 1, -1, Role::kScores).format, FormatId::kF32);
+}
+
+TEST_F(StoredFormatTest, SourceKeepsEveryWeight) {
+  options_.weights = "source";
+  options_.overrides = {"head=int8"};
+  options_.verify = true;
+  auto model = converted();
+  EXPECT_EQ(model->matrix(Part::kHead, -1, -1, Role::kWeight).format, FormatId::kInt8);
+  for (const auto& [name, report] : matrices_) {
+    EXPECT_EQ(report.lossless, name != "head") << name;
+  }
+  EXPECT_EQ(model->matrix(Part::kExperts, 1, 3, Role::kDown).format, FormatId::kF32);
+  EXPECT_EQ(model->matrix(Part::kExperts, 1, 3, Role::kDown).act, ActPrecision::kF32);
 }
 
 // Six bits are precise enough for what every token uses.

@@ -1134,7 +1134,9 @@ pub struct moe_convert_params {
     pub struct_size: u32,
     /// 1: zstd for segments where it saves at least 5 %
     pub compress: i32,
-    /// NULL or "auto", or a name from moe_weight_format_name
+    /// NULL or "auto"; "source": every weight, also of embedding and routers, in the float format that
+    /// holds the checkpoint's exactly; "mixed4": int4_k, and int6_k in attention, embedding, head and
+    /// for `down` in about half of the layers; or a name from moe_weight_format_name
     pub weights: *const c_char,
     /// "PATTERN=FORMAT" on tensor names; * matches anything; the last match wins
     pub overrides: *const *const c_char,

@@ -49,6 +49,17 @@ bool is_shared_by_all(const Slot& slot) {
   }
 }
 
+// docs/precision.md measures what this mixture costs. Errors of `down` go straight into the
+// residual stream; six bits in the outer eighths of the layers and in every third one between buy
+// most of what six bits in all layers would.
+FormatId mixed4_format(const Slot& slot, int32_t layer, int32_t n_layers) {
+  if (is_shared_by_all(slot)) return FormatId::kInt6K;
+  if (slot.role != Role::kDown) return FormatId::kInt4K;
+  const int32_t outer = n_layers / 8;
+  const bool ends = layer < outer || layer >= n_layers - outer;
+  return ends || (layer - outer) % 3 == 2 ? FormatId::kInt6K : FormatId::kInt4K;
+}
+
 // The rule for a linear layer that rounds its inputs, and maybe its weights, in every forward pass.
 PrecisionRule bit_linear_rule(BitLinear kind) {
   PrecisionRule rule;
@@ -119,7 +130,7 @@ PrecisionRule parse_override(const std::string& text) {
   return rule;
 }
 
-PrecisionChoice PrecisionPolicy::choose(const Slot& slot, BitLinear kind) {
+PrecisionChoice PrecisionPolicy::choose(const Slot& slot, BitLinear kind, int32_t layer) {
   PrecisionChoice choice;
   if (slot.kind == SlotKind::kLinear && !as_source_) {
     apply(bit_linear_rule(kind), &choice);
@@ -131,6 +142,9 @@ PrecisionChoice PrecisionPolicy::choose(const Slot& slot, BitLinear kind) {
   const bool all_linear = slot.kind == SlotKind::kLinear;
   const bool wide = slot.kind == SlotKind::kVocab && weights_ && !is_integer(*weights_);
   if (weights_ && (all_linear || wide)) choice.weights = weights_;
+  if (mixed4_layers_ > 0 && (all_linear || slot.kind == SlotKind::kVocab)) {
+    choice.weights = mixed4_format(slot, layer, mixed4_layers_);
+  }
   choice.shared = is_shared_by_all(slot);
   choice.int8_by_row = weights_ == FormatId::kInt8;
   choice.only_codes = choice.shared && all_linear && weights_ && is_four_bits(*weights_);

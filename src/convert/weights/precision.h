@@ -54,8 +54,17 @@ class PrecisionPolicy {
     return policy;
   }
 
-  /// `kind`: of the tensor with the slot's weights.
-  PrecisionChoice choose(const Slot& slot, BitLinear kind = BitLinear::kNo);
+  /// Four bits where they cost little and six elsewhere (mixed4_format()), in a model of
+  /// `n_layers`.
+  static PrecisionPolicy mixed4(std::vector<PrecisionRule> config_rules,
+                                std::vector<PrecisionRule> overrides, int32_t n_layers) {
+    PrecisionPolicy policy(std::move(config_rules), {}, std::move(overrides));
+    policy.mixed4_layers_ = n_layers;
+    return policy;
+  }
+
+  /// `kind`: of the tensor with the slot's weights; `layer`: -1 outside layers.
+  PrecisionChoice choose(const Slot& slot, BitLinear kind = BitLinear::kNo, int32_t layer = -1);
   /// Throws MOE_ERR_ARGUMENT if an override matched no slot: a misspelt pattern.
   void check_all_used() const;
 
@@ -65,6 +74,7 @@ class PrecisionPolicy {
   std::vector<PrecisionRule> overrides_;
   std::vector<bool> used_;  // per override
   bool as_source_ = false;
+  int32_t mixed4_layers_ = 0;  // 0: not requested
 };
 
 }  // namespace moe
