@@ -34,10 +34,9 @@ void read_common(const Host& host, const Json& request, int64_t otherwise, Setti
 
 // In a chat "logprobs" is a switch and "top_logprobs" a number; in a completion "logprobs" is both.
 void read_chat(const Host& host, const Json& request, Order& order) {
-  check_fields(request,
-               fields_with({"messages", "max_completion_tokens", "top_logprobs",
-                            "chat_template_kwargs", "reasoning_effort", "response_format", "tools",
-                            "tool_choice", "parallel_tool_calls"}));
+  check_fields(request, fields_with({"messages", "max_completion_tokens", "top_logprobs",
+                                     "chat_template_kwargs", "reasoning_effort", "response_format",
+                                     "tools", "tool_choice", "parallel_tool_calls"}));
   Settings& s = order.settings;
   read_common(host, request, 0, s);
   s.logprobs = flag_of(request, "logprobs", false);

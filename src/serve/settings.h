@@ -29,7 +29,7 @@ struct Settings {
   bool stream = false;
   bool stream_usage = false;
   bool one_call = false;  // of tools: a reply ends with its first
-  bool receipt = false;  // in the answer
+  bool receipt = false;   // in the answer
 };
 
 /// The fields of all endpoints that generate, and `more`.
