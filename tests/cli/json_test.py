@@ -72,7 +72,7 @@ class JsonKeys(Cli):
         lines = '{"prompt": "Once", "id": 1}\n{"messages": [{"role": "user", "content": "Once"}]}\n{}\n'
         args = ("batch", MODEL, "-", "-", "-n", "2")
         found = self.ok(*args, "--logprobs", "2", "--template", "plain", text=lines).stdout.splitlines()
-        self.agrees("batch", *found, rare=["tokens"])
+        self.agrees("batch", *found, rare=["tokens", "tool_calls"])
         prompt, chat = (json.loads(line)["logprobs"] for line in found[:2])
         expected = json.loads(self.json("generate", MODEL, "-p", "Once", "-n", "2", "--logprobs", "2"))["tokens"]
         self.assertEqual((prompt, chat), (expected, expected))
@@ -81,7 +81,7 @@ class JsonKeys(Cli):
         self.assertNotIn("logprobs", self.ok(*args, text=lines).stdout)
         self.ok("convert", CHECKPOINT, self.path("ids.moe"))
         self.agrees("batch", self.ok("batch", self.path("ids.moe"), "-", "-", "-n", "2", text='{"tokens": [1]}').stdout,
-                    rare=["id", "error", "text", "logprobs"])
+                    rare=["tool_calls", "id", "error", "text", "logprobs"])
 
     def test_models(self):
         data = os.path.join(CHECKPOINT, "../..")

@@ -354,8 +354,8 @@ class Refusals(Cli):
             self.refuses_as_anthropic(server, 403, "permission_error", body, url, Host="evil.example")
         self.refuses_as_anthropic(server, 404, "not_found_error", body, "/v1/messages/batches")
         # Refused before a stream begins.
-        self.assertEqual(self.refuses_as_anthropic(server, 400, "invalid_request_error", {**body, "stream": True, "tools": [{}]})["param"], "tools")
-        for bad, param in (({"input": "a", "tools": [{}]}, "tools"), ({}, "input"), ({"input": "a", "stream": True, "background": True}, "background")):
+        self.assertEqual(self.refuses_as_anthropic(server, 400, "invalid_request_error", {**body, "stream": True, "tools": [{}]})["param"], "tools[0].input_schema")
+        for bad, param in (({"input": "a", "tools": [{}]}, "tools[0].name"), ({}, "input"), ({"input": "a", "stream": True, "background": True}, "background")):
             self.assertEqual(server.refuses(400, bad, url="/v1/responses")[0]["param"], param)
         server = Server(self, "--api-key-file", keys)
         for headers in ({}, {"x-api-key": "no"}, {"x-api-key": "keykey"}, {"x-api-key": ""}, {"x-api-key": "Bearer key"}):

@@ -30,7 +30,7 @@ def test_each_call_hands_them_on(model, session, monkeypatch):
     for module, call in calls(model, session):
         seen, request = [], module.Request
         monkeypatch.setattr(module, "Request",
-                            lambda *given, seen=seen, request=request: seen.append(given[1]) or request(*given))
+                            lambda *given, seen=seen, request=request, **more: seen.append(given[1]) or request(*given, **more))
         call(**EVERY)
         call()
         assert seen == [moe.Sampling(**EVERY), moe.Sampling()]
