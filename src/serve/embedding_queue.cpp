@@ -79,7 +79,7 @@ void EmbeddingQueue::run() {
       if (requests_.empty()) return;
       request = requests_.begin()->second;
     }
-    request->fail(service_ending());
+    request->fail(ending_);
     end(*request, &moe_service_stats::n_failed);
   }
 }
@@ -98,7 +98,7 @@ void EmbeddingQueue::work_on(const Request& request) {
   const bool late =
       limits_.max_seconds > 0 && seconds_since(request->submitted()) >= limits_.max_seconds;
   if (request->cancelled() || late) {
-    request->fail(request->cancelled() ? request_cancelled() : request_late(limits_.max_seconds));
+    request->fail(request->cancelled() ? cancelled_ : late_);
     return end(*request, &moe_service_stats::n_cancelled);
   }
   try {
@@ -111,11 +111,19 @@ void EmbeddingQueue::work_on(const Request& request) {
     request->answer();
     end(*request, &moe_service_stats::n_answered);
   } catch (const CallError& e) {
-    request->fail(evaluation_failure(e));
+    request->fail(failure_of(e));
     end(*request, &moe_service_stats::n_failed);
   } catch (const std::exception&) {  // of memory
-    request->fail(out_of_memory());
+    request->fail(no_memory_);
     end(*request, &moe_service_stats::n_failed);
+  }
+}
+
+Refusal EmbeddingQueue::failure_of(const CallError& error) const {
+  try {
+    return evaluation_failure(error);
+  } catch (const std::bad_alloc&) {
+    return no_memory_;
   }
 }
 

@@ -38,9 +38,15 @@ class EmbeddingQueue {
   Request take();
   void work_on(const Request& request);
   void evaluate(EmbeddingRequest& request);
+  Refusal failure_of(const CallError& error) const;
   void end(const EmbeddingRequest& request, uint64_t moe_service_stats::*count);
 
   const SchedulerLimits limits_;
+  // Made while there is memory.
+  const Refusal no_memory_ = out_of_memory();
+  const Refusal ending_ = service_ending();
+  const Refusal cancelled_ = request_cancelled();
+  const Refusal late_ = request_late(limits_.max_seconds);
   const Session session_;
   ExpertCounts experts_;
 

@@ -106,11 +106,11 @@ EmbeddingOrder read_embedding(const Host& host, std::string_view body) {
 
 EmbeddingRequest::EmbeddingRequest(const Host& host, EmbeddingOrder&& order, uint64_t number,
                                    const Listener& listener)
-    : number_(number), host_(host), order_(std::move(order)), listener_(listener) {
-  vectors_.resize(order_.texts.size() * static_cast<size_t>(host.d_model));
-}
+    : number_(number), host_(host), order_(std::move(order)), listener_(listener) {}
 
 size_t EmbeddingRequest::next(moe_session* session) {
+  // Not before: requests that wait hold no vectors.
+  vectors_.resize(order_.texts.size() * static_cast<size_t>(host_.d_model));
   const std::vector<int32_t>& tokens = order_.texts[n_done_];
   auto params = MOE_INIT(moe_encode_params);
   params.pooled = vectors_.data() + n_done_ * static_cast<size_t>(host_.d_model);

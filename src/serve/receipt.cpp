@@ -33,6 +33,8 @@ const char* finish_name(moe_finish finish) {
       return "stop";
     case MOE_FINISH_CONTEXT:
       return "context";
+    case MOE_FINISH_CALLBACK:  // the reply ends with its first call of a tool
+      return "call";
     default:
       return "length";
   }

@@ -107,12 +107,12 @@ moe_model_info info_of(const moe_model* model) {
 }
 
 // Under a cap three quarters of it are for the weights.
-int32_t slots_for(const moe_model* model, const moe_session_params* session) {
+int32_t slots_for(const moe_model* model, const moe_session_params* session, int32_t n_more) {
   for (int32_t n = 8; n > 1; --n) {
     auto plan = MOE_INIT(moe_memory_plan);
     moe_error error;
-    check(moe_model_get_memory_plan(model, session, n, &plan, &error), error);
-    const auto count = static_cast<uint64_t>(n);
+    check(moe_model_get_memory_plan(model, session, n + n_more, &plan, &error), error);
+    const auto count = static_cast<uint64_t>(n + n_more);
     const bool fits = plan.cap_bytes == 0 || (plan.least_bytes <= plan.cap_bytes &&
                                               plan.session_bytes * count <= plan.cap_bytes / 4);
     if (fits) return n;
@@ -217,14 +217,15 @@ void create(moe_model* model, const moe_service_params* given, moe_service** out
   const bool generates = info.is_encoder == 0;
   int32_t n = in_range(p.n_slots, "n_slots", 1024, 0);
   const SchedulerLimits limits = limits_of(model, p, info.n_layers);
-  if (n == 0 && generates) n = slots_for(model, p.session);
+  const bool makes_vectors = info.pooling[0] != '\0';
+  if (n == 0 && generates) n = slots_for(model, p.session, makes_vectors ? 1 : 0);
   std::vector<Session> sessions = open_sessions(model, p, generates ? n : 1);
   auto service = std::make_unique<moe_service>();
   service->host = host_of(model, p, info, sessions[0].get());
   if (generates) check_template(service->host);
   std::unique_ptr<StateFolder> folder;
   if (generates) folder = folder_of(p, limits, sessions[0].get());
-  if (!generates || info.pooling[0] != '\0') {
+  if (!generates || makes_vectors) {
     Session session = std::move(generates ? open_sessions(model, p, 1)[0] : sessions[0]);
     service->embeddings = std::make_unique<EmbeddingQueue>(model, std::move(session), limits);
   }
@@ -336,6 +337,7 @@ void submit(moe_service& service, moe_endpoint endpoint, std::string_view body,
 // Both queues refuse requests from now on.
 bool drain(moe_service& service, double seconds) {
   const Clock::time_point start = Clock::now();
+  if (service.embeddings != nullptr) (void)service.embeddings->drain(0);
   bool empty = true;
   if (service.scheduler != nullptr) empty = service.scheduler->drain(seconds);
   if (service.embeddings == nullptr) return empty;

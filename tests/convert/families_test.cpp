@@ -82,8 +82,8 @@ TEST_P(Families, LogitsOfALatentCacheAgree) {
   Machine machine(sink_);
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();
   const auto& layers = machine.model().config().layers;
-  const bool has_latent = std::any_of(
-      layers.begin(), layers.end(), [](const auto& layer) { return layer.attention.latent > 0; });
+  const bool has_latent = std::any_of(layers.begin(), layers.end(),
+                                      [](const auto& layer) { return layer.attention.latent > 0; });
   const auto named = [](const char* word) { return GetParam().find(word) != std::string::npos; };
   EXPECT_EQ(has_latent, named("deepseek") || named("kimi") || named("glm4_moe_lite"));
   SessionOptions latent, exact;

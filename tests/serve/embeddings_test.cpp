@@ -135,6 +135,7 @@ TEST_F(EmbeddingsTest, ManyAtOnceAreEachTheirOwn) {
     EXPECT_EQ(data[0]["embedding"].get<std::vector<float>>(), alone(texts[i % 4]));
     EXPECT_EQ(data[1]["embedding"].get<std::vector<float>>(), alone(texts[i * 7 % 3]));
   }
+  wait_for_all();
   EXPECT_EQ(stats().n_answered, 40);
   EXPECT_EQ(stats().n_running + stats().n_waiting, 0);
 }

@@ -109,8 +109,9 @@ std::vector<SourceFactor> factors_of(const Multipliers& m, const SlotGroup& grou
 MixerConfig add_mamba(Decoder* d) {
   ConfigKeys& keys = d->keys;
   const int64_t expanded = int64_t{keys.integer("mamba_expand", 2, 1, 64)} * d->config().d_model;
-  const bool own = keys.has("mamba_d_ssm");
-  const MixerConfig mamba = read_mamba(d, own ? keys.integer("mamba_d_ssm", 1, 1 << 20) : expanded);
+  const bool expands = keys.contains("mamba_d_ssm") && !keys.has("mamba_d_ssm");  // null
+  const MixerConfig mamba =
+      read_mamba(d, expands ? expanded : keys.integer("mamba_d_ssm", 1024, 1, 1 << 20));
   for (LayerConfig& layer : d->layers()) {
     layer.has_mixer = true;
     layer.mixer.mixer = mamba;
