@@ -88,6 +88,7 @@ class Subsets {
   }
 
   Status build(uint32_t expr, uint32_t next, uint32_t* out) {
+    if (++n_work_ > kMaxWork) return too_large();  // repetitions of nothing add no node
     const Expr& e = e_[expr];
     switch (e.kind) {
       case Expr::kSet:
@@ -132,7 +133,6 @@ class Subsets {
       MOE_TRY(branch(targets, &next));
     }
     for (uint32_t i = 0; i < e.min; ++i) {
-      if (nodes_.size() >= kMaxNodes) return too_large();  // the child may be empty
       MOE_TRY(build(e.first, next, &next));
     }
     *out = next;

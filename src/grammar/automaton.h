@@ -34,6 +34,7 @@ class Automaton final {
   bool contains(std::string_view text) const;
   uint32_t build(Network& network, Spelling spelling, uint32_t next) const;
   size_t n_states() const { return accepts_.size(); }
+  size_t n_cells() const { return next_.size(); }
   const Allocator& allocator() const { return cuts_.allocator(); }
 
  private:

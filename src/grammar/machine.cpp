@@ -7,6 +7,9 @@
 namespace moe::grammar {
 namespace {
 
+// Between two tokens it is a few megabytes (Matcher::tidy); all tokens of a mask come between.
+constexpr uint64_t kMostBytes = 64 << 20;
+
 constexpr size_t kMaxItems = 1 << 15;    // of a state: beyond that a grammar is too ambiguous
 constexpr uint32_t kMaxFrameDepth = 64;  // of frames that a single byte may open inside each other
 
@@ -80,6 +83,9 @@ uint64_t Machine::n_bytes() const {
 }
 
 uint32_t Machine::advance(uint32_t state, uint8_t byte) {
+  if (status_.ok() && n_bytes() > kMostBytes) {
+    status_ = Status::error(MOE_ERR_TOO_LONG, "grammar: one token has too many ways to go on");
+  }
   if (!status_.ok()) return kDead;
   work_.clear();
   const State from = states_[state];

@@ -86,7 +86,10 @@ class Parser {
     if (kind == Expr::kBegin || kind == Expr::kFinish) return error("an anchor that is repeated");
     (void)in_.take('?');  // which match is found first does not matter
     if (in_.peek() == '+') return unsupported("a possessive quantifier");
-    if (in_.peek() == '*') return error("a quantifier after a quantifier");
+    const char after = in_.peek();
+    if (after == '*' || after == '?' || after == '{') {
+      return error("a quantifier after a quantifier");
+    }
     return to_.add({.kind = Expr::kRepeat, .first = *item, .min = min, .max = max}, item);
   }
 

@@ -9,7 +9,9 @@ namespace {
 
 constexpr size_t kMaxParts = 500;  // schemas that one value must satisfy
 constexpr size_t kMaxRules = 100000;
-constexpr size_t kMaxOptions = 300;  // of oneOf, each compared with each other
+constexpr uint64_t kMaxKeyBytes = 16 << 20;
+constexpr uint64_t kMaxSteps = 200 * 1000 * 1000;  // seconds
+constexpr size_t kMaxOptions = 300;                // of oneOf, each compared with each other
 
 /// Keywords that restrict values.
 constexpr std::string_view kSupported[] = {"$ref",
@@ -129,6 +131,13 @@ Status SchemaCompiler::error(moe_status code, uint32_t node, const char* what) c
                        what);
 }
 
+// Bounds the time of schemas that are small and take long.
+Status SchemaCompiler::spend(uint64_t steps) const {
+  n_steps_ += steps;
+  if (n_steps_ <= kMaxSteps) return {};
+  return Status::error(MOE_ERR_TOO_LONG, "JSON schema: it takes too long to compile");
+}
+
 Status SchemaCompiler::at(uint32_t node, const Status& status) const {
   if (status.ok()) return {};
   return error(status.code(), node, status.text());
@@ -194,6 +203,7 @@ Status SchemaCompiler::check_keywords(uint32_t node) {
 }
 
 Status SchemaCompiler::find_anchor(std::string_view name, uint32_t* node) const {
+  MOE_TRY(spend(json_.n_nodes()));
   for (uint32_t i = 0; i < json_.n_nodes(); ++i) {
     if (json_.kind(i) != Json::kString) continue;
     const std::string_view key = json_.name(i);
@@ -267,6 +277,7 @@ Status SchemaCompiler::add_part(Parts& parts, size_t at, uint32_t node) {
 
 // Adds what $ref and allOf name behind the schemas that name it.
 Status SchemaCompiler::flatten(Parts& parts) {
+  size_t n_refs = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const uint32_t node = parts[i].node;
     if (json_.kind(node) != Json::kObject) continue;
@@ -278,6 +289,9 @@ Status SchemaCompiler::flatten(Parts& parts) {
         MOE_TRY(resolve(ref, &to));
         MOE_TRY(add_part(parts, i + 1, to));
         if (ref_alone_) {
+          if (to == node || ++n_refs > kMaxParts) {
+            return malformed(ref, "it leads back to itself");
+          }
           std::rotate(parts.begin() + i, parts.begin() + i + 1, parts.end());
           parts.pop();
           --i;
@@ -315,6 +329,10 @@ Status SchemaCompiler::rule_of(const Parts& given, uint32_t* rule) {
   bool fresh = false;
   MOE_TRY(keys_.find(key.span(), &id, &fresh));
   if (fresh) {
+    n_key_bytes_ += key.size() * sizeof(key[0]);
+    if (n_key_bytes_ > kMaxKeyBytes) {
+      return Status::error(MOE_ERR_TOO_LONG, "JSON schema: too many schemas hold together");
+    }
     if (rules_.size() == kMaxRules) {
       return Status::error(MOE_ERR_TOO_LONG, "JSON schema: more than %zu rules", kMaxRules);
     }
@@ -445,6 +463,7 @@ Status SchemaCompiler::leaf(const Parts& parts, uint32_t* out) {
 Status SchemaCompiler::disjoint(uint32_t a, uint32_t b, uint32_t depth, bool* out) {
   *out = false;
   if (depth > 4) return {};
+  MOE_TRY(spend(100));
   Parts x(allocator());
   Parts y(allocator());
   MOE_TRY(add_part(x, 0, a));

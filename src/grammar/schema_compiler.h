@@ -49,6 +49,7 @@ class SchemaCompiler final {
   Status types_of(const Parts& parts, uint32_t* types) const;
   Status resolve(uint32_t ref, uint32_t* node) const;
   Status find_anchor(std::string_view name, uint32_t* node) const;
+  Status spend(uint64_t steps) const;
   Status check_keywords(uint32_t node);
   Status disjoint(uint32_t a, uint32_t b, uint32_t depth, bool* out);
   Status disjoint_values(const Parts& a, const Parts& b, bool* out);
@@ -116,7 +117,9 @@ class SchemaCompiler final {
   Network& network_;
   Keys keys_;  // of lists; their number is an index of rules_
   Array<uint32_t> rules_;
-  Array<uint8_t> checked_;    // per node of the text
+  Array<uint8_t> checked_;  // per node of the text
+  mutable uint64_t n_steps_ = 0;
+  uint64_t n_key_bytes_ = 0;
   bool ref_alone_ = false;    // what stands beside $ref is ignored (up to draft 7)
   uint32_t shared_[kShared];  // rules; ~0: not made yet
   struct Pattern {

@@ -167,6 +167,7 @@ Status SchemaCompiler::others(const Parts& parts, const Array<Property>& named,
       const auto keep = [&](const Automaton& with, Automaton::Op op) -> Status {
         Automaton kept(allocator());
         MOE_TRY(at(parts[0].node, kept.combine(o.names, with, op)));
+        MOE_TRY(spend(kept.n_cells()));
         o.names = std::move(kept);
         return {};
       };

@@ -110,7 +110,9 @@ Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any)
     MOE_TRY(pattern(k, e, &expr, &match));
     Automaton next(allocator());
     MOE_TRY(at(k, next.from_expression(e, expr, match)));
-    return at(k, both(next));
+    MOE_TRY(spend(1000 + 10 * uint64_t{next.n_cells()}));
+    MOE_TRY(at(k, both(next)));
+    return spend(out.n_cells());
   };
   for (const std::string_view keyword : {"pattern", "format"}) MOE_TRY(each(parts, keyword, add));
   uint32_t min = 0;

@@ -34,6 +34,11 @@ void Constraint::each_end(F&& f) const {
   }
 }
 
+Status Constraint::check(std::span<const float> logits, int32_t token) const {
+  if (!matcher_ || logits[static_cast<size_t>(token)] != kLowest) return {};
+  return Status::error(MOE_ERR_RANGE, "grammar: the biases ban every token that may follow");
+}
+
 Status Constraint::ban(std::span<float> logits) {
   if (!matcher_) return {};
   const auto ban_one = [&](int32_t id) {

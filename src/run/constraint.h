@@ -22,6 +22,8 @@ class Constraint {
   /// Bans the tokens that may not follow, with the lowest finite logit, which is that of a ban by
   /// the caller too. MOE_ERR_RANGE if none is left.
   Status ban(std::span<float> logits);
+  /// MOE_ERR_RANGE for a token that ban() banned: a bias was lower still.
+  Status check(std::span<const float> logits, int32_t token) const;
   /// Takes the token that follows, and the text that it completes. *ends: nothing may follow it.
   Status take(int32_t token, std::string_view text, bool* ends);
   /// Drafts the tokens of text that must follow.

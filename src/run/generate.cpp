@@ -141,8 +141,9 @@ Status Generation::sample_row(const float* logits, size_t text, TokenLogprob* ne
     MOE_TRY(constraint_.ban(changed_));
     row = changed_;
   }
-  return state_.sampler().sample(options_.sampling, row, {state_.tokens.data(), text},
-                                 static_cast<uint64_t>(text), next, top, n_top());
+  MOE_TRY(state_.sampler().sample(options_.sampling, row, {state_.tokens.data(), text},
+                                  static_cast<uint64_t>(text), next, top, n_top()));
+  return constraint_.check(row, next->token);
 }
 
 Status Generation::sample_next_token() {
@@ -159,8 +160,9 @@ Status Generation::sample_next_token() {
   MOE_TRY(constraint_.ban(changed_));
   const PassLease lease(state_);
   MOE_TRY(lease.status());
-  return state_.sampler().sample(options_.sampling, changed_, state_.tokens.span(),
-                                 static_cast<uint64_t>(state_.position()), &next_, top_, n_top());
+  MOE_TRY(state_.sampler().sample(options_.sampling, changed_, state_.tokens.span(),
+                                  static_cast<uint64_t>(state_.position()), &next_, top_, n_top()));
+  return constraint_.check(changed_, next_.token);
 }
 
 // Samples the token after the session's last one, unless the generation ends.

@@ -43,6 +43,8 @@ TEST(GrammarRegex, ErrorsNameThePlace) {
           {"a)", MOE_ERR_FORMAT, "byte 1: an unmatched"},
           {"*a", MOE_ERR_FORMAT, "byte 0: a quantifier with nothing before it"},
           {"a**", MOE_ERR_FORMAT, "byte 2: a quantifier after"},
+          {"a{2}{3}", MOE_ERR_FORMAT, "byte 4: a quantifier after"},
+          {"a+?{2}", MOE_ERR_FORMAT, "byte 3: a quantifier after"},
           {"[b-a]", MOE_ERR_FORMAT, "from a larger to a smaller"},
           {"[a", MOE_ERR_FORMAT, "byte 0: a \"[\" without"},
           {"a{3,2}", MOE_ERR_RANGE, "byte 1: expected counts"},

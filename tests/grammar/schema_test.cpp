@@ -283,5 +283,32 @@ TEST(Schema, HostileOnesEndSoon) {
   EXPECT_TRUE(cycle.status.ok()) << cycle.status.text();  // asks for nothing
 }
 
+TEST(Schema, SmallOnesThatTakeLong) {
+  const std::string old = R"({"$schema":"http://json-schema.org/draft-07/schema#",)";
+  const auto pair = old + R"("$ref":"#/definitions/a","definitions":{)" +
+                    R"("a":{"$ref":"#/definitions/b"},"b":{"$ref":"#/definitions/a"}}})";
+  const auto options = [](const std::string& one, int n) {
+    std::string list = R"({"anyOf":[)" + one;
+    for (int i = 1; i < n; ++i) list += "," + one;
+    return list + "]}";
+  };
+  std::string choices = R"({"$defs":{"d1":)" + options(R"({"type":"string"})", 300);
+  for (const char* next : {"2", "3", "4"}) {
+    const std::string before(1, static_cast<char>(next[0] - 1));
+    choices +=
+        std::string(",\"d") + next + "\":" + options(R"({"$ref":"#/$defs/d)" + before + "\"}", 300);
+  }
+  choices += R"(},"oneOf":[{"$ref":"#/$defs/d4"},{"type":"integer"}]})";
+  check_refused(
+      kSchema,
+      {
+          {pair, MOE_ERR_FORMAT, "it leads back to itself"},
+          {old + R"("$ref":"#"})", MOE_ERR_FORMAT, "it leads back to itself"},
+          {choices, MOE_ERR_TOO_LONG, "too long to compile"},
+          {R"({"type":"string","minLength":1,"pattern":"(((){1048576}){1048576}){1048576}"})",
+           MOE_ERR_UNSUPPORTED, "states"},
+      });
+}
+
 }  // namespace
 }  // namespace moe::grammar
