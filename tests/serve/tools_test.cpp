@@ -131,8 +131,10 @@ TEST_F(ToolsTest, SwitchesOfAChat) {
   EXPECT_EQ(std::string(cut["message"]["content"]).find("Ok!<tool_call>{"), 0U) << cut;
   request["n"] = 2;
   request["max_tokens"] = 50;
-  for (const Json& choice : ask(request)["choices"])
+  const Json two = ask(request);
+  for (const Json& choice : two["choices"]) {
     EXPECT_EQ(choice["message"]["tool_calls"].size(), 2U);
+  }
 }
 
 TEST_F(ToolsTest, Messages) {
