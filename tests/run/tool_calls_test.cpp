@@ -311,6 +311,31 @@ TEST(ToolCalls, ArgumentsByTheirTypes) {
   EXPECT_EQ(written("unknown", "\"x\""), "\"\\\"x\\\"\"");
 }
 
+// An option without a type, such as a reference to a class, allows objects too.
+TEST(ToolCalls, ArgumentsOfAlternatives) {
+  const auto written = [](const std::string& schema, std::string_view text) {
+    const std::string tools =
+        R"([{"name": "f", "parameters": {"properties": {"a": )" + schema + "}}}]";
+    String out;
+    check(write_argument(argument_types(tools, "f", "a"), text, out));
+    return std::string(out.view());
+  };
+  const std::string_view paris = R"({"city": "Paris"})";
+  const std::string quoted = R"("{\"city\": \"Paris\"}")";
+  for (const char* name : {"anyOf", "oneOf"}) {
+    const std::string optional =
+        std::string("{\"") + name + R"(": [{"$ref": "#/$defs/Address"}, {"type": "null"}]})";
+    EXPECT_EQ(written(optional, paris), paris);
+    EXPECT_EQ(written(optional, "None"), "null");
+    EXPECT_EQ(written(optional, "Paris"), "\"Paris\"");
+  }
+  EXPECT_EQ(written(R"({"anyOf": [{"type": "string"}, {"type": "null"}]})", paris), quoted);
+  EXPECT_EQ(written(R"({"allOf": [{"$ref": "#/$defs/Address"}]})", paris), paris);
+  EXPECT_EQ(written(R"({"allOf": [{"$ref": "#/$defs/Name"}, {"type": "string"}]})", paris), quoted);
+  EXPECT_EQ(written(R"({"allOf": [{"type": ["string", "integer"]}, {"type": "string"}]})", "5"),
+            "\"5\"");
+}
+
 TEST(ToolCalls, MessagesAndTools) {
   MessageParts parts(system_allocator());
   check(read_message(

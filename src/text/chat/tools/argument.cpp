@@ -40,7 +40,49 @@ uint32_t type_of_value(std::string_view value) {
   }
 }
 
-uint32_t schema_types(std::string_view schema, int depth = 0) {
+// The types that two parts of a schema allow together.
+uint32_t in_both(uint32_t a, uint32_t b) {
+  if (a == 0 || ((a & kAnyType) != 0 && b != 0)) return b;
+  if (b == 0 || (b & kAnyType) != 0) return a;
+  return a & b;
+}
+
+uint32_t schema_types(std::string_view schema, int depth = 0);
+
+// An option that does not say its type, such as a $ref, allows every type.
+uint32_t types_of_any(std::string_view list, int depth) {
+  uint32_t types = 0;
+  std::string_view key;
+  std::string_view value;
+  if (!json::is_list(list)) return 0;
+  for (json::Parts parts(list); parts.next(&key, &value);) {
+    const uint32_t option = schema_types(value, depth);
+    types |= option == 0 ? kAnyType : option;
+  }
+  return types;
+}
+
+uint32_t types_of_all(std::string_view list, int depth) {
+  uint32_t types = 0;
+  std::string_view key;
+  std::string_view value;
+  if (!json::is_list(list)) return 0;
+  for (json::Parts parts(list); parts.next(&key, &value);) {
+    types = in_both(types, schema_types(value, depth));
+  }
+  return types;
+}
+
+uint32_t types_of_values(std::string_view list) {
+  uint32_t types = 0;
+  std::string_view key;
+  std::string_view value;
+  if (!json::is_list(list)) return 0;
+  for (json::Parts parts(list); parts.next(&key, &value);) types |= type_of_value(value);
+  return types;
+}
+
+uint32_t schema_types(std::string_view schema, int depth) {
   constexpr int kMostDepth = 4;
   uint32_t types = 0;
   std::string_view key;
@@ -52,19 +94,12 @@ uint32_t schema_types(std::string_view schema, int depth = 0) {
     for (json::Parts parts(type); parts.next(&key, &value);) types |= type_of_name(value);
     return types;
   }
-  for (const char* name : {"anyOf", "oneOf", "allOf"}) {
-    const std::string_view list = json::member(schema, name);
-    if (!json::is_list(list)) continue;
-    for (json::Parts parts(list); parts.next(&key, &value);) {
-      types |= schema_types(value, depth + 1);
-    }
-  }
-  const std::string_view choices = json::member(schema, "enum");
-  if (json::is_list(choices)) {
-    for (json::Parts parts(choices); parts.next(&key, &value);) types |= type_of_value(value);
-  }
+  types = types_of_any(json::member(schema, "anyOf"), depth + 1);
+  types = in_both(types, types_of_any(json::member(schema, "oneOf"), depth + 1));
+  types = in_both(types, types_of_all(json::member(schema, "allOf"), depth + 1));
+  types = in_both(types, types_of_values(json::member(schema, "enum")));
   const std::string_view only = json::member(schema, "const");
-  return only.empty() ? types : types | type_of_value(only);
+  return only.empty() ? types : in_both(types, type_of_value(only));
 }
 
 // Reads Gemma's notation. Every function returns false for what is not of it.
@@ -170,7 +205,7 @@ Status write_argument(uint32_t types, std::string_view text, String& out) {
   if ((types & kBoolType) != 0 && value == "False") value = "false";
   if ((types & kNullType) != 0 && value == "None") value = "null";
   const bool allowed = !value.empty() && json::is_valid(value) && !json::is_string(value) &&
-                       (types == 0 || (types & type_of_value(value)) != 0);
+                       (types == 0 || (types & (kAnyType | type_of_value(value))) != 0);
   if (allowed) return out.append(value);
   return json::write_string(text, out);
 }

@@ -15,7 +15,8 @@ enum ArgumentType : uint32_t {
   kBoolType = 4,
   kNullType = 8,
   kListType = 16,
-  kObjectType = 32
+  kObjectType = 32,
+  kAnyType = 64  // beside others: what one of the schema's options does not say
 };
 
 /// The tool of that name in a valid JSON list of tools, {"type": "function", "function": {...}} or
