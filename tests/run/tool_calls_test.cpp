@@ -259,6 +259,44 @@ TEST(ToolCalls, WhatIsNoneIsText) {
   for (const auto& [format, text] : cases) EXPECT_EQ(shown(given(format, text)), text) << format;
 }
 
+// A chat must be able to take every call back: what is nested deeper is text.
+TEST(ToolCalls, NestedAsDeepAsAMessageMayBe) {
+  const auto nested = [](const char* open, const char* close, size_t n) {
+    std::string text;
+    for (size_t i = 0; i < n; ++i) text += open;
+    for (size_t i = 0; i < n; ++i) text += close;
+    return text;
+  };
+  const struct {
+    const char* format;
+    const char* begin;  // up to the value of the argument o
+    const char* end;
+  } cases[] = {{"gemma4", "<|tool_call>call:f{o:", "}<tool_call|>"},
+               {"glm", "<tool_call>f<arg_key>o</arg_key><arg_value>", "</arg_value></tool_call>"},
+               {"hermes", R"(<tool_call>{"name": "f", "arguments": {"o": )", "}}</tool_call>"},
+               {"mistral", R"([TOOL_CALLS]f[ARGS]{"o": )", "}"}};
+  for (const auto& c : cases) {
+    for (const size_t n : {59, 60, 62, 63, 64, 65}) {
+      const std::string text = c.begin + nested("[", "]", n) + c.end;
+      const FoundReply found = find_calls(given(c.format, text), 0, 1 << 20);
+      const bool as_string = std::string(c.format) == "glm" && n > 64;  // as no JSON of its own
+      ASSERT_EQ(found.calls.size(), n == 59 || as_string ? 1U : 0U) << c.format << ' ' << n;
+      if (found.calls.empty()) {
+        EXPECT_EQ(found.content, text);
+        continue;
+      }
+      const std::string call = found.calls[0];
+      const std::string arguments = call.substr(call.find("\"arguments\": "));
+      MessageParts parts(system_allocator());
+      EXPECT_EQ(
+          read_message(R"({"tool_calls": [{"function": {"name": "f", )" + arguments + "}]}", parts)
+              .code(),
+          MOE_OK)
+          << call;
+    }
+  }
+}
+
 // More than 1 MiB is no call, in whatever pieces it comes; what follows it is read again.
 TEST(ToolCalls, WithoutBoundNothingIsHeld) {
   const std::string filler(ToolCallParser::kMostCallBytes, 'x');

@@ -83,6 +83,21 @@ std::string_view member(std::string_view object, std::string_view name) {
   return found;
 }
 
+int nesting(std::string_view value) {
+  int depth = 0;
+  int most = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < value.size(); ++i) {
+    const char c = value[i];
+    if (c == '"') quoted = !quoted;
+    if (quoted && c == '\\') ++i;
+    if (quoted) continue;
+    if (c == '{' || c == '[') most = std::max(most, ++depth);
+    if (c == '}' || c == ']') --depth;
+  }
+  return most;
+}
+
 Status read_string(std::string_view quoted, String& out) {
   std::string_view text = slice(quoted, 1, quoted.size() - 2);
   while (!text.empty()) {

@@ -30,6 +30,8 @@ bool is_string(std::string_view value);
 /// The value of an object's member, the last one of that name; empty: there is none. The name must
 /// be written without escapes.
 std::string_view member(std::string_view object, std::string_view name);
+/// How deep lists and objects are nested in a value: 1 for [5].
+int nesting(std::string_view value);
 /// Appends the text of a string with its quotes.
 Status read_string(std::string_view quoted, String& out);
 /// Appends `text`, which is UTF-8, as a string with quotes.

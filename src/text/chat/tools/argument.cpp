@@ -109,7 +109,7 @@ class GemmaReader {
       : rest_(text), quote_(quote), out_(out) {}
 
   bool mapping(int depth) {
-    if (depth > json::kMostDepth || !take("{") || !put("{")) return false;
+    if (depth >= json::kMostDepth || !take("{") || !put("{")) return false;
     for (bool first = true; !take("}"); first = false) {
       if (!first && (!take(",") || !put(", "))) return false;
       if (!key() || !put(": ") || !value(depth + 1)) return false;
@@ -153,7 +153,7 @@ class GemmaReader {
     return done;
   }
   bool list(int depth) {
-    if (depth > json::kMostDepth || !put("[")) return false;
+    if (depth >= json::kMostDepth || !put("[")) return false;
     for (bool first = true; !take("]"); first = false) {
       if (!first && (!take(",") || !put(", "))) return false;
       if (!value(depth + 1)) return false;

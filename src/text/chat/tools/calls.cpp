@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Makes calls of their parts: names, arguments as JSON, ids.
+#include "src/text/chat/json/scanner.h"
 #include "src/text/chat/json/text.h"
 #include "src/text/chat/tools/argument.h"
 #include "src/text/chat/tools/parser.h"
@@ -13,6 +14,13 @@ std::string_view first_member(std::string_view object, std::initializer_list<con
     if (!value.empty()) return value;
   }
   return {};
+}
+
+// A conversation takes a call back as a part of a message, in which its arguments stand four levels
+// deep: {"tool_calls": [{"function": {"arguments": ...}}]}.
+bool fit_a_message(std::string_view arguments) {
+  constexpr int kLevels = 4;
+  return json::nesting(arguments) <= json::kMostDepth - kLevels;
 }
 
 // Nine letters and digits, which is what Mistral's templates ask for.
@@ -73,12 +81,12 @@ Status ToolCallParser::json_call(std::string_view object, bool report_it, bool* 
     arguments = json::trimmed(arguments_.view());
     if (!json::is_valid(arguments)) return {};
   }
-  *good = json::is_object(arguments);
+  *good = json::is_object(arguments) && fit_a_message(arguments);
   return *good && report_it ? report(id_.view(), name_.view(), arguments) : Status();
 }
 
 Status ToolCallParser::named_call(std::string_view arguments, bool* good) {
-  *good = !too_long() && !name_.empty() && name_.size() <= kMostName;
+  *good = !too_long() && !name_.empty() && name_.size() <= kMostName && fit_a_message(arguments);
   return *good ? report(id_.view(), name_.view(), arguments) : Status();
 }
 
@@ -91,6 +99,7 @@ Status ToolCallParser::gemma_call(std::string_view text, bool* good) {
   MOE_TRY(name_.assign(json::trimmed(slice(text, kCall.size(), brace - kCall.size()))));
   arguments_.clear();
   MOE_TRY(read_gemma_mapping(slice(text, brace), mark(Mark::kKeyOpen), arguments_, good));
+  *good = *good && json::is_valid(arguments_.view());
   return *good ? named_call(arguments_.view(), good) : Status();
 }
 
