@@ -19,6 +19,12 @@ Status need_session(const Session* session) {
   return Status::error(MOE_ERR_STATE, "the chat has no session: moe_chat_set_session gives it one");
 }
 
+Status no_grammar_with_tools(const GenerateOptions& options, bool tools) {
+  if (options.grammar == nullptr || !tools) return {};
+  return Status::error(MOE_ERR_ARGUMENT,
+                       "a grammar: not together with tools, as it would ban calls: leave one out");
+}
+
 // Adds a hint to a template's error.
 Status template_error(const Status& status) {
   if (status.ok() || status.code() == MOE_ERR_MEMORY || status.code() == MOE_ERR_ARGUMENT ||
@@ -391,6 +397,7 @@ Result<Box<SteppedGeneration>> Chat::begin_reply(const GenerateOptions& given) {
   const Change change(busy_);
   MOE_TRY(change.status());
   MOE_TRY(need_session(session_));
+  MOE_TRY(no_grammar_with_tools(given, !tools_.empty()));
   ChatText text(allocator_);
   Array<int32_t> ids(allocator_);
   MOE_TRY(render(true, {}, {}, text));
@@ -421,6 +428,7 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   const Change change(busy_);
   MOE_TRY(change.status());
   MOE_TRY(need_session(session_));
+  MOE_TRY(no_grammar_with_tools(given, !tools_.empty()));
   // A single session call from here on, so that cancel works at any time.
   const SessionCall call(*session_);
   MOE_TRY(call.status());

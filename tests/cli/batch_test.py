@@ -294,6 +294,9 @@ class Batch(Cli):
         for result, words in zip(found[3:], ("'tools': tools: expected a list", "only with 'messages'", "'tool_choice': expected \"auto\"",
                                              "'messages[1]': tool_calls[0]"), strict=True):
             self.assertIn(words, result["error"])
+        held, _ = self.batch(lines[1:3], "--regex", "[a-z]{3}", model=model, out="held")
+        self.assertIn("a grammar: not together with tools", held[0]["error"])
+        self.assertRegex(held[1]["text"], "^[a-z]{3}$")
 
     def test_results_of_another_file_are_kept(self):
         for lines, others in (([{"prompt": "The fox", "id": 1}], [{"prompt": "The fox", "id": 2}, {"prompt": "a"}]),
