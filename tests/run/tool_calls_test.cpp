@@ -259,6 +259,19 @@ TEST(ToolCalls, WhatIsNoneIsText) {
   for (const auto& [format, text] : cases) EXPECT_EQ(shown(given(format, text)), text) << format;
 }
 
+// White space that no call has is given up, not read again with each piece.
+TEST(ToolCalls, SpaceInACallWithoutAMark) {
+  const std::string most(ToolCallParser::kMostBareSpace, ' ');
+  const std::string rest = R"("name": "f", "parameters": {}})";
+  const auto found = [](const std::string& text) { return shown(given("llama3", text)); };
+  EXPECT_EQ(found("{" + most + rest), "[f {}]");
+  EXPECT_EQ(found("{" + most + "\n" + rest), "{" + most + "\n" + rest);
+  EXPECT_EQ(found("{" + rest + ";" + most + "{" + rest), "[f {}][f {}]");
+  EXPECT_EQ(found("{" + rest + ";" + most + "\n{" + rest), ";" + most + "\n{" + rest + "[f {}]");
+  const std::string long_space(20000, ' ');
+  EXPECT_EQ(found("{" + long_space), "{" + long_space);
+}
+
 // A chat must be able to take every call back: what is nested deeper is text.
 TEST(ToolCalls, NestedAsDeepAsAMessageMayBe) {
   const auto nested = [](const char* open, const char* close, size_t n) {

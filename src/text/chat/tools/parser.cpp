@@ -122,8 +122,9 @@ bool ToolCallParser::bare_begins(size_t* at, bool* undecided) const {
   };
   skip();
   if (n_calls_ > 0 && i < text.size() && text[i] == ';') {
-    ++i;
+    const size_t behind = ++i;
     skip();
+    if (i - behind > kMostBareSpace) return false;
     *undecided = i == text.size();
   }
   *at = i;

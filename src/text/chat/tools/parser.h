@@ -17,6 +17,9 @@ class ToolCallParser final {
   /// A call that takes more than this is text: so much is withheld at most.
   static constexpr size_t kMostCallBytes = size_t{1} << 20;
   static constexpr size_t kMostName = 256;  // bytes of a tool's name
+  /// White space before the brace or the first key of a call without a mark. It is read again with
+  /// each piece of the reply until the call is certain.
+  static constexpr size_t kMostBareSpace = 64;
 
   /// A text, or a call as {"id": "...", "name": "...", "arguments": {...}}, in this order and with
   /// this white space; the arguments are valid JSON as the model wrote them.

@@ -19,8 +19,10 @@ bool ends_name(char c) { return c == '\n' || c == '<' || c == '>' || c == '{' ||
 // An object at the beginning of a reply is withheld only while it begins as a call.
 ToolCallParser::Match ToolCallParser::begins_as_call() {
   const size_t begin = pos_;
-  ++pos_;
-  skip_space();
+  const size_t most = ++pos_ + kMostBareSpace;
+  for (; more() && json::is_space(next()); ++pos_) {
+    if (pos_ == most) return Match::kNo;
+  }
   Match found = Match::kNo;
   for (const char* key : {"\"name\"", "\"type\"", "\"parameters\"", "\"arguments\"", "\"id\""}) {
     const Match match = literal(key);
