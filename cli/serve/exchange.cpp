@@ -54,13 +54,13 @@ void Exchange::submit(std::shared_ptr<ServedModel> model, moe_endpoint endpoint)
     if (connection_ == nullptr || cancelled_) {  // while the model was opened
       return fail(endpoint, kUnavailable, "the request was cancelled");
     }
-    model_ = std::move(model);
+    model_ = model;
   }
   named_ = endpoint == MOE_ENDPOINT_MESSAGES || endpoint == MOE_ENDPOINT_RESPONSES;
   auto* owner = new Owner(shared_from_this());  // until the last event
   moe_error error;
-  const moe_status status = moe_service_submit(model_->service(), endpoint, body.data(),
-                                               body.size(), take_event, owner, &ticket_, &error);
+  const moe_status status = moe_service_submit(model->service(), endpoint, body.data(), body.size(),
+                                               take_event, owner, &ticket_, &error);
   body = std::string();
   if (status == MOE_OK) return finish_submission();
   delete owner;
@@ -70,14 +70,14 @@ void Exchange::submit(std::shared_ptr<ServedModel> model, moe_endpoint endpoint)
 
 // The client may have gone away meanwhile.
 void Exchange::finish_submission() {
-  bool late = false;
+  std::shared_ptr<ServedModel> late;
   {
     const std::lock_guard lock(mutex_);
     ready_ = true;
-    late = cancelled_ && !ended_;
+    if (cancelled_ && !ended_) late = model_;
     resume();
   }
-  if (late) moe_service_cancel(model_->service(), ticket_.id);
+  if (late != nullptr) moe_service_cancel(late->service(), ticket_.id);
 }
 
 void Exchange::refuse(moe_endpoint endpoint, int status, const std::string& text,
@@ -89,6 +89,7 @@ void Exchange::refuse(moe_endpoint endpoint, int status, const std::string& text
 
 void Exchange::run_out_of_memory() {
   const std::lock_guard lock(mutex_);
+  model_.reset();
   failed_ = true;
   ready_ = true;
   ended_ = true;
@@ -99,6 +100,7 @@ void Exchange::run_out_of_memory() {
 // With the mutex locked.
 void Exchange::fail(moe_endpoint endpoint, int status, const std::string& text, const char* code,
                     const char* param) {
+  model_.reset();
   ready_ = true;
   ended_ = true;
   status_ = status;
@@ -118,6 +120,9 @@ void Exchange::take(const moe_service_event& event) {
   {
     const std::lock_guard lock(mutex_);
     ended_ = event.last != 0;
+    // Before the client has the answer, and asks for another model that needs the room. It is never
+    // the last reference: the server keeps a model that somebody uses.
+    if (ended_) model_.reset();
     const size_t n_before = out_.size();
     try {
       if (!failed_) append(event);
@@ -254,12 +259,14 @@ void Exchange::close() {
 }
 
 void Exchange::cancel() {
+  std::shared_ptr<ServedModel> model;
   {
     const std::lock_guard lock(mutex_);
     cancelled_ = true;
     if (!ready_ || model_ == nullptr) return;
+    model = model_;
   }
-  moe_service_cancel(model_->service(), ticket_.id);
+  moe_service_cancel(model->service(), ticket_.id);
 }
 
 bool Exchange::ping(SteadyClock::duration after) {

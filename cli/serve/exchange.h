@@ -81,7 +81,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::mutex mutex_;    // guards what follows
   MHD_Connection* connection_;
   const int socket_;
-  std::shared_ptr<ServedModel> model_;  // that works on it, until the end
+  std::shared_ptr<ServedModel> model_;  // that works on it, until the last event
   bool ready_ = false;                  // ticket and model are known, or there is an answer
   bool cancelled_ = false;
   bool suspended_ = false;

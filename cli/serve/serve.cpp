@@ -61,9 +61,11 @@ void say_start(const ServeOptions& o, ServedModels& models, const std::string& u
 
 // Until the answers are sent. Clients that take nothing of theirs lose their connection after
 // --idle-seconds, as always. After a second signal there is a second for short answers.
-void wait_for_answers(const HttpServer& server, const StopSignals& signals) {
+void wait_for_answers(HttpServer& server, const StopSignals& signals) {
   int n_left = 50;
+  bool cancelled = false;
   while (server.n_open() > 0 && (!signals.again() || --n_left > 0)) {
+    if (signals.again() && !std::exchange(cancelled, true)) server.cancel_all();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

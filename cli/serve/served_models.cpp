@@ -82,6 +82,11 @@ ServedModels::~ServedModels() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
+  // The thread of a service cannot free it: requests that were cancelled give their model back
+  // first.
+  for (const auto& entry : entries_) {
+    while (entry->open.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 std::vector<std::string> ServedModels::names() const {
@@ -111,6 +116,7 @@ void ServedModels::use(const std::string& name, Use use) {
     open = entry.open;
     entry.last_use = Clock::now();
     if (open == nullptr && !ending_) {
+      if (entry.waiting.empty()) entry.waiting_since = entry.last_use;
       entry.waiting.push_back(std::move(use));
       changed_.notify_all();
       return;
@@ -195,11 +201,14 @@ void ServedModels::work() {
   }
 }
 
+// The model for which somebody has waited longest, so that no model keeps others from their turn.
 ServedModels::Entry* ServedModels::wanted() {
+  Entry* first = nullptr;
   for (const auto& entry : entries_) {
-    if (!entry->waiting.empty()) return entry.get();
+    if (entry->waiting.empty()) continue;
+    if (first == nullptr || entry->waiting_since < first->waiting_since) first = entry.get();
   }
-  return nullptr;
+  return first;
 }
 
 size_t ServedModels::n_open() const {
@@ -232,7 +241,13 @@ void ServedModels::open(Lock& lock, Entry& entry) {
     if (made != nullptr || !again || !close_least_used(lock)) break;
     problem.clear();
   }
-  if (made == nullptr) {
+  if (ending_ && made != nullptr) {  // drain() has not seen it, and nobody may use it any more
+    lock.unlock();
+    made.reset();
+    lock.lock();
+    problem = kEnding;
+  }
+  if (made == nullptr && !ending_) {
     std::fprintf(stderr, "moe: %s: %s\n", visible(entry.name).c_str(), visible(problem).c_str());
   }
   if (status == 500) problem = "model '" + entry.name + "' cannot be opened; the server says why";

@@ -39,7 +39,7 @@ class ServedModels {
   ServedModels(const ServeOptions& o, moe_env* env, ReceiptTaker taker);
   ServedModels(const ServedModels&) = delete;
   ServedModels& operator=(const ServedModels&) = delete;
-  /// All requests must have ended.
+  /// All requests must have ended or been cancelled.
   ~ServedModels();
 
   // Any thread:
@@ -66,6 +66,7 @@ class ServedModels {
     Open open = {};
     Clock::time_point last_use = {};
     std::vector<Use> waiting = {};
+    Clock::time_point waiting_since = {};  // the first of them
   };
 
   Entry* find(const std::string& name) const;

@@ -87,6 +87,57 @@ class Models(Cli):
             self.assertEqual(server.complete("The dog", max_tokens=8, model=name), self.alone("The dog"))
             server.wait_until_open_are(name)
 
+    def test_room_is_there_with_the_answer(self):
+        server = Several(self, "--max-open", "1", a=MODEL, b=MODEL)
+        for i in range(60):
+            server.complete("The dog", max_tokens=1, model="ab"[i % 2])
+            server.stream("/v1/completions", {"prompt": "The dog", "max_tokens": 1, "model": "ab"[i % 2]})
+
+    def test_one_that_fails_starves_no_other(self):
+        with open(self.path("bad.moe"), "wb") as f:
+            f.write(b"moe" * 100)
+        server = Several(self, "--max-open", "1", bad=self.path("bad.moe"), a=MODEL, b=MODEL)
+        ended = False
+
+        def retry():
+            while not ended:
+                server.ask("POST", "/v1/completions", {"prompt": "a", "model": "bad"})
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for _ in range(8):
+                pool.submit(retry)
+            try:
+                for i in range(10):
+                    server.complete("The dog", max_tokens=1, model="ab"[i % 2])
+            finally:
+                ended = True
+
+    def test_the_end_while_a_model_is_opened(self):
+        for wait in (0, 0.001, 0.002, 0.004, 0.008, 0.016):
+            server = Several(self, a=MODEL)
+            s = server.connect()
+            s.sendall(request_text({**ENDLESS, "model": "a"}))
+            time.sleep(wait)
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(1.1)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(60), 0, server.text())
+
+    def test_a_converted_folder_whose_conversion_was_removed(self):
+        old = os.environ.get("XDG_CACHE_HOME")
+        os.environ["XDG_CACHE_HOME"] = self.path("cache")
+        try:
+            server = Several(self, "--close-seconds", "1", vectors=SENTENCES, a=MODEL)
+            for _ in range(2):
+                server.post("/v1/embeddings", {"input": "the cat", "model": "vectors"})
+                server.wait_until_open_are()
+                self.ok("cache", "--clear")
+        finally:
+            if old is None:
+                del os.environ["XDG_CACHE_HOME"]
+            else:
+                os.environ["XDG_CACHE_HOME"] = old
+
     def test_those_in_use_stay(self):
         server = Several(self, "--max-open", "1", "--close-seconds", "1", a=MODEL, b=MODEL)
         busy = server.connect()
