@@ -21,6 +21,7 @@
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -263,9 +264,15 @@ std::string converted(const std::string& source, CachedWeights weights) {
 std::string runnable_file(const std::string& path, CachedWeights weights) {
   using Request = std::pair<std::string, CachedWeights>;
   static std::map<Request, std::string> found;  // a command may open a model more than once
-  const auto known = found.find({path, weights});
-  if (known != found.end()) return known->second;
+  static std::mutex mutex;                      // guards it; servers open models in a thread
+  {
+    const std::lock_guard lock(mutex);
+    const auto known = found.find({path, weights});
+    // The cache may have been cleared since, while a server runs.
+    if (known != found.end() && access(known->second.c_str(), F_OK) == 0) return known->second;
+  }
   const std::string file = is_checkpoint(path) ? converted(path, weights) : path;
+  const std::lock_guard lock(mutex);
   found[{path, weights}] = file;
   return file;
 }
