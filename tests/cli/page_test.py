@@ -33,10 +33,11 @@ MARKDOWN = {
     "![](https://example.com/x.png)": '<p><a href="https://example.com/x.png" target="_blank" rel="noopener noreferrer nofollow">https://example.com/x.png</a></p>',
     '[a](https://e.com/"onmouseover="x)': '<p><a href="https://e.com/%22onmouseover=%22x" target="_blank" rel="noopener noreferrer nofollow">a</a></p>',
     "see https://e.com/a.": '<p>see <a href="https://e.com/a" target="_blank" rel="noopener noreferrer nofollow">https://e.com/a</a>.</p>',
+    "``a` b": "<p>``a` b</p>",
     "__proto__ &lt;": "<p><strong>proto</strong> &amp;lt;</p>",
 }
 # Each must be read soon, whatever it becomes.
-HOSTILE = ["*" * 20000, "[" * 20000, "`" * 20000 + "a", "> " * 5000 + "a", "- " * 5000, "**a" * 8000, "_a " * 8000, "| " * 5000 + "\n" + "|-" * 5000,
+HOSTILE = ["*" * 20000, "[" * 20000, "`" * 20000 + "a", "`" * 20000 + "a" * 20000, "> " * 5000 + "a", "- " * 5000, "**a" * 8000, "_a " * 8000, "| " * 5000 + "\n" + "|-" * 5000,
            "[a](" * 8000, "<https://" * 5000, "!" * 20000, "~~~" * 5000, "\\" * 20001, "a\n" * 20000, "***a" * 6000, "[a\\" * 8000]
 
 
@@ -152,6 +153,33 @@ class Page(Cli):
         self.send(browser, "The dog")
         self.wait_for_answer(browser)
         self.assertIn("fetch", browser.run("document.querySelector('[role=alert]').textContent"))
+
+    def test_what_got_no_answer_is_not_sent_again(self):
+        _, browser = self.start("--max-prompt", "8")
+        self.send(browser, "The dog " * 9)
+        self.wait_for_answer(browser)
+        self.assertIn("at most 8 tokens", browser.run("document.querySelector('[role=alert]').textContent"))
+        self.send(browser, "The dog")
+        self.assertNotEqual(self.wait_for_answer(browser, 2), "")
+        self.assertEqual(browser.run("document.querySelectorAll('[role=alert]').length"), 1)
+
+    def test_what_another_tab_keeps_stays(self):
+        _, browser = self.start()
+        other = {"id": "1", "title": "Of another tab", "system": "", "messages": [{"role": "user", "content": "Hello"}]}
+        keep = f"localStorage.setItem('moe.conversations', JSON.stringify([{json.dumps(other)}, ...JSON.parse(localStorage.getItem('moe.conversations') ?? '[]')]))"
+        kept = "JSON.parse(localStorage.getItem('moe.conversations')).map((one) => one.title).join()"
+        browser.run(keep)
+        self.send(browser, "The dog")
+        self.wait_for_answer(browser)
+        self.assertEqual(browser.run(kept), "The dog,Of another tab")
+        self.assertEqual(browser.run("JSON.parse(localStorage.getItem('moe.conversations'))[0].messages.length"), 2)
+        browser.run("document.getElementById('new').click()")
+        self.send(browser, "A bird")
+        self.wait_for_answer(browser)
+        other["id"], other["title"] = "2", "Another"
+        browser.run(keep.replace("Of another tab", "Another").replace('"id": "1"', '"id": "2"'))
+        browser.run("confirm = () => true; document.querySelectorAll('#list li')[0].lastElementChild.click()")
+        self.assertEqual(browser.run(kept), "Another,The dog,Of another tab")
 
     def test_a_key_is_asked_for(self):
         with open(os.open(self.path("keys"), os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as f:

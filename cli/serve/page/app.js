@@ -56,7 +56,7 @@ function showList() {
 function removeConversation(one) {
   if (one.messages.length > 0 && !confirm(`Delete “${title(one)}”?`)) return;
   if (running?.conversation === one) running.abort.abort();
-  save(conversations.remove(one.id));
+  taken(conversations.remove(one.id, [running?.conversation]));
   if (one.id === current?.id) select(conversations.all[0]?.id);
   else showList();
 }
@@ -70,7 +70,17 @@ function select(name) {
   id("prompt").focus();
 }
 
-function save(done = conversations.save()) {
+function save(changed) {
+  taken(conversations.save([changed, running?.conversation]));
+}
+
+// Another tab may have changed the conversation that is shown.
+function taken(done) {
+  const found = conversations.find(current.id);
+  if (found && found !== current) {
+    current = found;
+    showMessages();
+  }
   if (!done) say("This browser keeps nothing: there is no room, or it is not allowed.");
 }
 
@@ -155,9 +165,12 @@ function requestOf(conversation) {
   const s = kept.read();
   const request = { messages: [] };
   if (conversation.system) request.messages.push({ role: "system", content: conversation.system });
-  for (const { role, content, error } of conversation.messages) {
-    if (role === "user" || (content && !error)) request.messages.push({ role, content });
-  }
+  const answers = (message) => message.role === "assistant" && message.content && !message.error;
+  conversation.messages.forEach((message, i, all) => {
+    // Templates want turns that alternate: what got no answer is left out, but for the last.
+    const counts = message.role === "user" ? i + 1 === all.length || answers(all[i + 1]) : answers(message);
+    if (counts) request.messages.push({ role: message.role, content: message.content });
+  });
   for (const name of kNumbers) if (typeof s[name] === "number") request[name] = s[name];
   if (s.reasoning_effort) request.reasoning_effort = s.reasoning_effort;
   if (id("model").value) request.model = id("model").value;
@@ -214,7 +227,7 @@ async function answer(conversation) {
   if (failure?.name === "AbortError") message.note = [message.note, "stopped"].filter(Boolean).join(" · ");
   else if (failure) message.error = failure.message;
   for (const name of ["usage", "seed", "finish", "showsThinking"]) delete message[name];
-  save();
+  save(conversation);
   showLast(conversation);
   showRunning();
   say(failure ? (message.error ?? "Stopped.") : `The answer is complete: ${message.content.slice(0, 2000)}`);
@@ -232,7 +245,7 @@ function send() {
   conversations.all = [current, ...conversations.all.filter((one) => one !== current)];
   id("prompt").value = "";
   fit();
-  save();
+  save(current);
   showList();
   answer(current);
 }
@@ -268,7 +281,7 @@ function takeSettings() {
   for (const name of kNumbers) if (form.elements[name].value !== "") s[name] = Number(form.elements[name].value);
   current.system = s.system;
   kept.write(s);
-  save();
+  save(current);
   useTheme();
 }
 
@@ -322,8 +335,7 @@ function connect() {
     else running?.abort.abort();
   });
   addEventListener("storage", () => {
-    if (running) return;
-    conversations.reload();
+    conversations.reload([running?.conversation]);
     useTheme();
     select(current?.id);
   });

@@ -28,7 +28,7 @@ function link(address, children) {
 // Each begins at the place where it is tried, and gives a node, or null if it is none after all.
 const kInline = [
   [/\\([!-/:-@[-`{-~])/y, (m) => document.createTextNode(m[1])],
-  [/(`+)([^`]|[^`][\s\S]*?[^`])\1(?!`)/y, (m) => node("code", m[2].replace(/^ (.*\S.*) $/s, "$1").replace(/\n/g, " "))],
+  [/(`+)([^`]|[^`][\s\S]{0,4000}?[^`])\1(?!`)/y, (m) => node("code", m[2].replace(/^ (.*\S.*) $/s, "$1").replace(/\n/g, " "))],
   [/!\[([^\]\n]{0,500})\]\(<?([^\s)>]{1,2000})>?[^)\n]{0,200}\)/y, (m) => link(m[2], [m[1] || m[2]])],
   [/\[((?:[^[\]\n\\]|\\.){1,500})\]\(<?([^\s)>]{1,2000})>?(?:\s+"[^"\n]{0,200}")?\)/y, (m, depth) => link(m[2], inline(m[1], depth + 1))],
   [/<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/y, (m) => link(m[1], [m[1]])],
@@ -66,7 +66,7 @@ function inline(text, depth = 0) {
       break;
     }
     if (!taken) {
-      at += 1;
+      at += /`*/y.exec(text.slice(at))[0].length || 1; // each of a run of backticks would look as far again
       continue;
     }
     if (at > plain) made.push(text.slice(plain, at));

@@ -31,13 +31,17 @@ export const settings = {
 export class Conversations {
   constructor() {
     this.all = [];
-    this.reload();
+    this.kept = true;
+    this.reload([]);
   }
 
-  /** Another tab may have changed them. */
-  reload() {
+  /** Another tab may have changed them. Those of `held`, which change here, and empty ones stay as they are, before the rest. */
+  reload(held) {
+    if (!this.kept) return; // what is here is all there is
     const found = read(kConversations, []);
-    this.all = Array.isArray(found) ? found.filter((c) => c && c.id && Array.isArray(c.messages)) : [];
+    const stored = Array.isArray(found) ? found.filter((c) => c && c.id && Array.isArray(c.messages)) : [];
+    const mine = this.all.filter((one) => held.includes(one) || one.messages.length === 0);
+    this.all = [...mine, ...stored.filter((c) => !mine.some((one) => one.id === c.id))];
   }
 
   find(id) {
@@ -51,13 +55,21 @@ export class Conversations {
     return made;
   }
 
-  remove(id) {
+  remove(id, held) {
+    this.reload(held);
     this.all = this.all.filter((one) => one.id !== id);
-    return this.save();
+    return this.write();
+  }
+
+  /** Saves those of `held`, beside what other tabs have saved. False as write() has it. */
+  save(held) {
+    this.reload(held);
+    return this.write();
   }
 
   /** False if the browser keeps nothing: there is no room, or it is not allowed. Those without messages are not kept. */
-  save() {
-    return write(kConversations, this.all.filter((one) => one.messages.length > 0));
+  write() {
+    this.kept = write(kConversations, this.all.filter((one) => one.messages.length > 0));
+    return this.kept;
   }
 }
