@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Makes calls of their parts: names, arguments as JSON, ids.
+#include "src/text/characters/utf8.h"
 #include "src/text/chat/json/scanner.h"
 #include "src/text/chat/json/text.h"
 #include "src/text/chat/tools/argument.h"
@@ -87,6 +88,9 @@ Status ToolCallParser::json_call(std::string_view object, bool report_it, bool* 
 
 Status ToolCallParser::named_call(std::string_view arguments, bool* good) {
   *good = !too_long() && !name_.empty() && name_.size() <= kMostName && fit_a_message(arguments);
+  // Bytes of a reply need not be characters.
+  *good =
+      *good && utf8_is_valid(arguments) && utf8_is_valid(name_.view()) && utf8_is_valid(id_.view());
   return *good ? report(id_.view(), name_.view(), arguments) : Status();
 }
 
