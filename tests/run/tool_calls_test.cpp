@@ -387,6 +387,28 @@ TEST(ToolCalls, ArgumentsOfAlternatives) {
             "\"5\"");
 }
 
+// Programs write names of other languages with escapes, models without.
+TEST(ToolCalls, NamesWithEscapes) {
+  GivenReply reply = given(
+      "glm", "<tool_call>größe<arg_key>straße😀</arg_key><arg_value>5</arg_value></tool_call>");
+  reply.tools = R"([{"type": "function", "f\u0075nction": {"name": "gr\u00f6\u00dFe", "parameters":
+    {"properties": {"stra\u00dfe\uD83D\uDE00": {"type": "string"}}}}}])";
+  EXPECT_EQ(check_tools(reply.tools).code(), MOE_OK);
+  EXPECT_EQ(shown(reply), R"([größe {"straße😀": "5"}])");
+  reply.chat_template = templates().at("llama3");
+  reply.text = R"({"n\u0061me": "größe", "parameters": {}})";
+  EXPECT_EQ(shown(reply), reply.text);  // a call without a mark begins with "name" as it is
+  reply.text = R"({"name": "größe", "p\u0061rameters": {"a": "\/"}})";
+  EXPECT_EQ(shown(reply), R"([größe {"a": "\/"}])");
+  MessageParts parts(system_allocator());
+  check(read_message(R"({"r\u006fle": "a", "tool\u005fcalls": [{"functi\u006Fn": {"name": "f",
+    "\u0061rguments": "{}"}}]})",
+                     parts));
+  EXPECT_EQ(parts.role.view(), "a");
+  EXPECT_TRUE(parts.calls);
+  EXPECT_NE(parts.members.view().find(": {}"), std::string_view::npos) << parts.members.view();
+}
+
 TEST(ToolCalls, MessagesAndTools) {
   MessageParts parts(system_allocator());
   check(read_message(

@@ -38,6 +38,32 @@ size_t value_size(std::string_view text) {
   return text.size();
 }
 
+// Takes an escape, or a byte, from the beginning of a string; returns its text, in `bytes`.
+std::string_view take_character(std::string_view* rest, char bytes[4]) {
+  constexpr std::string_view kFrom = "bfnrt";
+  constexpr std::string_view kTo = "\b\f\n\r\t";
+  const std::string_view text = *rest;
+  size_t n_read = 1;
+  size_t n_bytes = 1;
+  bytes[0] = text[0];
+  if (text[0] == '\\') {
+    n_read = 2;
+    const size_t at = kFrom.find(text[1]);
+    bytes[0] = at == std::string_view::npos ? text[1] : kTo[at];
+  }
+  if (n_read == 2 && text[1] == 'u') {
+    uint32_t code = hex_code(slice(text, 2, 4));
+    n_read = 6;
+    if (code >= 0xD800 && code < 0xDC00) {
+      code = 0x10000 + ((code - 0xD800) << 10) + (hex_code(slice(text, 8, 4)) - 0xDC00);
+      n_read = 12;
+    }
+    n_bytes = utf8_write(code, bytes);
+  }
+  rest->remove_prefix(n_read);
+  return {bytes, n_bytes};
+}
+
 }  // namespace
 
 bool is_object(std::string_view value) { return value.starts_with("{"); }
@@ -78,7 +104,7 @@ std::string_view member(std::string_view object, std::string_view name) {
   std::string_view value;
   if (!is_object(object)) return found;
   for (Parts parts(object); parts.next(&key, &value);) {
-    if (slice(key, 1, key.size() - 2) == name) found = value;
+    if (spells(key, name)) found = value;
   }
   return found;
 }
@@ -98,31 +124,26 @@ int nesting(std::string_view value) {
   return most;
 }
 
+bool spells(std::string_view quoted, std::string_view text) {
+  std::string_view rest = slice(quoted, 1, quoted.size() - 2);
+  if (rest.find('\\') == std::string_view::npos) return rest == text;
+  while (!rest.empty()) {
+    char bytes[4];
+    const std::string_view next = take_character(&rest, bytes);
+    if (!text.starts_with(next)) return false;
+    text.remove_prefix(next.size());
+  }
+  return text.empty();
+}
+
 Status read_string(std::string_view quoted, String& out) {
-  std::string_view text = slice(quoted, 1, quoted.size() - 2);
-  while (!text.empty()) {
-    const size_t n = std::min(text.find('\\'), text.size());
-    MOE_TRY(out.append(slice(text, 0, n)));
-    text.remove_prefix(n);
-    if (text.empty()) break;
-    char bytes[4] = {text[1]};
-    size_t n_bytes = 1;
-    size_t n_read = 2;
-    constexpr std::string_view kFrom = "bfnrt";
-    constexpr std::string_view kTo = "\b\f\n\r\t";
-    const size_t at = kFrom.find(text[1]);
-    if (at != std::string_view::npos) bytes[0] = kTo[at];
-    if (text[1] == 'u') {
-      uint32_t code = hex_code(slice(text, 2, 4));
-      n_read = 6;
-      if (code >= 0xD800 && code < 0xDC00) {
-        code = 0x10000 + ((code - 0xD800) << 10) + (hex_code(slice(text, 8, 4)) - 0xDC00);
-        n_read = 12;
-      }
-      n_bytes = utf8_write(code, bytes);
-    }
-    MOE_TRY(out.append({bytes, n_bytes}));
-    text.remove_prefix(n_read);
+  std::string_view rest = slice(quoted, 1, quoted.size() - 2);
+  while (!rest.empty()) {
+    const size_t n = std::min(rest.find('\\'), rest.size());
+    MOE_TRY(out.append(slice(rest, 0, n)));
+    rest.remove_prefix(n);
+    char bytes[4];
+    if (!rest.empty()) MOE_TRY(out.append(take_character(&rest, bytes)));
   }
   return {};
 }

@@ -27,8 +27,9 @@ class Parts {
 bool is_object(std::string_view value);
 bool is_list(std::string_view value);
 bool is_string(std::string_view value);
-/// The value of an object's member, the last one of that name; empty: there is none. The name must
-/// be written without escapes.
+/// Whether a string with its quotes, in which there may be escapes, has that text.
+bool spells(std::string_view quoted, std::string_view text);
+/// The value of an object's member, the last one of that name; empty: there is none.
 std::string_view member(std::string_view object, std::string_view name);
 /// How deep lists and objects are nested in a value: 1 for [5].
 int nesting(std::string_view value);

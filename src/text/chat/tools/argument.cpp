@@ -188,7 +188,7 @@ std::string_view tool_named(std::string_view tools, std::string_view name) {
     const std::string_view function = json::member(tool, "function");
     const std::string_view inner = json::is_object(function) ? function : tool;
     const std::string_view found = json::member(inner, "name");
-    if (json::is_string(found) && slice(found, 1, found.size() - 2) == name) return inner;
+    if (json::is_string(found) && json::spells(found, name)) return inner;
   }
   return {};
 }

@@ -27,7 +27,7 @@ Status check_tool(std::string_view tool, size_t i) {
   if (!json::is_object(tool)) return bad("tools", i, "", "an object", tool);
   const std::string_view type = json::member(tool, "type");
   const std::string_view function = json::member(tool, "function");
-  if (!type.empty() && type != "\"function\"") {
+  if (!type.empty() && !(json::is_string(type) && json::spells(type, "function"))) {
     return bad("tools", i, ".type", "\"function\"", type);
   }
   if (!json::is_object(function)) {
@@ -85,7 +85,7 @@ Status put_function(std::string_view function, bool as_texts, size_t i, String& 
   std::string_view value;
   bool given = false;
   for (json::Parts parts(function); parts.next(&key, &value);) {
-    const bool arguments = key == "\"arguments\"";
+    const bool arguments = json::spells(key, "arguments");
     given = given || arguments;
     MOE_TRY(put_member(key, arguments ? std::string_view() : value, out));
     if (arguments) MOE_TRY(put_arguments(value, as_texts, i, out));
@@ -113,7 +113,7 @@ Status put_calls(std::string_view calls, bool as_texts, String& out) {
     std::string_view value;
     bool given = false;
     for (json::Parts members(call); members.next(&key, &value);) {
-      const bool function = key == "\"function\"";
+      const bool function = json::spells(key, "function");
       given = given || function;
       MOE_TRY(put_member(key, function ? std::string_view() : value, out));
       if (function) MOE_TRY(put_function(value, as_texts, i, out));
@@ -157,7 +157,7 @@ Status rewrite_calls(std::string_view members, bool as_texts, String& out) {
   std::string_view key;
   std::string_view value;
   for (json::Parts parts(members); parts.next(&key, &value);) {
-    const bool calls = key == "\"tool_calls\"";
+    const bool calls = json::spells(key, "tool_calls");
     MOE_TRY(put_member(key, calls ? std::string_view() : value, out));
     if (calls) MOE_TRY(put_calls(value, as_texts, out));
   }
@@ -197,16 +197,15 @@ Status read_message(std::string_view message, MessageParts& out) {
   std::string_view value;
   for (json::Parts parts(message); parts.next(&key, &value);) {
     if (value == "null") continue;
-    const std::string_view name = slice(key, 1, key.size() - 2);
-    if (name == "role") {
+    if (json::spells(key, "role")) {
       MOE_TRY(take_text("role", value, out.role));
-    } else if (name == "content") {
+    } else if (json::spells(key, "content")) {
       MOE_TRY(take_text("content", value, out.content));
       out.no_content = false;
-    } else if (name == "reasoning_content") {
+    } else if (json::spells(key, "reasoning_content")) {
       MOE_TRY(take_text("reasoning_content", value, out.thinking));
-    } else if (name != "tool_calls" || value != "[]") {
-      out.calls = out.calls || name == "tool_calls";
+    } else if (const bool calls = json::spells(key, "tool_calls"); !calls || value != "[]") {
+      out.calls = out.calls || calls;
       MOE_TRY(put_member(key, value, others));
     }
   }
