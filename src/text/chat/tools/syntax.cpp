@@ -169,11 +169,18 @@ Status ToolCallParser::step_mistral(Step* out) {
       *out = step_mistral_marks();
       return {};
     case kMistralId: {
+      // The same for any cut of the text: an id is too long, or its end is in what is there.
+      const std::string_view end = mark(Mark::kNameEnd);
+      const size_t begin = pos_;
       std::string_view id;
-      const Match match = until(mark(Mark::kNameEnd), &id);
-      const bool too_long_id = match == Match::kMore && buffer_.size() - pos_ > kMostName;
+      const Match match = until(end, &id);
+      if (match == Match::kYes ? id.size() > kMostName
+                               : buffer_.size() - begin >= kMostName + end.size()) {
+        pos_ = begin;
+        return kept(Step::kBad, out);
+      }
       MOE_TRY(id_.assign(json::trimmed(id)));
-      *out = too_long_id ? Step::kBad : taken(match, kMistralArguments);
+      *out = taken(match, kMistralArguments);
       if (match == Match::kYes) begin_value(kMistralArguments);
       return {};
     }
