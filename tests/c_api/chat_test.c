@@ -745,6 +745,17 @@ static void test_tools(void) {
   CHECK(moe_chat_set_tools(NULL, "[]", 2, NULL) == MOE_ERR_ARGUMENT);
   CHECK(moe_chat_set_tools(chat, "{}", 2, &error) == MOE_ERR_ARGUMENT);
   CHECK(moe_chat_message_count(chat) == 4);
+  moe_grammar* grammar = NULL;  // would ban calls
+  CHECK_OK(moe_grammar_create(model, MOE_GRAMMAR_REGEX, "[a-z]", 5, &grammar, &error));
+  const moe_generate_params held = {
+      .struct_size = sizeof held, .max_tokens = 1, .grammar = grammar};
+  moe_generation* steps = NULL;
+  CHECK(moe_chat_reply(chat, &held, &r, &error) == MOE_ERR_ARGUMENT);
+  CHECK(strstr(error.text, "not together with tools") != NULL);
+  CHECK(moe_chat_begin_reply(chat, &held, &steps, &error) == MOE_ERR_ARGUMENT);
+  CHECK(strstr(error.text, "not together with tools") != NULL && steps == NULL);
+  moe_grammar_free(grammar);
+  CHECK(moe_chat_message_count(chat) == 4);
   CHECK_OK(moe_chat_set_tools(chat, NULL, 0, &error));
   CHECK(strncmp(rendered(chat, false), "<|im_start|>user", 16) == 0);
   moe_chat_free(chat);
