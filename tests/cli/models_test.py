@@ -191,7 +191,7 @@ class Models(Cli):
         self.assertNotIn(self.path("bad.moe"), error["message"])
         self.assertIn(f"moe: bad: {self.path('bad.moe')}", server.text())
         self.assertEqual(server.complete("The dog", max_tokens=8, model="a"), self.alone("The dog"))
-        self.fails(1, "serve", "--model", "a=" + self.path("none.moe"), contains=["none.moe: No such file"])
+        self.fails(1, "serve", "--port", "0", "--model", "a=" + self.path("none.moe"), contains=["none.moe: No such file"])
 
     def test_the_end_while_requests_run(self):
         server = Several(self, a=MODEL, b=MODEL)
@@ -212,13 +212,13 @@ class Models(Cli):
         self.assertEqual(r.stdout, "2 receipts: 2 the same, 0 different\n")
 
     def test_command_lines(self):
-        self.fails(2, "serve", contains=["MODEL is missing", "--model NAME=FILE"])
-        self.fails(2, "serve", "--model", "a", contains=["expected NAME=FILE, found 'a'"])
-        self.fails(2, "serve", "--model", "=a", contains=["expected NAME=FILE"])
-        self.fails(2, "serve", MODEL, "--model", f"a={MODEL}", contains=["--model"])
-        self.fails(2, "serve", "--name", "b", "--model", f"a={MODEL}", contains=["--name"])
-        self.fails(2, "serve", "--model", f"a={MODEL}", "--model", f"a={MODEL}", contains=["'a' is there twice"])
-        self.fails(2, "serve", MODEL, "--max-open", "2", contains=["--max-open"])
+        self.fails(2, "serve", "--port", "0", contains=["MODEL is missing", "--model NAME=FILE"])
+        self.fails(2, "serve", "--port", "0", "--model", "a", contains=["expected NAME=FILE, found 'a'"])
+        self.fails(2, "serve", "--port", "0", "--model", "=a", contains=["expected NAME=FILE"])
+        self.fails(2, "serve", "--port", "0", MODEL, "--model", f"a={MODEL}", contains=["--model"])
+        self.fails(2, "serve", "--port", "0", "--name", "b", "--model", f"a={MODEL}", contains=["--name"])
+        self.fails(2, "serve", "--port", "0", "--model", f"a={MODEL}", "--model", f"a={MODEL}", contains=["'a' is there twice"])
+        self.fails(2, "serve", "--port", "0", MODEL, "--max-open", "2", contains=["--max-open"])
 
     def test_a_model_that_thinks(self):
         self.ok("convert", CHAT, self.path("script.moe"), "--weights", "f32")

@@ -108,7 +108,7 @@ class Receipts(Cli):
         refused = {**good, "request": {**good["request"], "tempreature": 1}}
         code, lines, _ = self.verify(self.write([refused]))
         self.assertEqual((code, lines[0]), (1, f"{self.path('changed')}:1: no answer here: unknown field 'tempreature'"))
-        self.fails(1, "serve", MODEL, "--log-receipts", self.path("no/such"), contains=["cannot be written"])
+        self.fails(1, "serve", "--port", "0", MODEL, "--log-receipts", self.path("no/such"), contains=["cannot be written"])
 
     def test_a_full_disk_loses_receipts_and_no_answers(self):
         server = Server(self, "--log-receipts", "/dev/full")
