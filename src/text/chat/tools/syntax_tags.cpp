@@ -77,6 +77,7 @@ Status ToolCallParser::step_section(Step* out) {
 // Without a mark behind it a name ends with its line or where a tag begins.
 Status ToolCallParser::step_tag_name(Step* out) {
   const std::string_view end = mark(Mark::kNameEnd);
+  const size_t begin = pos_;
   std::string_view text;
   Match match = Match::kMore;
   if (!end.empty()) {
@@ -90,13 +91,16 @@ Status ToolCallParser::step_tag_name(Step* out) {
       match = Match::kYes;
     }
   }
-  if (match == Match::kMore) {
-    *out = buffer_.size() - pos_ > kMostName ? Step::kBad : Step::kMore;
-    return {};
+  // The same for any cut of the text, as in step_mistral().
+  const size_t n_end = std::max<size_t>(end.size(), 1);
+  if (match == Match::kYes ? text.size() > kMostName
+                           : buffer_.size() - begin >= kMostName + n_end) {
+    pos_ = begin;
+    return kept(Step::kBad, out);
   }
+  if (match == Match::kMore) return kept(Step::kMore, out);
   text = json::trimmed(text);
-  const bool bad = text.empty() || text.size() > kMostName ||
-                   text.find_first_of("\n<>{}\"") != std::string_view::npos;
+  const bool bad = text.empty() || text.find_first_of("\n<>{}\"") != std::string_view::npos;
   MOE_TRY(name_.assign(text));
   *out = bad ? Step::kBad : Step::kGoOn;
   go(kNextTag);
