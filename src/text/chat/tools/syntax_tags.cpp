@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The syntaxes whose arguments are no JSON: tags around each, and Gemma's mapping.
+#include <algorithm>
+
 #include "src/text/chat/json/text.h"
 #include "src/text/chat/tools/parser.h"
 
