@@ -183,15 +183,15 @@ class Page(Cli):
 
     def test_a_key_is_asked_for(self):
         with open(os.open(self.path("keys"), os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as f:
-            f.write("secret\n")
+            f.write("k3y-of-the-test\n")
         _, browser = self.start("--api-key-file", self.path("keys"))
-        for key in ("wrong", "secret"):
+        for key in ("wrong", "k3y-of-the-test"):
             browser.wait("document.getElementById('key').open")
             browser.run(f"document.querySelector('#key input').value = '{key}'; document.querySelector('#key [value=save]').click()")
         browser.wait("document.getElementById('title').textContent == 'stories'")
         self.send(browser, "The dog")
         self.assertNotEqual(self.wait_for_answer(browser), "")
-        self.assertNotIn("secret", browser.run("JSON.stringify(localStorage)"))
+        self.assertNotIn("k3y-of-the-test", browser.run("JSON.stringify(localStorage)"))
 
     def test_several_models(self):
         server = Server(self, "--model", f"b={MODEL}", "--template", "plain", model=("--model", f"a={MODEL}"))
