@@ -2,6 +2,8 @@
 #pragma once
 // How far one model's predictions of a text are from another's: sums over the tokens of the text.
 
+#include <stddef.h>
+
 #include <cstdint>
 #include <vector>
 
