@@ -185,6 +185,8 @@ void ServedModels::run() {
 // Until the end.
 void ServedModels::work() {
   Lock lock(mutex_);
+  // Somebody may come while a model is being closed.
+  const auto has_work = [this] { return stopping_ || wanted() != nullptr; };
   while (!stopping_) {
     if (Entry* entry = wanted()) {
       open(lock, *entry);
@@ -194,9 +196,9 @@ void ServedModels::work() {
     const bool looks = o_.close_seconds > 0 && n_open() > 0 && !ending_;
     if (looks) {
       const auto often = std::chrono::milliseconds(100 * std::min(o_.close_seconds, 100));
-      changed_.wait_for(lock, often);
+      changed_.wait_for(lock, often, has_work);
     } else {
-      changed_.wait(lock);
+      changed_.wait(lock, has_work);
     }
   }
 }

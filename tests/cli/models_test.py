@@ -77,9 +77,10 @@ class Models(Cli):
     def test_idle_ones_are_closed(self):
         server = Several(self, "--close-seconds", "1", a=MODEL, b=MODEL)
         before = server.complete("The dog", model="a")
-        server.wait_until_open_are("a")
-        server.wait_until_open_are()
-        self.assertEqual(server.complete("The dog", model="a"), before)
+        for _ in range(4):  # a request may come while the model is still being closed
+            server.wait_until_open_are("a")
+            server.wait_until_open_are()
+            self.assertEqual(server.complete("The dog", model="a"), before)
 
     def test_one_makes_room_for_another(self):
         server = Several(self, "--max-open", "1", a=MODEL, b=MODEL, c=MODEL)
