@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What the toolchain files share. MOE_CROSS: the name of Debian's cross compiler, MOE_CROSS_DEBIAN: of
+# Shared by the toolchain files. MOE_CROSS: the name of Debian's cross compiler, MOE_CROSS_DEBIAN: of
 # its architecture, MOE_CROSS_QEMU: of qemu-user. Libraries come from scripts/fetch-cross-libs.sh.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_C_COMPILER ${MOE_CROSS}-gcc)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which comment of a C source documents which declaration. C's parsers drop comments; this finds them
+"""The comments of a C source and the declarations that they document. C's parsers drop comments; this finds them
 by the places of the names."""
 
 from __future__ import annotations

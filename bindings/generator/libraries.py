@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which library a function is in: the header does not say it."""
+"""The library that a function is in, which the header does not say."""
 
 # How the names of the functions of libmoe_convert and libmoe_serve begin; all others are in libmoe.
 CONVERT = ("moe_convert", "moe_synthetic_")

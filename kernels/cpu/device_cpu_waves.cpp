@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which experts of an MoE layer are computed together, and when.
+// Groups the experts of an MoE layer that are computed together, and orders the groups.
 
 #include <algorithm>
 

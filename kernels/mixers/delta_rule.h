@@ -60,7 +60,7 @@ class DeltaRule {
   const float* dt_bias = nullptr;  // (value_heads), Kimi's (keys)
   const float* a_log = nullptr;    // (value_heads)
   const float* norm = nullptr;     // (value_dim)
-  // Of Kimi's rule alone.
+  // Kimi's rule alone has these.
   int32_t rank = 0;             // inputs x
   const float* a_up = nullptr;  // A: (rank, keys)
   const float* z_up = nullptr;  // Z: (rank, values)

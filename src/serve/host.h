@@ -21,7 +21,7 @@ struct Host {
   int32_t context = 0;        // of each session
   int32_t max_prompt = 0;     // tokens
   uint64_t weight_bytes = 0;  // of the model, all in memory
-  // Of vectors of texts:
+  // Requests for vectors need these.
   int32_t d_model = 0;
   int32_t vector_tokens = 0;  // of a text, the most
   int32_t n_prompts = 0;

@@ -30,14 +30,17 @@ def has_purpose(path, lines):
 
 
 def half_sentences(path, lines):
-    """Numbers of the lines where a comment begins so; lines that continue one are not looked at."""
-    start, inside = STARTS[kind_of(path)], False
+    """Numbers of the lines where a comment begins so; lines that continue one are not looked at: those of whole-line
+    comments, and those that stand below the comment behind code."""
+    start, column = STARTS[kind_of(path)], None  # where a comment that may go on begins
     for number, line in enumerate(lines, 1):
         found = start.search(line)
-        if found and not (inside and not line[:found.start()].strip()) and HALF.match(found[1]):
+        whole = bool(found) and not line[:found.start()].strip()
+        if found and not (whole and found.start() == column) and HALF.match(found[1]):
             yield number
         # An opening """ alone begins a comment, a closing one ends it.
-        inside = bool(found) and found[1].strip() not in ("", "*/")
+        goes_on = found and found[1].strip() not in ("", "*/") and "SPDX-License-Identifier" not in line
+        column = found.start() if goes_on else None
 
 
 def main():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a generated text must satisfy: a JSON schema, a GBNF grammar or a regular expression."""
+"""Grammars that a generated text must satisfy: a JSON schema, a GBNF grammar or a regular expression."""
 
 from __future__ import annotations
 
