@@ -7,10 +7,9 @@
 namespace moe {
 namespace {
 
-constexpr float kLowest = -3.40282347e38f;  // sampling needs finite logits: its weight is zero
-
 Status any_left(std::span<const float> logits) {
-  if (std::any_of(logits.begin(), logits.end(), [](float x) { return x != kLowest; })) return {};
+  if (std::any_of(logits.begin(), logits.end(), [](float x) { return x != kBannedLogit; }))
+    return {};
   return Status::error(MOE_ERR_RANGE, "grammar: every token that may follow is banned");
 }
 
@@ -35,7 +34,7 @@ void Constraint::each_end(F&& f) const {
 }
 
 Status Constraint::check(std::span<const float> logits, int32_t token) const {
-  if (!matcher_ || logits[static_cast<size_t>(token)] != kLowest) return {};
+  if (!matcher_ || logits[static_cast<size_t>(token)] != kBannedLogit) return {};
   return Status::error(MOE_ERR_RANGE, "grammar: the biases ban every token that may follow");
 }
 
@@ -43,7 +42,7 @@ Status Constraint::ban(std::span<float> logits) {
   if (!matcher_) return {};
   const auto ban_one = [&](int32_t id) {
     const auto i = static_cast<size_t>(id);
-    if (i < logits.size()) logits[i] = kLowest;
+    if (i < logits.size()) logits[i] = kBannedLogit;
   };
   const AnswerGate::State gate = open_ ? AnswerGate::kOpen : gate_state();
   if (gate == AnswerGate::kClosed) {
@@ -62,12 +61,12 @@ Status Constraint::ban(std::span<float> logits) {
   if (matcher_->may_end() && !options_.ignore_eos) each_end(keep);
   MOE_TRY(status);
   for (size_t i = 0; i < logits.size(); ++i) {
-    if (!allowed->has(i)) logits[i] = kLowest;
+    if (!allowed->has(i)) logits[i] = kBannedLogit;
   }
   each_end(ban_one);
   if (drops_space_) {
     for (size_t i = 0; i < logits.size(); ++i) {
-      if (logits[i] != kLowest && text_of(i).starts_with(' ')) logits[i] = kLowest;
+      if (logits[i] != kBannedLogit && text_of(i).starts_with(' ')) logits[i] = kBannedLogit;
     }
   }
   for (const Kept& k : kept_) logits[k.token] = k.logit;

@@ -9,6 +9,9 @@ namespace moe {
 
 class StreamDecoder;
 
+/// The logit of a banned token: sampling needs finite ones, and its weight is zero.
+inline constexpr float kBannedLogit = -3.40282347e38f;
+
 /// Does nothing in a generation without a grammar. One thread.
 class Constraint {
  public:

@@ -48,11 +48,10 @@ Status check_options(const GenerateOptions& o, const Tokenizer* tokenizer, int32
 /// Checks the logits that a callback left. A ban becomes the lowest finite number, because sampling
 /// needs finite logits: its weight is zero.
 Status clamp_bans(std::span<float> logits) {
-  constexpr float kLowest = -3.40282347e38f;
   size_t n_banned = 0;
   for (size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] == -__builtin_inff()) {
-      logits[i] = kLowest;
+      logits[i] = kBannedLogit;
       ++n_banned;
     } else if (!is_finite(logits[i])) {
       return non_finite_logit(i).with_context("logits callback");
