@@ -1110,9 +1110,9 @@ typedef struct moe_grammar moe_grammar;
  * MOE_ERR_FORMAT names the byte, or the place in the schema as a JSON pointer, that is wrong,
  * MOE_ERR_UNSUPPORTED the keyword that is not supported, or a byte for which the tokenizer has no
  * token; MOE_ERR_RANGE if no text satisfies the grammar, MOE_ERR_TOO_LONG if it takes too much
- * memory (48 MB), MOE_ERR_NOT_FOUND for a reference to nothing. The model's first grammar also
- * reads its vocabulary (about 30 bytes a token). The result is immutable: any number of calls on
- * any threads may use it at once. Any thread. */
+ * memory (48 MB) or time, MOE_ERR_NOT_FOUND for a reference to nothing. The model's first grammar
+ * also reads its vocabulary (about 30 bytes a token). The result is immutable: any number of calls
+ * on any threads may use it at once. Any thread. */
 MOE_API moe_status moe_grammar_create(moe_model* model, moe_grammar_kind kind, const char* text,
                                       size_t n_bytes, moe_grammar** out, moe_error* error);
 /* Gives up the handle; NULL is allowed. Generations that use the grammar keep it. */
@@ -1151,7 +1151,8 @@ typedef struct moe_generate_params {
   void* logits_user;    /* its first argument */
   /* The text follows this grammar, made for the session's model (otherwise MOE_ERR_ARGUMENT); NULL:
    * any text. MOE_FINISH_EOS then says that the text is complete; after any other end it may not
-   * be. In a chat the grammar begins after the model's thinking, which is free. Together with
+   * be. In a chat the grammar begins after the model's thinking, which is free; with tools it is
+   * MOE_ERR_ARGUMENT, since a call would be no text of the grammar. Together with
    * `logits`, the grammar has the last word; MOE_ERR_RANGE if `logits` or a bias bans every token
    * that may follow. With max_draft, text that has no alternative is drafted. */
   moe_grammar* grammar;

@@ -44,6 +44,13 @@ def test_expressions_and_processors(model):
         model.session().generate(PROMPT, regex="abc", logits_processor=ban_all).text()
 
 
+def test_biases_that_ban_what_may_follow(model):
+    begins = [i for i in range(model.info.vocab_size) if (piece := model.decode([i])) and "abc".startswith(piece)]
+    assert begins
+    with pytest.raises(moe.RangeError, match="biases ban every token"):
+        model.session().generate(PROMPT, regex="abc", bias=dict.fromkeys(begins, -float("inf"))).text()
+
+
 def test_refusals(model):
     with pytest.raises(moe.UnsupportedError, match="#/properties/a/not"):
         moe.Grammar(model, json_schema={"properties": {"a": {"not": {}}}})
