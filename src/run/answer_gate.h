@@ -16,7 +16,7 @@ class ThinkingGate {
       : splitter_(tags, tokenizer, inside, allocator),
         state_(inside ? AnswerGate::kClosed : AnswerGate::kStart) {
     const std::span<const int32_t> headers = splitter_.header_begins();
-    opening_ = tags.channels ? headers[0] : tokenizer.token_id(tags.open);
+    opening_ = tags.channels ? headers[0] : splitter_.opening();
   }
 
   AnswerGate gate() { return {.push = push, .state = state, .object = this, .opening = opening_}; }

@@ -63,6 +63,24 @@ std::vector<TokenPiece> cut(const std::string& text, size_t n) {
   return out;
 }
 
+// A grammar allows this token before an answer, so it must be one that opens the thinking.
+TEST(Thinking, TheTokenThatOpensIt) {
+  const auto opening = [](uint8_t flags_of_open, uint8_t flags_of_close) {
+    TokenizerData data = tagged();
+    data.added_flags[0] = flags_of_open;
+    data.added_flags[1] = flags_of_close;
+    const auto loaded = load(data);
+    check(loaded->status);
+    ThinkingTags tags;
+    tags.open = "[THINK]";
+    tags.close = "[/THINK]";
+    return ReplySplitter(tags, *loaded->tokenizer, false, system_allocator()).opening();
+  };
+  EXPECT_EQ(opening(kAddedSpecial, kAddedSpecial), 1);
+  EXPECT_EQ(opening(0, 0), 1);
+  EXPECT_EQ(opening(0, kAddedSpecial), -1);  // its text opens nothing
+}
+
 TEST(Thinking, TagsInTextHoweverItIsCut) {
   const std::pair<const char*, const char*> kCases[] = {
       {"<think>why</think>so", "(why)so"},

@@ -71,6 +71,7 @@ ReplySplitter::ReplySplitter(const ThinkingTags& tags, const Tokenizer& tokenize
   open_ = special_id(tokenizer, tags.open);
   close_ = special_id(tokenizer, tags.close);
   tokens_ = close_ >= 0;
+  opening_ = tokens_ ? open_ : tokenizer.token_id(tags.open);
   if (inside) switch_to(State::kThinking);
 }
 

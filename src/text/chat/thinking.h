@@ -46,6 +46,8 @@ class ReplySplitter final {
   /// The tokens after which a channel's header begins, and the one that ends it; -1: none.
   std::span<const int32_t> header_begins() const { return header_begins_; }
   int32_t header_end() const { return message_; }
+  /// The token that opens the thinking; -1: none, or the text of several.
+  int32_t opening() const { return opening_; }
   bool thinking() const { return state_ == State::kThinking || state_ == State::kHeader; }
   /// Inside the arguments of a call, and the function's name.
   bool in_call() const { return state_ == State::kCall; }
@@ -68,6 +70,7 @@ class ReplySplitter final {
   bool tokens_ = false;  // the tags are special tokens without text
   int32_t open_ = -1;
   int32_t close_ = -1;
+  int32_t opening_ = -1;
   int32_t message_ = -1;
   int32_t header_begins_[3] = {-1, -1, -1};  // <|channel|>, <|start|>, <|end|>
   State state_ = State::kStart;
