@@ -100,6 +100,15 @@ struct SteppedReply {
   ThinkingGate gate;
 };
 
+// For the ids of calls: they differ by prompt and by seed, unless the seed has no effect. FNV-1a
+// over the prompt's tokens.
+uint64_t seed_of_ids(std::span<const int32_t> prompt, const GenerateOptions& options) {
+  const SamplingConfig& sampling = options.sampling;
+  uint64_t hash = 0xcbf29ce484222325 ^ (sampling.temperature > 0 ? sampling.seed : 0);
+  for (const int32_t id : prompt) hash = (hash ^ static_cast<uint32_t>(id)) * 0x100000001b3;
+  return hash;
+}
+
 // The least i below n for which fits(i) is true, or n. Behind the first true one all are expected
 // to be true. The first ones are tried first, then ones twice as far apart.
 template <class Fits>
@@ -417,7 +426,8 @@ Result<Box<SteppedGeneration>> Chat::begin_reply(const GenerateOptions& given) {
   MOE_TRY(made->stops.append(stops_.data(), stops_.size()));
   MOE_TRY(made->tools.assign(tools_.view()));
   if (!tools_.empty()) {
-    MOE_TRY(made->collector.find_calls(*format_, made->tools.view(), ids.size()));
+    MOE_TRY(
+        made->collector.find_calls(*format_, made->tools.view(), seed_of_ids(ids.span(), given)));
   }
   const GenerateOptions options = collected(given, made->collector, made->gate, made->stops.span());
   const PieceFilter filter = {made.release(), SteppedReply::finish, SteppedReply::destroy};
@@ -453,7 +463,7 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   MOE_TRY(make_message("assistant", {}, collector.message));
   if (!tools_.empty()) {
     MOE_TRY(choose_call_style());
-    MOE_TRY(collector.find_calls(*format_, tools_.view(), ids.size()));
+    MOE_TRY(collector.find_calls(*format_, tools_.view(), seed_of_ids(ids.span(), given)));
   }
   ThinkingGate gate(tags_, tokenizer_, begins_inside(text), allocator_);
   const GenerateOptions options = collected(given, collector, gate, stops_.span());

@@ -21,10 +21,10 @@ class Collector {
         calls_(allocator),
         allocator_(allocator) {}
 
-  /// Finds calls of the tools, a JSON list that must outlive this. n_prompt: of the reply.
-  Status find_calls(const ToolFormat& format, std::string_view tools, size_t n_prompt) {
+  /// Finds calls of the tools, a JSON list that must outlive this. seed: for the calls' ids.
+  Status find_calls(const ToolFormat& format, std::string_view tools, uint64_t seed) {
     splitter_.find_calls();
-    parser_.emplace(format, tools, n_prompt, allocator_);
+    parser_.emplace(format, tools, seed, allocator_);
     format_ = &format;
     return calls_.assign("");
   }

@@ -130,11 +130,17 @@ TEST_F(ToolsTest, SwitchesOfAChat) {
   EXPECT_FALSE(cut["message"].contains("tool_calls"));
   EXPECT_EQ(std::string(cut["message"]["content"]).find("Ok!<tool_call>{"), 0U) << cut;
   request["n"] = 2;
+  request["temperature"] = 0.01;
+  request["seed"] = 1;
   request["max_tokens"] = 50;
   const Json two = ask(request);
   for (const Json& choice : two["choices"]) {
     EXPECT_EQ(choice["message"]["tool_calls"].size(), 2U);
   }
+  const auto id_of = [&](size_t choice) {
+    return two["choices"][choice]["message"]["tool_calls"][0]["id"];
+  };
+  EXPECT_NE(id_of(0), id_of(1));
 }
 
 TEST_F(ToolsTest, Messages) {
