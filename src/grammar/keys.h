@@ -41,7 +41,7 @@ class Keys {
   uint32_t& find_slot(std::span<const uint32_t> key) {
     uint64_t h = key.size();
     for (const uint32_t k : key) h = mix(h, k);
-    size_t i = h & (slots_.size() - 1);
+    size_t i = static_cast<size_t>(h) & (slots_.size() - 1);
     while (slots_[i] != 0) {
       const std::span<const uint32_t> other = (*this)[slots_[i] - 1];
       if (std::equal(key.begin(), key.end(), other.begin(), other.end())) break;
@@ -81,7 +81,7 @@ class Names {
 
  private:
   uint32_t& find_slot(std::string_view name) {
-    size_t i = hash_bytes(name) & (slots_.size() - 1);
+    size_t i = static_cast<size_t>(hash_bytes(name)) & (slots_.size() - 1);
     while (slots_[i] != 0 && names_[slots_[i] - 1] != name) i = (i + 1) & (slots_.size() - 1);
     return slots_[i];
   }
