@@ -24,7 +24,8 @@ bool multiplies_codes(const ProductArgs& args) {
 /// Blocks that occupy a large GPU.
 constexpr int64_t kWantedBlocks = 96;
 
-/// Inputs up to which matmul_floats_narrow.cu is the faster one for few rows too.
+/// Inputs up to which matmul_floats_narrow.cu also computes few rows: two rounds of its warps. The
+/// bound itself was not measured.
 constexpr int32_t kShortRow = 512;
 
 /// True if matmul_floats.cu supports it, and matmul_floats_narrow.cu if the weights are floats.
