@@ -17,7 +17,7 @@ TypeError; what callbacks, file objects and open() raise comes out as it is. Chi
 be closed in any order.
 """
 
-from ._constants import Finish, KvType, LogLevel, Status
+from ._constants import Endpoint, Finish, KvType, LogLevel, Status
 from .batch import BatchResult
 from .chat import Chat, Message, Reply, chat_template_names
 from .completion import CompletionStream
@@ -73,6 +73,7 @@ from .layer import Expert, MoeLayer
 from .model import Model
 from .routing import RoutingChoices
 from .sampling import ModelSampling, Piece, Sample, Sampling, SamplingArguments, TokenLogprob
+from .service import Answer, Event, RequestError, Service, ServiceStats
 from .session import Session
 from .together import eval_each, step
 from .tokenizer import Tokenizer
@@ -81,16 +82,15 @@ from .translation import Translation
 __version__ = version()
 
 __all__ = [
-    "ActivationStats", "ArgumentError", "BatchResult", "BudgetError", "CancelledError", "Chat", "ChatResult",
+    "ActivationStats", "Answer", "ArgumentError", "BatchResult", "BudgetError", "CancelledError", "Chat", "ChatResult",
     "CompletionStream",
-    "CorruptError", "DeviceError", "Encoded", "Environment", "EnvironmentInfo", "Expert",
+    "CorruptError", "DeviceError", "Encoded", "Endpoint", "Environment", "EnvironmentInfo", "Event", "Expert",
     "ExpertStats", "FileError", "Finish", "FormatError", "GenerateResult", "Generation", "Grammar",
     "InternalError", "KvType", "LayerInfo", "LogLevel", "MemoryInfo", "MemoryPlan", "MemoryStats",
     "Message", "Model", "ModelInfo", "ModelSampling", "MoeError", "MoeLayer", "NonFiniteError",
     "NotFoundError", "OutOfMemoryError", "Perplexity", "Piece", "RangeError", "Reply",
-    "RoutingChoices", "RoutingStats", "Sample", "Sampling", "SamplingArguments", "Session", "ShapeError",
-    "StateError",
-    "Status", "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError",
+    "RequestError", "RoutingChoices", "RoutingStats", "Sample", "Sampling", "SamplingArguments", "Service",
+    "ServiceStats", "Session", "ShapeError", "StateError", "Status", "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError",
     "Translation",
     "UnsupportedError", "VersionError", "__version__", "chat_template_names", "convert", "isas",
     "eval_each", "memory_info", "router_kinds", "save_synthetic", "step", "synthetic_shapes", "version",

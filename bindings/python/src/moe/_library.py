@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Finds libmoe and libmoe_convert, declares their functions and calls them."""
+"""Finds libmoe, libmoe_convert and libmoe_serve, declares their functions and calls them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from . import _structs as s
 from ._constants import VERSION_MAJOR, VERSION_MINOR
-from ._functions import MOE, MOE_CONVERT, Prototypes
+from ._functions import MOE, MOE_CONVERT, MOE_SERVE, Prototypes
 from .errors import error_of
 
 ABI_VERSION = (VERSION_MAJOR, VERSION_MINOR)  # while the major version is 0, a minor one may change the ABI
@@ -20,7 +20,7 @@ _SONAME = ".".join(map(str, ABI_VERSION[: 1 if ABI_VERSION[0] else 2]))
 
 def _candidates(name: str) -> list[str]:
     """Where the library of that name may be. MOE_LIBRARY is the path of libmoe (or of its folder)
-    and the only place looked at when it is set; libmoe_convert lies beside it."""
+    and the only place looked at when it is set; the others lie beside it."""
     given = os.environ.get("MOE_LIBRARY")
     file = f"lib{name}.so"
     if given:
@@ -69,6 +69,12 @@ lib = _load_moe()
 def convert_library() -> c.CDLL:
     """libmoe_convert, loaded on first use."""
     return _load("moe_convert", MOE_CONVERT)
+
+
+@functools.cache
+def serve_library() -> c.CDLL:
+    """libmoe_serve, loaded on first use."""
+    return _load("moe_serve", MOE_SERVE)
 
 
 def call(function: Any, *arguments: Any) -> None:

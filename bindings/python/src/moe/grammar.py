@@ -24,6 +24,8 @@ class Grammar(Closable):
     FormatError and UnsupportedError name what is wrong, by its place; RangeError: no text satisfies it.
     """
 
+    _what = "grammar"
+
     def __init__(self, model: Any, *, json_schema: Schema | None = None, gbnf: str | None = None,
                  regex: str | None = None) -> None:
         given = [(kind, text) for kind, text in ((GrammarKind.JSON_SCHEMA, json_schema), (GrammarKind.GBNF, gbnf),
