@@ -196,7 +196,7 @@ Status Json::index() {
       return Status::error(MOE_ERR_FORMAT, "JSON: the name \"%.*s\" twice in an object",
                            static_cast<int>(twice.size()), twice.data());
     }
-    size_t at = hash(parent(i), name(i)) & (n - 1);
+    size_t at = static_cast<size_t>(hash(parent(i), name(i))) & (n - 1);
     while (slots_[at] != 0) at = (at + 1) & (n - 1);
     slots_[at] = i + 1;
   }
@@ -205,7 +205,7 @@ Status Json::index() {
 
 uint32_t Json::find(uint32_t object, std::string_view name) const {
   if (kind(object) != kObject) return kNone;
-  for (size_t at = hash(object, name);; ++at) {
+  for (auto at = static_cast<size_t>(hash(object, name));; ++at) {
     const uint32_t slot = slots_[at & (slots_.size() - 1)];
     if (slot == 0) return kNone;
     if (parent(slot - 1) == object && this->name(slot - 1) == name) return slot - 1;

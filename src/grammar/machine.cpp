@@ -36,7 +36,7 @@ void sort_once(Array<Item>& items) {
 // is free.
 template <class Same>
 uint32_t& find_slot(Array<uint32_t>& slots, uint64_t h, Same&& same) {
-  size_t i = h & (slots.size() - 1);
+  size_t i = static_cast<size_t>(h) & (slots.size() - 1);
   while (slots[i] != 0 && !same(slots[i] - 1)) i = (i + 1) & (slots.size() - 1);
   return slots[i];
 }
