@@ -7,6 +7,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import time
 
@@ -18,6 +19,7 @@ class Browser:
 
     def __init__(self, test, folder):
         self.test = test
+        self.folder = folder
         self.events = []
         self.number = 0
         self.buffer = b""
@@ -35,6 +37,7 @@ class Browser:
              "--disable-background-networking", "--disable-component-update", "--force-color-profile=srgb", "--hide-scrollbars",
              f"--user-data-dir={folder}", "about:blank"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=before, close_fds=False,
+            start_new_session=True,
             env={**os.environ, "HOME": folder, "XDG_CONFIG_HOME": folder, "XDG_CACHE_HOME": folder})
         os.close(to_read)
         os.close(to_write)
@@ -47,8 +50,13 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def end(self):
-        self.process.kill()
+        """Its other processes end a moment after the first, and may still write to the folder."""
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        end = time.monotonic() + 30
+        while os.path.exists(self.folder) and time.monotonic() < end:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            time.sleep(0.02)
         os.close(self.to)
         os.close(self.from_)
 

@@ -74,7 +74,6 @@ NODE_LACKS = {
 }
 PYTHON_LACKS = {
     **STEP_FUNCTIONS,
-    **SERVICE_FUNCTIONS,
     "moe_status_name": "MoeError.name has it of the enum",
     "moe_synthetic_create": "save_synthetic() makes the same file",
     "moe_synthetic_free": "frees what moe_synthetic_create made, and only that",
