@@ -23,6 +23,7 @@ class Browser:
         self.events = []
         self.number = 0
         self.buffer = b""
+        os.makedirs(folder, exist_ok=True)  # also for what it leaves behind when it is killed
         to_read, self.to = os.pipe()
         self.from_, to_write = os.pipe()
 
@@ -38,7 +39,7 @@ class Browser:
              f"--user-data-dir={folder}", "about:blank"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=before, close_fds=False,
             start_new_session=True,
-            env={**os.environ, "HOME": folder, "XDG_CONFIG_HOME": folder, "XDG_CACHE_HOME": folder})
+            env={**os.environ, "HOME": folder, "XDG_CONFIG_HOME": folder, "XDG_CACHE_HOME": folder, "TMPDIR": folder})
         os.close(to_read)
         os.close(to_write)
         test.addCleanup(self.end)
