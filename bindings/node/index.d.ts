@@ -13,7 +13,7 @@ export interface EnvOptions {
   /** Compute threads; 0: as many as this process may use. */
   threads?: number;
   isa?: string;
-  /** "auto" (default; the CPU, until the CUDA kernels have been tested on a GPU), "cpu", "cuda" or "cuda:N". */
+  /** "auto" (default; the CPU, also beside a GPU), "cpu", "cuda" or "cuda:N". */
   device?: string;
   gpuMemoryBytes?: number;
 }

@@ -57,10 +57,9 @@ void add_compute(CLI::App& app, ModelOptions& o) {
                              " (default the best that this CPU supports)"),
           "NAME")
       ->check(listed("auto, " + listed_names(moe_isa_name)));
-  machine(app.add_option(
-              "--device", o.device,
-              "auto (the CPU, until the CUDA kernels have been tested on a GPU), cpu, cuda or "
-              "cuda:N"),
+  machine(app.add_option("--device", o.device,
+                         "auto (the CPU, also beside a GPU), cpu, cuda or "
+                         "cuda:N"),
           "NAME")
       ->check(suggest("auto, cpu, cuda"))
       ->check(device_name())

@@ -21,7 +21,7 @@ pub struct EnvOptions<'a> {
     pub threads: i32,
     /// An instruction set of [`isas`]; `None`: the best one. Results are bit-identical.
     pub isa: Option<&'a str>,
-    /// `None`, "auto" (until the CUDA kernels have been tested on a GPU) or "cpu": the CPU; "cuda" or "cuda:N".
+    /// `None`, "auto" or "cpu": the CPU, also beside a GPU; "cuda" or "cuda:N".
     pub device: Option<&'a str>,
     /// Limit on GPU memory in bytes; 0, or above: 15/16 of the free memory.
     pub gpu_memory_bytes: u64,

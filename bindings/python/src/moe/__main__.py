@@ -26,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--temp", "--temperature", type=float, default=0.0, metavar="X", dest="temperature",
                         help="temperature; 0, the default, takes the most probable token")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same text")
-    parser.add_argument("--device", metavar="NAME", help="auto (the CPU, for now), cpu, cuda or cuda:N")
+    parser.add_argument("--device", metavar="NAME", help="auto (the CPU), cpu, cuda or cuda:N")
     parser.add_argument("--memory", metavar="SIZE", help="cap on the memory used, such as 2G")
     parser.add_argument("--version", action="version", version=f"moe {__version__}")
     return parser
