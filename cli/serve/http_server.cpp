@@ -206,7 +206,9 @@ std::optional<Refusal> HttpServer::check_head(MHD_Connection* connection, const 
   const bool allowed =
       keys_.allow(header_of(connection, "Authorization"), header_of(connection, "X-Api-Key"));
   // The page asks for the key, and has nothing to hide itself.
-  if (url != "/health" && page_file(url) == nullptr && !allowed) {
+  const bool open =
+      url == "/health" || (url == "/metrics" && limits_.open_metrics) || page_file(url) != nullptr;
+  if (!open && !allowed) {
     return Refusal{401, "expected 'Authorization: Bearer' or 'x-api-key' with a key of this server",
                    "invalid_api_key", "WWW-Authenticate", "Bearer"};
   }

@@ -20,7 +20,8 @@ namespace moe_cli {
 struct HttpLimits {
   size_t max_body = 0;  // bytes
   int max_connections = 0;
-  int idle_seconds = 0;  // of a connection that neither sends nor takes anything
+  int idle_seconds = 0;       // of a connection that neither sends nor takes anything
+  bool open_metrics = false;  // /metrics needs no key
 };
 
 class HttpServer {

@@ -93,6 +93,7 @@ void run_serve(const ServeOptions& o) {
   HttpLimits limits;
   limits.max_body = parse_bytes("--max-body", o.max_body);
   limits.idle_seconds = o.idle_seconds;
+  limits.open_metrics = o.open_metrics;
   ListeningSocket socket(o);
   check_options(o, socket);
   const Env env = open_env(o.model);
@@ -149,6 +150,9 @@ void add_http_options(CLI::App& c, ServeOptions& o) {
                             "Bearer KEY' or 'x-api-key: KEY'")
                    ->check(not_empty())
                    ->option_text("FILE");
+  auto* metrics = c.add_flag("--open-metrics", o.open_metrics,
+                             "Answer /metrics, which has counts alone, without a key")
+                      ->needs(keys);
   auto* body =
       c.add_option("--max-body", o.max_body, "Most bytes of the body of a request, such as 4M")
           ->option_text("SIZE")
@@ -162,7 +166,7 @@ void add_http_options(CLI::App& c, ServeOptions& o) {
                             "longer to send a request")
                    ->transform(integer_in(1, 86400))
                    ->capture_default_str();
-  for (CLI::Option* option : {host, port, local, keys, body, connections, idle}) {
+  for (CLI::Option* option : {host, port, local, keys, metrics, body, connections, idle}) {
     option->group(kServerGroup);
   }
 }

@@ -32,6 +32,7 @@ struct ServeOptions {
   std::string max_body = "4M";
   int max_connections = 256;
   int idle_seconds = 60;
+  bool open_metrics = false;
 };
 
 }  // namespace moe_cli

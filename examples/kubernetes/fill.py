@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Fills in job.yaml and deployment.yaml: the memory from `moe inspect`, the rest from the options.
+"""Fills in job.yaml, deployment.yaml, serve.yaml, kserve.yaml and pool.yaml: the memory from `moe inspect`, the rest
+from the options.
 
     python3 fill.py MODEL [--sessions N] [--context N] [--memory SIZE] ... | kubectl apply -f -
 
@@ -18,6 +19,7 @@ import subprocess
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = 32 << 20
 DISK = 100e6  # bytes/s of a slow disk
+SERVERS = ("serve", "kserve", "pool")
 # The lines of the memory account that every session adds; the others belong to the model.
 SESSION = {"KV cache", "position tables", "activations", "scratch", "sampling", "session"}
 
@@ -52,19 +54,26 @@ def values(arguments):
         raise SystemExit(f"MODEL: expected a file name of letters, digits and any of . + - _, found {name!r}")
     info = inspect(arguments)
     request = needed(info, arguments.sessions) + PROGRAM
-    options = [f"--sessions={arguments.sessions}", f"--threads={arguments.cpus}", "--device=cpu", f"-n{arguments.n}"]
+    if arguments.kind in SERVERS:
+        options = ["--host=0.0.0.0", "--port=8080", "--api-key-file=/keys/keys", "--open-metrics", f"--slots={arguments.sessions}",
+                   f"--max-seconds={arguments.max_seconds}"]
+    else:
+        options = [f"--sessions={arguments.sessions}", f"-n{arguments.n}"]
+    options += [f"--threads={arguments.cpus}", "--device=cpu"]
     options += [f"--{name}={getattr(arguments, name)}" for name in ("context", "memory") if getattr(arguments, name)]
+    reading = int(info["file_bytes"] / DISK)
     return {
         "image": arguments.image, "model": name, "cpus": arguments.cpus,
         "replicas": arguments.replicas, "parts": arguments.parts, "line_minutes": arguments.line_minutes,
         "request": mebibytes(request), "limit": mebibytes(request * 17 / 16),
-        "verify_seconds": 10 + int(info["file_bytes"] / DISK), "options": options,
+        "verify_seconds": 10 + reading, "options": options, "start_failures": 15 + reading,
+        "max_seconds": arguments.max_seconds, "grace_seconds": arguments.max_seconds + 15, "gateway": arguments.gateway,
     }
 
 
 def filled(name, found):
-    """Options are shell words in the job and a YAML list in the deployment."""
-    joined = {"job": " ", "deployment": ", "}[name].join(found["options"])
+    """Options are shell words in the job and a YAML list in the others."""
+    joined = (" " if name == "job" else ", ").join(found["options"])
     return string.Template((HERE / f"{name}.yaml").read_text()).substitute(found, options=joined)
 
 
@@ -75,15 +84,19 @@ def worker_script():
 
 def documents(arguments):
     found = values(arguments)
-    kinds = {"job": [filled("job", found)], "deployment": [worker_script(), filled("deployment", found)]}
-    return "---\n".join(kinds[arguments.kind])
+    script = [worker_script()] if arguments.kind == "deployment" else []
+    return "---\n".join([*script, filled(arguments.kind, found)])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
-    parser.add_argument("--kind", choices=("job", "deployment"), default="job")
+    parser.add_argument("--kind", choices=("job", "deployment", *SERVERS), default="job",
+                        help="job, deployment: moe batch on files; serve: moe serve behind a service; kserve: as a runtime of "
+                             "KServe; pool: the replicas of serve as a pool of an inference gateway")
     parser.add_argument("--sessions", type=int, default=8, help="texts evaluated together")
+    parser.add_argument("--max-seconds", type=int, default=600, help="of a request to moe serve")
+    parser.add_argument("--gateway", default="inference-gateway", help="name of the Gateway of a pool")
     parser.add_argument("--context", type=int, default=0, help="maximum tokens per text; 0: the model's context")
     parser.add_argument("--memory", default="", help="memory cap, such as 2G: larger models read experts from disk")
     parser.add_argument("--replicas", type=int, default=2, help="number of pods that run at once")

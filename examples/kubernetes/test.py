@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Tests without a cluster: the filled-in files conform to Kubernetes' schema, the memory request is
-sufficient for the command, and killed workers are continued.
+sufficient for the commands, a server that is asked to end answers what it has taken, and killed workers
+are continued.
 
 Usage: test.py BUILD_DIR     (pip install kubernetes-validate)"""
 
+import concurrent.futures
 import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request as http
 
 import kubernetes_validate
 import yaml
@@ -30,16 +34,66 @@ def filled(*options):
 
 
 def try_schema():
-    for options in ([], ["--kind", "deployment"], ["--memory", "32M", "--context", "256"]):
+    """Those of KServe and of the inference extension are not in Kubernetes' schema."""
+    for options in ([], ["--kind", "deployment"], ["--kind", "serve"], ["--memory", "32M", "--context", "256"]):
         for document in filled(*options):
             version = kubernetes_validate.latest_version()
             kubernetes_validate.validate(document, version, strict=True)
             print(f"{document['kind']} {' '.join(options)}: fits the schema of Kubernetes {version}")
+    serve = filled("--kind", "serve")[-1]["spec"]["template"]
+    runtime, _ = filled("--kind", "kserve")
+    pool, route = filled("--kind", "pool")
+    with_path = [a.replace("/models/", "/mnt/models/") for a in serve["spec"]["containers"][0]["args"]]
+    assert runtime["spec"]["containers"][0]["args"] == with_path
+    assert pool["spec"]["selector"]["matchLabels"] == serve["metadata"]["labels"]
+    assert route["spec"]["rules"][0]["backendRefs"][0]["name"] == pool["metadata"]["name"]
+
+
+def container(*options):
+    return filled(*options)[-1]["spec"]["template"]["spec"]["containers"][0]
 
 
 def requested(*options):
-    text = filled(*options)[0]["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["memory"]
-    return int(text.removesuffix("Mi"))
+    return int(container(*options)["resources"]["requests"]["memory"].removesuffix("Mi"))
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def try_serve(folder):
+    """The command of the deployment, with as many requests as it has slots, of which SIGTERM finds some unanswered."""
+    port = free_port()
+    (folder / "keys").write_text("key\n")
+    (folder / "keys").chmod(0o440)
+    words = container("--kind", "serve")["args"]
+    words = [w.replace("/models/stories.moe", str(MODEL)).replace("/keys/keys", str(folder / "keys")).replace("=8080", f"={port}")
+             for w in words]
+    process = subprocess.Popen([MOE, *words], stderr=subprocess.DEVNULL)
+
+    def ask(path, body=None):
+        return http.urlopen(http.Request(f"http://127.0.0.1:{port}{path}", body and json.dumps(body).encode(), {
+            "Content-Type": "application/json", "Authorization": "Bearer key"} if body else {}), timeout=300).read().decode()
+
+    def listens():
+        try:
+            return ask("/health")
+        except OSError:
+            return False
+
+    wait_for(listens)
+    body = {"prompt": "The old fox", "max_tokens": 400, "temperature": 1, "ignore_eos": True}
+    with concurrent.futures.ThreadPoolExecutor(SESSIONS) as clients:
+        answers = [clients.submit(ask, "/v1/completions", {**body, "seed": i}) for i in range(SESSIONS)]
+        wait_for(lambda: f"moe_requests_total {SESSIONS}" in ask("/metrics"))
+        process.send_signal(signal.SIGTERM)
+        texts = [json.loads(a.result())["usage"]["completion_tokens"] for a in answers]
+    _, status, usage = os.wait4(process.pid, 0)
+    asked = requested("--kind", "serve")
+    print(f"moe serve: {usage.ru_maxrss / 1024:.1f} MiB at most, requested {asked} MiB; {len(texts)} answers after SIGTERM")
+    assert status == 0 and texts == [400] * SESSIONS and usage.ru_maxrss <= asked * 1024
 
 
 def try_memory(folder):
@@ -108,6 +162,7 @@ def main():
             for i, (a, b) in enumerate([("old", "fox"), ("quiet", "girl"), ("brave", "miller")] * LINES) if i < LINES))
         try_schema()
         try_memory(folder)
+        try_serve(folder)
         try_workers(folder)
 
 

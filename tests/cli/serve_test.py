@@ -327,6 +327,12 @@ class Refusals(Cli):
             server.post("/v1/completions", {"prompt": "a"}, Authorization=f"Bearer {key}")
         self.assertEqual(server.ask("GET", "/metrics")[0], 401)
         self.assertEqual(server.ask("GET", "/health")[0], 200)
+        server = Server(self, "--api-key-file", keys, "--open-metrics")
+        self.assertIn("moe_requests_waiting 0", server.ask("GET", "/metrics")[2])
+        for url in ("/statistics", "/v1/models", "/metrics/", "/metrics/../v1/models"):
+            self.assertIn(server.ask("GET", url)[0], (401, 404))
+        server.refuses(401, {"prompt": "a"})
+        self.fails(2, "serve", MODEL, "--open-metrics", contains=["--api-key-file"])
 
     def refuses_as_anthropic(self, server, status, kind, body, url="/v1/messages", method="POST", **headers):
         found, _, text = server.ask(method, url, body, headers)
