@@ -81,6 +81,14 @@ struct GateOp {
   int32_t d = 0;
 };
 
+/// x = x * factor, in place.
+struct ScaleOp {
+  float* x = nullptr;  // (n_rows, d)
+  int32_t n_rows = 0;
+  int32_t d = 0;
+  float factor = 1;
+};
+
 /// Keys and values of one session and one layer, in the cache's type, head-major; the device
 /// defines the layout within a head. int8 has one scale per (kv_head, position).
 struct KvLayer {
@@ -117,7 +125,8 @@ struct LatentHeads {
 /// positions up to each row's (and its window). Reads K and V only as rounded to the cache's type.
 /// Keys in blocks of 64 aligned to the absolute position, ascending. Without a causal mask a
 /// session's rows are one text from position 0 on. Without `q` it only stores K and V; without `k`
-/// it stores nothing, and each row sees the n_keys of its session's cache (cross attention).
+/// it stores nothing: each row sees the positions up to its own that another layer has stored or,
+/// without a causal mask, the n_keys of its session's cache (cross attention).
 struct AttentionOp {
   int32_t n_rows = 0;
   const BatchRow* rows = nullptr;       // host memory; rows of a session are consecutive, ascending
@@ -233,8 +242,10 @@ struct FfnOp {
   const float* merge_bias = nullptr;
   RouterConfig router;
   RouterWeightsView router_weights;
+  Norm router_norm;  // of x, for the router alone; kNone: it reads what the experts read
   const BatchRow* rows = nullptr;  // host memory; token ids for hash routers, sessions for capacity
   ExpertSource* experts = nullptr;
+  const float* expert_scale = nullptr;  // (n_experts) or null: factors of the experts' outputs
 
   const Ffn* shared = nullptr;     // shared expert, or the dense FFN; host memory
   Matrix shared_gate;              // (1, d_model) or empty
@@ -336,6 +347,10 @@ class Device {
   virtual void norm(Stream& s, const NormOp& op) = 0;
   virtual void cap(Stream& s, const CapOp& op) = 0;
   virtual void gate(Stream& s, const GateOp& op) = 0;
+  /// False: a model cannot be opened on the device if its layers have a multiplier, a norm for the
+  /// router, factors of experts, or see another layer's keys. scale() is then not called.
+  virtual bool has_layer_extras() const { return false; }
+  virtual void scale(Stream&, const ScaleOp& op) { (void)op; }
   virtual void linear(Stream& s, const LinearOp& op) = 0;
   virtual void attention(Stream& s, const AttentionOp& op) = 0;
   virtual void ffn(Stream& s, const FfnOp& op) = 0;

@@ -10,7 +10,7 @@ namespace moe {
 enum class NormKind : uint8_t { kNone, kRms, kLayer };
 enum class QkNorm : uint8_t { kNone, kHead, kWhole };
 enum class RopeKind : uint8_t { kNone, kHalf, kInterleaved };
-enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope };
+enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope, kProportional };
 /// kF32: also for encoders during one call. kLatent: the latent and rotary part of multi-head
 /// latent attention, as f16.
 enum class KvType : uint8_t { kF16, kInt8, kF32, kLatent };

@@ -59,6 +59,8 @@ double frequency(const RopeConfig& c, int32_t context, int32_t j) {
       return yarn_frequency(c, j, f);
     case RopeScaling::kLongrope:
       return f / (context > c.original_context ? c.long_factor : c.short_factor)[j];
+    case RopeScaling::kProportional:
+      return j < c.turning / 2 ? f / c.factor : 0;
     case RopeScaling::kNone:
       break;
   }
@@ -119,6 +121,11 @@ Status validate_rope(const RopeConfig& c) {
   if (c.scaling == RopeScaling::kNone) return {};
   MOE_TRY(positive("factor", c.factor));
   if (c.scaling == RopeScaling::kLinear) return {};
+  if (c.scaling == RopeScaling::kProportional) {
+    if (c.turning >= 0 && c.turning <= c.dims && c.turning % 2 == 0) return {};
+    return Status::error(MOE_ERR_RANGE, "rope: turning: expected an even number in 0..%d, found %d",
+                         c.dims, c.turning);
+  }
   MOE_TRY(positive("original_context", c.original_context));
   if (c.scaling == RopeScaling::kLlama3) {
     MOE_TRY(positive("low_freq_factor", c.low_freq_factor));

@@ -22,6 +22,7 @@ struct RopeConfig {
   int32_t original_context = 0;
   const float* short_factor = nullptr;  // longrope: (dims / 2), host memory of the model
   const float* long_factor = nullptr;
+  int32_t turning = 0;  // proportional: dims that turn, in pairs from the first on; the others stay
 };
 
 /// Checks the fields that the config's kind and scaling use. MOE_ERR_RANGE or MOE_ERR_ARGUMENT,
@@ -39,6 +40,7 @@ Status validate_rope(const RopeConfig& config);
 ///   by
 ///            short_factor[j]; times attention_factor (0: sqrt(1 + ln(f) / ln(original_context)), f
 ///            the config's factor or, where that is 1, context / original_context)
+///   proportional divided by factor, and 0 for all but the first `turning` / 2 frequencies
 /// A position's row does not depend on `context` (longrope's choice apart).
 Status build_rope_table(const RopeConfig& config, int32_t context, float* out);
 

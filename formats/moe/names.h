@@ -135,7 +135,11 @@ constexpr bool part_has_layer(Part part) { return part >= Part::kAttention; }
   ROLE(kQLatent, "q_latent")             \
   ROLE(kQLatentNorm, "q_latent_norm")    \
   ROLE(kOutputGate, "output_gate")       \
-  ROLE(kOutputGateBias, "output_gate_bias")
+  ROLE(kOutputGateBias, "output_gate_bias") \
+  ROLE(kExpertScale, "expert_scale")     \
+  ROLE(kExpertsNorm, "experts_norm")     \
+  ROLE(kExpertsOutNorm, "experts_out_norm") \
+  ROLE(kSharedOutNorm, "shared_out_norm")
 // clang-format on
 
 enum class Role : uint8_t {

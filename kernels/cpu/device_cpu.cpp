@@ -90,6 +90,10 @@ class CpuDevice final : public Device {
   void gate(Stream& stream, const GateOp& op) override {
     if (ready(stream, op.n_rows)) cpu_gate(runtime_, op);
   }
+  bool has_layer_extras() const override { return true; }
+  void scale(Stream& stream, const ScaleOp& op) override {
+    if (ready(stream, op.n_rows)) cpu_scale(runtime_, op);
+  }
   void linear(Stream& stream, const LinearOp& op) override {
     if (ready(stream, op.n_rows)) cpu_linear(runtime_, own(stream), op);
   }

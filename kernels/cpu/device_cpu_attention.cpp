@@ -40,8 +40,11 @@ void store_row(const CpuKernels& kernels, KvType type, const CachePlace& place, 
   }
 }
 
-// Cross attention: the source's keys are already stored.
-bool is_cross(const AttentionOp& op) { return op.k == nullptr && op.latent == nullptr; }
+// Another layer has stored the keys and values.
+bool is_shared(const AttentionOp& op) { return op.k == nullptr && op.latent == nullptr; }
+
+// Cross attention: the source's keys are already stored, and queries are ready.
+bool is_cross(const AttentionOp& op) { return is_shared(op) && !op.causal; }
 
 // Operations on whole rows, across heads.
 void norm_whole(const CpuKernels& kernels, const AttentionOp& op, int64_t r) {
@@ -49,6 +52,7 @@ void norm_whole(const CpuKernels& kernels, const AttentionOp& op, int64_t r) {
   const int32_t q_width = op.n_heads * op.head_dim;
   const int32_t kv_width = op.n_kv_heads * op.head_dim;
   kernels.norm_row(op.q_norm, op.q + r * q_width, q_width, op.q + r * q_width);
+  if (is_shared(op)) return;
   kernels.norm_row(op.k_norm, op.k + r * kv_width, kv_width, op.k + r * kv_width);
 }
 
@@ -62,23 +66,25 @@ void prepare_head(const CpuKernels& kernels, const AttentionOp& op, int64_t r, i
   const int32_t d = op.head_dim;
   const int32_t group = op.n_heads / op.n_kv_heads;
   float* q = op.q == nullptr ? nullptr : op.q + (r * op.n_heads + int64_t{h} * group) * d;
-  float* k = op.k + (r * op.n_kv_heads + h) * d;
-  float* v = op.v + (r * op.n_kv_heads + h) * d;
+  const int32_t n_kv = is_shared(op) ? 0 : 1;
+  float* k = n_kv == 0 ? nullptr : op.k + (r * op.n_kv_heads + h) * d;
+  float* v = n_kv == 0 ? nullptr : op.v + (r * op.n_kv_heads + h) * d;
   if (op.qk_norm == QkNorm::kHead) {
     for (int32_t i = 0; i < group; ++i) kernels.norm_row(op.q_norm, q + i * d, d, q + i * d);
-    kernels.norm_row(op.k_norm, k, d, k);
+    if (n_kv > 0) kernels.norm_row(op.k_norm, k, d, k);
   }
   if (op.clip < __builtin_inff()) {
     clip_heads(op, q, group);
-    clip_heads(op, k, 1);
-    clip_heads(op, v, 1);
+    clip_heads(op, k, n_kv);
+    clip_heads(op, v, n_kv);
   }
   if (op.rope != RopeKind::kNone) {
     const float* angles = op.rope_table + static_cast<int64_t>(row.position) * op.rope_dims;
     const bool neighbours = op.rope == RopeKind::kInterleaved;
     kernels.rotate(angles, op.rope_dims, neighbours, q, group, d);
-    kernels.rotate(angles, op.rope_dims, neighbours, k, 1, d);
+    if (n_kv > 0) kernels.rotate(angles, op.rope_dims, neighbours, k, 1, d);
   }
+  if (n_kv == 0) return;
   const KvCacheView& cache = op.caches[row.session];
   const KvLayer& to = cache.layer;
   const int64_t scale = int64_t{h} * cache.capacity + row.position;

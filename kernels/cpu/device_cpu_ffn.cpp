@@ -94,6 +94,11 @@ void run_moe(FfnCall& call) {
     call.rt.linear(s, op.head, op.head_bias, call.x, op.d_model, op.n_rows, s.head, op.d_model);
     call.subs = s.head;
   }
+  call.router_x = call.subs;
+  if (op.router_norm.kind != NormKind::kNone) {  // without a head or merge layer, which use s.head
+    call.rt.norm_rows(op.router_norm, op.x, op.d_model, op.n_rows, op.d_model, s.head);
+    call.router_x = s.head;
+  }
   route_layer(call);
   if (!s.live()) return;
   group_pairs(call);

@@ -11,10 +11,11 @@ struct FfnCall {
   const CpuRuntime& rt;
   CpuStream& s;
   const FfnOp& op;
-  const float* x = nullptr;     // (n_rows, d_model) after the norm
-  const float* subs = nullptr;  // (n_tokens, d_in): the routed (sub-)tokens
-  int32_t d_in = 0;             // d_model / n_subheads
-  int32_t n_tokens = 0;         // n_rows * n_subheads
+  const float* x = nullptr;         // (n_rows, d_model) after the norm
+  const float* subs = nullptr;      // (n_tokens, d_in): the routed (sub-)tokens
+  const float* router_x = nullptr;  // the same, as the router reads them
+  int32_t d_in = 0;                 // d_model / n_subheads
+  int32_t n_tokens = 0;             // n_rows * n_subheads
   int32_t max_k = 0;
   const float* shared = nullptr;  // (n_rows, d_model): output of the shared expert; null: later
 };

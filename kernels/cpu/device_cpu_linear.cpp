@@ -154,6 +154,12 @@ void cpu_gate(const CpuRuntime& rt, const GateOp& op) {
   });
 }
 
+void cpu_scale(const CpuRuntime& rt, const ScaleOp& op) {
+  rt.for_range(op.n_rows, op.d, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin * op.d; i < end * op.d; ++i) op.x[i] *= op.factor;
+  });
+}
+
 void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op) {
   const float* x = op.x;
   int64_t ld_x = op.ld_x;

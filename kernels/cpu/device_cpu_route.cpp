@@ -25,7 +25,7 @@ void cosine_scores(FfnCall& call) {
   const Matrix proj = in_float(w.proj);
   const Matrix embedding = in_float(w.embedding);
   const int32_t d_e = proj.rows;
-  call.rt.linear(s, proj, w.proj_bias, call.subs, call.d_in, call.n_tokens, s.cosine, d_e);
+  call.rt.linear(s, proj, w.proj_bias, call.router_x, call.d_in, call.n_tokens, s.cosine, d_e);
   if (config.normalise_token) {
     for (int32_t t = 0; t < call.n_tokens; ++t) {
       float* z = s.cosine + static_cast<int64_t>(t) * d_e;
@@ -55,7 +55,7 @@ void compute_scores(FfnCall& call) {
     case RouterScores::kCosine:
       return cosine_scores(call);
     case RouterScores::kLinear:
-      return call.rt.linear(s, in_float(w.scores), w.bias, call.subs, call.d_in, call.n_tokens,
+      return call.rt.linear(s, in_float(w.scores), w.bias, call.router_x, call.d_in, call.n_tokens,
                             s.scores, call.op.n_experts);
   }
 }
@@ -182,7 +182,7 @@ void call_hook(FfnCall& call, Routing routing) {
   routing.kept = nullptr;
   if (router_info(op.router).scores == RouterScores::kTable) routing.scores = nullptr;
   const int32_t position = op.rows == nullptr ? 0 : op.rows[0].position;
-  op.hook.call(op.hook.user, {op.layer, position, call.d_in, call.subs}, &routing);
+  op.hook.call(op.hook.user, {op.layer, position, call.d_in, call.router_x}, &routing);
   for (int32_t t = 0; t < call.n_tokens; ++t) {
     const Status status = check_choices(call, t);
     if (!status.ok()) return call.s.latch(status);
@@ -228,7 +228,9 @@ void group_pairs(FfnCall& call) {
         int32_t& place = s.pair_begin[s.expert[at + j]];
         if (pass == 1) {
           s.pair_token[place] = t;
-          s.pair_weight[place] = s.weight[at + j];
+          const float* scale = call.op.expert_scale;
+          s.pair_weight[place] =
+              s.weight[at + j] * (scale == nullptr ? 1 : scale[s.expert[at + j]]);
         }
         ++place;
       }

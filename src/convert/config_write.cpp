@@ -27,6 +27,7 @@ Offset<fbs::Rope> write_rope(FlatBufferBuilder& b, const RopeConfig& rope) {
     const auto short_factor = write_factors(b, rope.short_factor, rope.dims);
     const auto long_factor = write_factors(b, rope.long_factor, rope.dims);
     fbs::RopeScalingBuilder s(b);
+    s.add_turning(rope.turning);
     s.add_long_factor(long_factor);
     s.add_short_factor(short_factor);
     s.add_original_context(rope.original_context);
@@ -49,6 +50,7 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
   const auto rope = has_rope ? write_rope(b, a.rope) : Offset<fbs::Rope>();
   const auto qk_norm = b.CreateSharedString(name_in(kQkNorms, a.qk_norm));
   fbs::AttentionBuilder out(b);
+  out.add_kv_layer(a.kv_layer);
   out.add_latent_eps(a.latent_eps);
   out.add_qkv_clip(a.qkv_clip);
   out.add_q_latent(a.q_latent);
@@ -68,6 +70,8 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
   out.add_sinks(a.sinks);
   out.add_sub_norm(a.sub_norm);
   out.add_output_gate(a.output_gate);
+  out.add_v_norm(a.v_norm);
+  out.add_v_from_k(a.v_from_k);
   return out.Finish();
 }
 
@@ -147,6 +151,9 @@ Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
     out.add_head(m.head && !both);
     out.add_shared_gated(m.shared.gated);
     out.add_multi_head(both);
+    out.add_apart(m.apart);
+    out.add_router_norm(m.router_norm);
+    out.add_expert_scale(m.expert_scale);
     moe = out.Finish();
   }
   const auto kind = b.CreateSharedString(name_in(kActivations, f.act.kind));
@@ -202,7 +209,7 @@ std::vector<Offset<fbs::Layer>> write_layers(FlatBufferBuilder& b, const ModelCo
     if (layer.has_cross) cross = write_attention(b, layer.cross);
     Offset<fbs::Mixer> mixer;
     if (layer.has_mixer) mixer = write_mixer(b, layer.mixer);
-    layers.push_back(fbs::CreateLayer(b, attention, ffn, cross, mixer));
+    layers.push_back(fbs::CreateLayer(b, attention, ffn, cross, mixer, layer.multiplier));
   }
   return layers;
 }
@@ -223,9 +230,18 @@ bool clips(const ModelConfig& config) {
   return false;
 }
 
+// A reader of version 1.5 would leave out a norm or a factor that has no tensor.
+bool is_of_version_6(const ModelConfig& config) {
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.attention.v_norm || layer.multiplier != 1) return true;
+  }
+  return false;
+}
+
 // A reader of version 1.0 would take an encoder for a decoder, one of 1.2 would misread an
 // encoder-decoder, one of 1.3 would not clip, and one of 1.4 would make other vectors of texts.
 uint16_t minor_version(const ModelConfig& config) {
+  if (is_of_version_6(config)) return 6;
   if (config.text_vector.known) return 5;
   if (clips(config)) return 4;
   if (config.is_encoder_decoder()) return 3;

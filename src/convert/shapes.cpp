@@ -239,6 +239,36 @@ ModelConfig glm_flash() {
   return c;
 }
 
+// google/gemma-4-26B-A4B-it, text_config of config.json. Its factors of layers' results are
+// weights.
+ModelConfig gemma4() {
+  ModelConfig c = model("gemma-4-26b-a4b", 262144, 2816, 262144, 1e-6f);
+  c.tie_embeddings = true;
+  c.embedding_multiplier = __builtin_sqrtf(2816);
+  c.logit_cap = 30;
+  for (int32_t i = 0; i < 30; ++i) {
+    const bool whole = i % 6 == 5;
+    LayerConfig l = whole ? layer(16, 2, 512, 1e6f) : layer(16, 8, 256, 1e4f);
+    AttentionConfig& a = l.attention;
+    a.window = whole ? 0 : 1024;
+    a.multiplier = 1;
+    a.qk_norm = QkNorm::kHead;
+    a.v_norm = true;
+    a.v_from_k = whole;
+    if (whole) {
+      a.rope.scaling = RopeScaling::kProportional;
+      a.rope.turning = 128;
+    }
+    set_ffn(&l, 704, Activation::kGeluTanh, true);
+    set_experts(&l, 128, 8, 704, RouterWeights::kRenormalised);
+    l.ffn.moe.shared.d_ff = 2112;
+    l.ffn.moe.apart = l.ffn.moe.router_norm = l.ffn.moe.expert_scale = true;
+    a.norms = l.ffn.norms = {.pre = true, .out = true};
+    check(c.layers.push(l));
+  }
+  return c;
+}
+
 // inclusionAI/Ling-mini-2.0, config.json.
 ModelConfig ling_mini() {
   ModelConfig c = model("ling-mini-2.0", 157184, 2048, 32768, 1e-6f);
@@ -373,6 +403,7 @@ constexpr Shape kShapes[] = {
      false},
     {"glm-4.7-flash", glm_flash, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false,
      true},
+    {"gemma-4-26b-a4b", gemma4, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"ling-mini-2.0", ling_mini, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"lfm2-8b-a1b", lfm2_moe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"maple-20b-a1b", maple, ScaleKind::kRow, ActPrecision::kA8Block, FormatId::kBf16, false},
@@ -394,7 +425,7 @@ const Shape* find_shape(const char* name) {
 const char* shape_names() {
   return "tiny, olmoe-1b-7b, qwen3-30b-a3b, qwen3-next-80b-a3b, qwen3.6-35b-a3b, granite-4-h-tiny, "
          "nemotron-3-nano-30b-a3b, kimi-linear-48b-a3b, bonsai-27b, deepseek-v2-lite, "
-         "glm-4.7-flash, ling-mini-2.0, lfm2-8b-a1b, maple-20b-a1b, "
+         "glm-4.7-flash, gemma-4-26b-a4b, ling-mini-2.0, lfm2-8b-a1b, maple-20b-a1b, "
          "bitnet-2b-4t, "
          "mh-moe-768x12-h3, xmoe-323m, edge-moe-768x12";
 }

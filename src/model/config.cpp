@@ -81,11 +81,12 @@ Status validate_cross(const LayerConfig& layer, bool in_decoder) {
   const bool plain = a.window == 0 && a.latent == 0 && a.q_latent == 0 && a.latent_eps == 0 &&
                      a.rope.kind == RopeKind::kNone && a.qk_norm == QkNorm::kNone && !a.sinks &&
                      !a.sub_norm && !a.causal && a.score_cap == 0 && a.qkv_clip == 0 &&
-                     !a.output_gate;
+                     !a.output_gate && !a.v_norm && !a.v_from_k && !a.shares_kv();
   if (plain) return {};
   return Status::error(MOE_ERR_ARGUMENT,
                        "cross_attention: causal, window, rope, latent, qk_norm, sub_norm, sinks, "
-                       "score_cap, qkv_clip and output_gate are for attention only");
+                       "score_cap, qkv_clip, output_gate, v_norm, v_from_k and kv_layer are for "
+                       "attention only");
 }
 
 Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bool causal) {
@@ -112,6 +113,11 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
                          "as wide on both sides of a position",
                          a.window);
   }
+  if ((a.v_norm || a.v_from_k) && (a.latent > 0 || a.shares_kv())) {
+    return Status::error(MOE_ERR_ARGUMENT, "attention.%s: there are no values of its own, but %s",
+                         a.v_norm ? "v_norm" : "v_from_k",
+                         a.latent > 0 ? "a latent" : "those of kv_layer");
+  }
   MOE_TRY(check_cap("attention.score_cap", a.score_cap));
   if (a.qkv_clip != 0) MOE_TRY(check_positive("attention.qkv_clip", a.qkv_clip));
   if (a.rope.kind == RopeKind::kNone) {
@@ -124,6 +130,24 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
   }
   MOE_TRY(check_int("attention.rope.dims", a.rope.dims, 2, a.head_dim));
   return validate_rope(a.rope).with_context("attention");
+}
+
+// The layer that has the keys and values of layer `index`.
+Status validate_kv_layer(const ModelConfig& model, int32_t index) {
+  const AttentionConfig& a = model.layers[static_cast<size_t>(index)].attention;
+  MOE_TRY(check_int("attention.kv_layer", a.kv_layer, -1, index - 1));
+  if (!a.shares_kv()) return {};
+  const LayerConfig& source = model.layers[static_cast<size_t>(a.kv_layer)];
+  const char* wrong = nullptr;
+  if (a.n_kv_heads != source.attention.n_kv_heads || a.head_dim != source.attention.head_dim) {
+    wrong = "that layer's n_kv_heads or head_dim are others";
+  }
+  if (!a.causal || model.is_encoder_decoder()) wrong = "only a decoder's layer can see another's";
+  if (!source.has_attention) wrong = "that layer has no attention";
+  if (source.attention.shares_kv()) wrong = "that layer has no keys of its own";
+  if (a.latent > 0 || source.attention.latent > 0) wrong = "a layer with a latent cannot share it";
+  if (wrong == nullptr) return {};
+  return Status::error(MOE_ERR_ARGUMENT, "attention.kv_layer: %d: %s", a.kv_layer, wrong);
 }
 
 Status validate_mixer_block(const LayerConfig& layer, bool encodes, const ModelConfig& model) {
@@ -181,7 +205,18 @@ Status validate_moe(const MoeConfig& moe, const FfnConfig& ffn, const ModelConfi
     return Status::error(MOE_ERR_ARGUMENT,
                          "moe.shared.gated is set, but there is no shared expert");
   }
-  return validate_router(moe.router, moe.n_experts).with_context("moe");
+  MOE_TRY(validate_router(moe.router, moe.n_experts).with_context("moe"));
+  const bool split = moe.n_subheads > 1 || moe.head || moe.merge;
+  if (moe.apart && (moe.shared.d_ff == 0 || moe.shared.gated || split || !ffn.norms.out)) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "moe.apart: needs a shared expert without a gate, out_norm, and no "
+                         "sub-heads");
+  }
+  if (moe.router_norm && (split || router_info(moe.router).scores == RouterScores::kTable)) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "moe.router_norm: needs a router with scores, and no sub-heads");
+  }
+  return {};
 }
 
 Status validate_layer(const ModelConfig& model, int32_t index, bool encoder) {
@@ -194,10 +229,12 @@ Status validate_layer(const ModelConfig& model, int32_t index, bool encoder) {
   }
   if constexpr (kHasMixers) MOE_TRY(validate_mixer_block(layer, encodes, model));
   MOE_TRY(validate_cross(layer, model.is_encoder_decoder() && !encodes));
+  MOE_TRY(check_finite("multiplier", layer.multiplier));
   if (layer.has_attention) {
     MOE_TRY(validate_attention(a, model, !encodes));
+    MOE_TRY(validate_kv_layer(model, index));
   } else if (a.n_heads != 0 || a.n_kv_heads != 0 || a.latent != 0 || a.q_latent != 0 ||
-             a.latent_eps != 0 || a.rope.kind != RopeKind::kNone) {
+             a.latent_eps != 0 || a.rope.kind != RopeKind::kNone || a.shares_kv()) {
     return Status::error(MOE_ERR_ARGUMENT, "attention is absent, but configured");
   }
   if (!layer.has_ffn) {
@@ -287,6 +324,13 @@ Status validate_sampling(const SamplingAdvice& s) {
 }
 
 }  // namespace
+
+const char* extra_of(const LayerConfig& layer) {
+  if (layer.multiplier != 1) return "multiplies its result";
+  if (layer.attention.shares_kv()) return "sees the keys of another layer";
+  if (layer.ffn.moe.router_norm) return "has a norm for its router";
+  return layer.ffn.moe.expert_scale ? "multiplies the outputs of its experts" : nullptr;
+}
 
 Status validate(const ModelConfig& config) {
   MOE_TRY(check_int("vocab_size", config.vocab_size, 1, kMaxVocab));

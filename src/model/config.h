@@ -56,6 +56,11 @@ struct AttentionConfig {
   // The concatenated heads are multiplied by sigmoid(G norm(x)) before sub_norm (Qiu et al. 2025,
   // arXiv 2505.06708).
   bool output_gate = false;
+  bool v_norm = false;    // an RMSNorm of each head's value, without weights
+  bool v_from_k = false;  // values are the keys before qk_norm and RoPE; there is no V matrix
+  // The layer before this one whose keys and values are seen in place of own ones; -1: own.
+  int32_t kv_layer = -1;
+  bool shares_kv() const { return kv_layer >= 0; }
 };
 
 struct SharedExpertConfig {
@@ -71,6 +76,11 @@ struct MoeConfig {
   int32_t n_sublayers = 0;  // X-MoE: blocks v + W2 act(W1 norm(v)) per expert; 0: one plain FFN
   RouterConfig router;
   SharedExpertConfig shared;
+  // The shared expert and the experts are networks side by side with norms of their own: the sum
+  // is shared_out_norm(shared(norm(x))) + experts_out_norm(experts(experts_norm(x))).
+  bool apart = false;
+  bool router_norm = false;   // the router reads an RMSNorm of its own of x
+  bool expert_scale = false;  // an expert's output times a number of its own
 };
 
 struct FfnConfig {
@@ -100,6 +110,7 @@ struct LayerConfig {
   AttentionConfig cross;  // not causal: a token sees the whole source
   FfnConfig ffn;
   MixerBlock mixer;
+  float multiplier = 1;  // of x after all blocks
 };
 
 /// outputs = W h + b, or W norm(act(dense(h))) + b; W has one row per output.
@@ -201,6 +212,9 @@ struct ModelConfig {
   /// The BOS token if texts begin with it, otherwise -1.
   int32_t begin_id() const { return add_bos ? bos_token_id : -1; }
 };
+
+/// A part of a layer that only the CPU computes, as in "layer 3 multiplies its result"; or null.
+const char* extra_of(const LayerConfig& layer);
 
 /// Checks every range and relation between fields. MOE_ERR_RANGE or MOE_ERR_SHAPE, naming the field
 /// and the layer.

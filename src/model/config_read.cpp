@@ -35,6 +35,7 @@ Status read_rope(const fbs::Rope& rope, RopeConfig* out) {
   out->truncate = s->truncate();
   out->attention_factor = s->attention_factor();
   out->original_context = s->original_context();
+  out->turning = s->turning();
   MOE_TRY(read_factors(s->short_factor(), out->dims, &out->short_factor));
   return read_factors(s->long_factor(), out->dims, &out->long_factor);
 }
@@ -54,6 +55,9 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
   out->qkv_clip = a.qkv_clip();
   out->latent_eps = a.latent_eps();
   out->output_gate = a.output_gate();
+  out->v_norm = a.v_norm();
+  out->v_from_k = a.v_from_k();
+  out->kv_layer = a.kv_layer();
   out->norms = {a.norm(), a.out_norm(), a.post_norm()};
   MOE_TRY(parse_name(kQkNorms, "QK norm", text_of(a.qk_norm(), "none"), &out->qk_norm));
   return a.rope() == nullptr ? Status() : read_rope(*a.rope(), &out->rope);
@@ -104,6 +108,9 @@ Status read_ffn(const fbs::FeedForward& f, FfnConfig* out) {
   out->moe.n_sublayers = m->n_sublayers();
   out->moe.shared.d_ff = m->shared_d_ff();
   out->moe.shared.gated = m->shared_gated();
+  out->moe.apart = m->apart();
+  out->moe.router_norm = m->router_norm();
+  out->moe.expert_scale = m->expert_scale();
   return read_router(*m->router(), &out->moe.router);
 }
 
@@ -133,6 +140,7 @@ Status read_layer(const fbs::Layer& layer, LayerConfig* out) {
   out->has_ffn = layer.ffn() != nullptr;
   out->has_cross = layer.cross_attention() != nullptr;
   out->has_mixer = layer.mixer() != nullptr;
+  out->multiplier = layer.multiplier();
   if (out->has_mixer) MOE_TRY(read_mixer(*layer.mixer(), &out->mixer));
   if (out->has_attention) MOE_TRY(read_attention(*layer.attention(), &out->attention));
   if (out->has_cross) {

@@ -94,6 +94,7 @@ struct Model::Impl {
 
   Status open();
   Status check_mixers() const;
+  Status check_extras() const;
   Status place_mixers();
   Status open_cache();
   void count_file();
@@ -160,6 +161,7 @@ Status Model::Impl::open() {
                          device.name());
   }
   MOE_TRY(check_mixers());
+  MOE_TRY(check_extras());
   MOE_TRY(check_tensors(*file, config));
   account = account_model(*file, config);
   MOE_TRY(layers.resize(config.layers.size()));
@@ -185,6 +187,17 @@ Status Model::Impl::check_mixers() const {
                          "layer %d is a %s, which runs only on the CPU (--device cpu): the device "
                          "is %s",
                          l, mixer_info(layer.mixer.mixer).name, device.name());
+  }
+  return {};
+}
+
+Status Model::Impl::check_extras() const {
+  for (int32_t l = 0; l < config.n_layers() && !device.has_layer_extras(); ++l) {
+    const char* const extra = extra_of(config.layers[static_cast<size_t>(l)]);
+    if (extra == nullptr) continue;
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "layer %d %s, which runs only on the CPU (--device cpu): the device is %s",
+                         l, extra, device.name());
   }
   return {};
 }

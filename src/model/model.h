@@ -59,7 +59,10 @@ struct LayerWeights {
   BlockNormWeights ffn_norms;
   Ffn ffn;  // the dense FFN, or an MoE layer's shared expert (empty `up`: none)
   Matrix shared_gate;
-  Matrix head, merge;  // MH-MoE
+  Norm shared_out_norm, experts_norm, experts_out_norm;  // of networks that are apart
+  Norm router_norm;
+  const float* expert_scale = nullptr;  // (n_experts) or null
+  Matrix head, merge;                   // MH-MoE
   const float* head_bias = nullptr;
   const float* merge_bias = nullptr;
   RouterWeightsView router;

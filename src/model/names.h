@@ -65,7 +65,7 @@ static_assert(in_order(kRopeKinds));
 inline constexpr Named<RopeScaling> kRopeScalings[] = {
     {RopeScaling::kNone, "none"},         {RopeScaling::kLinear, "linear"},
     {RopeScaling::kLlama3, "llama3"},     {RopeScaling::kYarn, "yarn"},
-    {RopeScaling::kLongrope, "longrope"},
+    {RopeScaling::kLongrope, "longrope"}, {RopeScaling::kProportional, "proportional"},
 };
 static_assert(in_order(kRopeScalings));
 

@@ -34,7 +34,8 @@ struct PartSizes {
   // Attention.
   int32_t q = 0;      // n_heads * head_dim
   int32_t q_in = 0;   // d_model or q_latent
-  int32_t kv = 0;     // n_kv_heads * head_dim
+  int32_t kv = 0;     // n_kv_heads * head_dim, unless another layer's keys are used
+  int32_t v = 0;      // the same, unless values are keys
   int32_t kv_in = 0;  // d_model or latent
   int32_t latent = 0, latent_out = 0, rope_dims = 0;
   int32_t q_latent = 0;
@@ -46,10 +47,12 @@ struct PartSizes {
   int32_t d_ff = 0;
   int32_t gate = 0;  // d_ff if gated
   int32_t shared_gate = 0;
+  int32_t apart = 0;  // d_model if the shared expert and the experts have norms of their own
   // Routers; each the length of its tensor.
   int32_t scores = 0, score_bias = 0, selection_bias = 0;
   int32_t d_e = 0, embeddings = 0;
   int32_t table = 0;
+  int32_t expert_scale = 0;     // n_experts if there is one
   int32_t head = 0, merge = 0;  // d_model if present
 };
 
@@ -126,7 +129,7 @@ inline constexpr TensorRow kAll[] = {
     {kAttention, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "attention_norm.bias", LAYER(attention.norms.pre.bias)},
     {kAttention, R::kQ, K::kMatrix, &S::q, &S::q_in, "attention.q.weight", LAYER(attention.q)},
     {kAttention, R::kK, K::kMatrix, &S::kv, &S::kv_in, "attention.k.weight", LAYER(attention.k)},
-    {kAttention, R::kV, K::kMatrix, &S::kv, &S::kv_in, "attention.v.weight", LAYER(attention.v)},
+    {kAttention, R::kV, K::kMatrix, &S::v, &S::kv_in, "attention.v.weight", LAYER(attention.v)},
     {kAttention, R::kO, K::kMatrix, &S::d_model, &S::q, "attention.o.weight", LAYER(attention.o)},
     {kAttention, R::kLatent, K::kMatrix, &S::latent_out, &S::d_model, "attention.latent.weight", LAYER(attention.latent)},
     {kAttention, R::kLatentNorm, K::kRmsNorm, &S::latent, &S::one, "attention.latent_norm.weight", LAYER(attention.latent_norm)},
@@ -135,7 +138,7 @@ inline constexpr TensorRow kAll[] = {
     {kAttention, R::kQLatentNorm, K::kRmsNorm, &S::q_latent, &S::one, "attention.q_latent_norm.weight", LAYER(attention.q_latent_norm)},
     {kAttention, R::kQBias, K::kBias, &S::q, &S::one, "attention.q.bias", LAYER(attention.q_bias)},
     {kAttention, R::kKBias, K::kBias, &S::kv, &S::one, "attention.k.bias", LAYER(attention.k_bias)},
-    {kAttention, R::kVBias, K::kBias, &S::kv, &S::one, "attention.v.bias", LAYER(attention.v_bias)},
+    {kAttention, R::kVBias, K::kBias, &S::v, &S::one, "attention.v.bias", LAYER(attention.v_bias)},
     {kAttention, R::kOBias, K::kBias, &S::d_model, &S::one, "attention.o.bias", LAYER(attention.o_bias)},
     {kAttention, R::kQNorm, K::kNorm, &S::q_norm, &S::one, "attention.q_norm.weight", LAYER(attention.q_norm)},
     {kAttention, R::kKNorm, K::kNorm, &S::k_norm, &S::one, "attention.k_norm.weight", LAYER(attention.k_norm)},
@@ -160,11 +163,11 @@ inline constexpr TensorRow kAll[] = {
     {kCross, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "cross_attention_norm.bias", LAYER(cross.norms.pre.bias)},
     {kCross, R::kQ, K::kMatrix, &S::q, &S::d_model, "cross_attention.q.weight", LAYER(cross.q)},
     {kCross, R::kK, K::kMatrix, &S::kv, &S::d_model, "cross_attention.k.weight", LAYER(cross.k)},
-    {kCross, R::kV, K::kMatrix, &S::kv, &S::d_model, "cross_attention.v.weight", LAYER(cross.v)},
+    {kCross, R::kV, K::kMatrix, &S::v, &S::d_model, "cross_attention.v.weight", LAYER(cross.v)},
     {kCross, R::kO, K::kMatrix, &S::d_model, &S::q, "cross_attention.o.weight", LAYER(cross.o)},
     {kCross, R::kQBias, K::kBias, &S::q, &S::one, "cross_attention.q.bias", LAYER(cross.q_bias)},
     {kCross, R::kKBias, K::kBias, &S::kv, &S::one, "cross_attention.k.bias", LAYER(cross.k_bias)},
-    {kCross, R::kVBias, K::kBias, &S::kv, &S::one, "cross_attention.v.bias", LAYER(cross.v_bias)},
+    {kCross, R::kVBias, K::kBias, &S::v, &S::one, "cross_attention.v.bias", LAYER(cross.v_bias)},
     {kCross, R::kOBias, K::kBias, &S::d_model, &S::one, "cross_attention.o.bias", LAYER(cross.o_bias)},
     {kCross, R::kOutNorm, K::kNorm, &S::out_norm, &S::one, "cross_attention_out_norm.weight", LAYER(cross.norms.out)},
     {kCross, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "cross_attention_out_norm.bias", LAYER(cross.norms.out.bias)},
@@ -188,7 +191,11 @@ inline constexpr TensorRow kAll[] = {
     {kFfn, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "ffn_out_norm.bias", LAYER(ffn_norms.out.bias)},
     {kFfn, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "ffn_post_norm.weight", LAYER(ffn_norms.post)},
     {kFfn, R::kPostNormBias, K::kBias, &S::post_norm_bias, &S::one, "ffn_post_norm.bias", LAYER(ffn_norms.post.bias)},
+    {kFfn, R::kSharedOutNorm, K::kRmsNorm, &S::apart, &S::one, "moe.shared.out_norm.weight", LAYER(shared_out_norm)},
+    {kFfn, R::kExpertsNorm, K::kRmsNorm, &S::apart, &S::one, "moe.experts_norm.weight", LAYER(experts_norm)},
+    {kFfn, R::kExpertsOutNorm, K::kRmsNorm, &S::apart, &S::one, "moe.experts_out_norm.weight", LAYER(experts_out_norm)},
 
+    {kRouter, R::kNorm, K::kRmsNorm, &S::norm, &S::one, "moe.router.norm.weight", LAYER(router_norm)},
     {kRouter, R::kProj, K::kF32Input, &S::d_e, &S::d_in, "moe.router.proj.weight", LAYER(router.proj)},
     {kRouter, R::kProjBias, K::kBias, &S::d_e, &S::one, "moe.router.proj.bias", LAYER(router.proj_bias)},
     {kRouter, R::kExpertEmbedding, K::kF32Input, &S::embeddings, &S::d_e, "moe.router.embedding.weight", LAYER(router.embedding)},
@@ -196,6 +203,7 @@ inline constexpr TensorRow kAll[] = {
     {kRouter, R::kScores, K::kF32Input, &S::scores, &S::d_in, "moe.router.weight", LAYER(router.scores)},
     {kRouter, R::kBias, K::kBias, &S::score_bias, &S::one, "moe.router.bias", LAYER(router.bias)},
     {kRouter, R::kSelectionBias, K::kBias, &S::selection_bias, &S::one, "moe.router.selection_bias", LAYER(router.selection_bias)},
+    {kRouter, R::kExpertScale, K::kVector, &S::expert_scale, &S::one, "moe.expert_scale", LAYER(expert_scale)},
     {kRouter, R::kHead, K::kMatrix, &S::head, &S::d_model, "moe.head.weight", LAYER(head)},
     {kRouter, R::kHeadBias, K::kBias, &S::head, &S::one, "moe.head.bias", LAYER(head_bias)},
     {kRouter, R::kMerge, K::kMatrix, &S::merge, &S::d_model, "moe.merge.weight", LAYER(merge)},

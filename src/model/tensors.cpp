@@ -18,7 +18,8 @@ void set_block_norms(const BlockNorms& norms, PartSizes* s) {
 void set_attention(const AttentionConfig& a, PartSizes* s) {
   set_block_norms(a.norms, s);
   s->q = a.n_heads * a.head_dim;
-  s->kv = a.n_kv_heads * a.head_dim;
+  s->kv = a.shares_kv() ? 0 : a.n_kv_heads * a.head_dim;
+  s->v = a.v_from_k ? 0 : s->kv;
   s->kv_in = a.latent > 0 ? a.latent : s->d_model;
   s->q_in = a.q_latent > 0 ? a.q_latent : s->d_model;
   s->q_latent = a.q_latent;
@@ -27,6 +28,7 @@ void set_attention(const AttentionConfig& a, PartSizes* s) {
   s->rope_dims = a.latent > 0 ? a.rope.dims : 0;
   if (a.qk_norm == QkNorm::kHead) s->q_norm = s->k_norm = a.head_dim;
   if (a.qk_norm == QkNorm::kWhole) s->q_norm = s->q, s->k_norm = s->kv;
+  if (a.shares_kv()) s->k_norm = 0;
   s->sub_norm = a.sub_norm ? s->q : 0;
   s->sinks = a.sinks ? a.n_heads : 0;
   s->output_gate = a.output_gate ? s->q : 0;
@@ -45,11 +47,14 @@ void set_ffn(const FfnConfig& ffn, PartSizes* s) {
   const int32_t d_ff = moe ? ffn.moe.shared.d_ff : ffn.d_ff;
   if (d_ff > 0) set_network(ffn, s->d_model, d_ff, s);
   s->shared_gate = moe && ffn.moe.shared.gated ? 1 : 0;
+  s->apart = moe && ffn.moe.apart ? s->d_model : 0;
 }
 
 void set_router(const MoeConfig& moe, PartSizes* s) {
   const RouterInfo& info = router_info(moe.router);
   s->d_in = s->d_model / moe.n_subheads;
+  s->norm = moe.router_norm ? s->d_model : 0;
+  s->expert_scale = moe.expert_scale ? moe.n_experts : 0;
   s->head = moe.head ? s->d_model : 0;
   s->merge = moe.merge ? s->d_model : 0;
   switch (info.scores) {

@@ -73,6 +73,11 @@ void KvCache::lay_out_rows(Carver& c, const ModelConfig& config) {
   for (int32_t i = 0; i < shape_.n_texts * n_layers; ++i) {
     const LayerConfig& layer = config.layers[static_cast<size_t>(i % n_layers)];
     if (i % n_layers < n_encoder_) continue;
+    if (const int32_t source = layer.attention.kv_layer; source >= 0) {
+      KvLayer* const own = place(layers_, static_cast<size_t>(i));
+      *own = *place(layers_, static_cast<size_t>(i - i % n_layers + source));
+      continue;
+    }
     take_layer(c, layer.attention, shape_.context, shape_.type,
                place(layers_, static_cast<size_t>(i)));
   }
@@ -113,6 +118,7 @@ void KvCache::copy_text(const ModelConfig& config, int32_t from, int32_t to, int
   const int32_t rows = round_up(n, kKeyBlock);  // a key's vectors also hold its neighbours
   for (int32_t l = n_encoder_; l < config.n_layers(); ++l) {
     const AttentionConfig& a = config.layers[static_cast<size_t>(l)].attention;
+    if (a.shares_kv()) continue;
     const KvLayer source = view(l, from).layer, target = view(l, to).layer;
     const auto bytes = static_cast<size_t>(int64_t{rows} * a.head_dim * element_bytes(shape_.type));
     const size_t scales = static_cast<size_t>(rows) * sizeof(float);

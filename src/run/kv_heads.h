@@ -26,7 +26,8 @@ Status each_head(const ModelConfig& config, const KvCache& cache, F&& f) {
     const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
     const KvCacheView kv = cache.view(l);
     const KvWidths w = kv_widths(layer.attention, kv.type);
-    const int n_sides = !layer.has_attention ? 0 : w.value > 0 ? 2 : 1;
+    const bool own = layer.has_attention && !layer.attention.shares_kv();
+    const int n_sides = !own ? 0 : w.value > 0 ? 2 : 1;
     for (int side = 0; side < n_sides; ++side) {
       auto* const values = static_cast<uint8_t*>(side == 0 ? kv.layer.k : kv.layer.v);
       float* const scales = side == 0 ? kv.layer.k_scale : kv.layer.v_scale;

@@ -88,6 +88,11 @@ void attend(SessionState& lead, const Batch& batch, int32_t layer) {
   const AttentionWeights& a = lead.model.layer(layer).attention;
   set_cache_views(lead, batch,
                   [&](const BatchPart& part) { return part.session->kv.view(layer, part.text); });
+  if (c.v_norm) {
+    const Norm norm = {NormKind::kRms, lead.model.config().norm_eps, nullptr, nullptr};
+    const int32_t n_values = batch.n_rows * c.n_kv_heads;
+    lead.device.norm(lead.stream(), {w.v, w.v, n_values, c.head_dim, norm, false, 1});
+  }
   AttentionOp op = attention_op(batch, c);
   op.qk_norm = c.qk_norm;
   if (c.qkv_clip > 0) op.clip = c.qkv_clip;
@@ -107,8 +112,8 @@ void attend(SessionState& lead, const Batch& batch, int32_t layer) {
     op.n_rows = run.n_rows;
     op.rows = batch.rows + run.first_row;
     op.q = w.q + run.first_row * q_width;
-    op.k = w.k + run.first_row * kv_width;
-    op.v = w.v + run.first_row * kv_width;
+    op.k = c.shares_kv() ? nullptr : w.k + run.first_row * kv_width;
+    op.v = c.shares_kv() ? nullptr : w.v + run.first_row * kv_width;
     op.out = w.mixed + run.first_row * q_width;
     op.rope_table = run.session->rope.table(layer);
     op.rope = op.rope_table != nullptr ? c.rope.kind : RopeKind::kNone;
@@ -143,16 +148,36 @@ void finish_block(SessionState& lead, const BlockNormWeights& norms, int32_t n_r
   }
 }
 
+// The shared expert of an MoE layer as a dense network whose output has a norm of its own.
+void shared_network(SessionState& lead, const Batch& batch, const FfnConfig& c,
+                    const LayerWeights& w, float* y) {
+  const int32_t d = lead.model.config().d_model;
+  FfnOp op;
+  op.d_model = d;
+  op.norm = w.ffn_norms.pre;
+  op.act = c.act;
+  op.shared = &w.ffn;
+  op.n_rows = batch.n_rows;
+  op.rows = batch.rows;
+  op.x = lead.work().x;
+  op.y = y;
+  lead.device.ffn(lead.stream(), op);
+  lead.device.norm(lead.stream(), {y, y, batch.n_rows, d, w.shared_out_norm, false, 1});
+}
+
 void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
   const ModelConfig& config = lead.model.config();
   const FfnConfig& c = config.layers[static_cast<size_t>(layer)].ffn;
   const LayerWeights& w = lead.model.layer(layer);
-  const BlockOut out = block_out(lead, w.ffn_norms);
+  const bool apart = c.moe.apart;
+  const WorkMemory& memory = lead.work();
+  if (apart) shared_network(lead, batch, c, w, memory.branch);
+  const BlockOut out = apart ? BlockOut{memory.beside, false, 1} : block_out(lead, w.ffn_norms);
   FfnOp op;
   op.d_model = config.d_model;
   op.accumulate = out.accumulate;
   op.scale = out.scale;
-  op.norm = w.ffn_norms.pre;
+  op.norm = apart ? w.experts_norm : w.ffn_norms.pre;
   op.act = c.act;
   op.n_experts = c.kind == FfnKind::kMoe ? c.moe.n_experts : 0;
   op.n_subheads = c.kind == FfnKind::kMoe ? c.moe.n_subheads : 1;
@@ -161,8 +186,10 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
   op.merge = w.merge;
   op.merge_bias = w.merge_bias;
   op.router_weights = w.router;
+  op.router_norm = w.router_norm;
+  op.expert_scale = w.expert_scale;
   op.experts = w.experts;
-  op.shared = w.ffn.up.empty() ? nullptr : &w.ffn;
+  op.shared = w.ffn.up.empty() || apart ? nullptr : &w.ffn;
   op.shared_gate = w.shared_gate;
   Run run;
   for (size_t at = 0; next_run(batch, &at, same_routing, &run);) {
@@ -176,6 +203,10 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
     op.x = lead.work().x + int64_t{run.first_row} * config.d_model;
     op.y = out.y + int64_t{run.first_row} * config.d_model;
     lead.device.ffn(lead.stream(), op);
+  }
+  if (apart) {
+    lead.device.norm(lead.stream(), {memory.beside, memory.branch, batch.n_rows, config.d_model,
+                                     w.experts_out_norm, true, 1});
   }
   finish_block(lead, w.ffn_norms, batch.n_rows);
 }
@@ -197,12 +228,16 @@ void project_qkv(SessionState& lead, const Batch& batch, int32_t layer) {
   const int32_t d = config.d_model, kv_width = c.n_kv_heads * c.head_dim;
   const LinearOut q = {&a.q, a.q_bias, w.q, c.n_heads * c.head_dim, false, 1};
   const LinearOut k = {&a.k, a.k_bias, w.k, kv_width, false, 1};
-  const LinearOut v = {&a.v, a.v_bias, w.v, kv_width, false, 1};
+  const LinearOut v = {
+      c.v_from_k ? &a.k : &a.v, c.v_from_k ? a.k_bias : a.v_bias, w.v, kv_width, false, 1};
   const LinearOut gate = {&a.output_gate, a.output_gate_bias, w.gate, q.ld_y, false, 1};
   const int32_t n_gates = c.output_gate ? 1 : 0;
   if (c.latent == 0) {
+    const LinearOut q_gate[] = {q, gate};
     const LinearOut qkv[] = {q, k, v, gate};
-    return lead.device.linear(lead.stream(), {w.x, d, n_rows, d, a.norms.pre, qkv, 3 + n_gates});
+    const LinearOut* const outs = c.shares_kv() ? q_gate : qkv;
+    const int32_t n_outs = (c.shares_kv() ? 1 : 3) + n_gates;
+    return lead.device.linear(lead.stream(), {w.x, d, n_rows, d, a.norms.pre, outs, n_outs});
   }
   const int32_t width = c.latent + c.rope.dims;
   const LinearOut q_latent = {&a.q_latent, nullptr, w.q_latent, c.q_latent, false, 1};
@@ -336,6 +371,10 @@ void run_layers(SessionState& lead, const Batch& batch, int32_t first, int32_t e
     if (mixes) mix(lead, batch, l);
     if (layer.has_cross) cross_attention(lead, batch, l);
     if (layer.has_ffn) feed_forward(lead, batch, l);
+    if (layer.multiplier != 1) {
+      lead.device.scale(lead.stream(),
+                        {lead.work().x, batch.n_rows, config.d_model, layer.multiplier});
+    }
   }
 }
 

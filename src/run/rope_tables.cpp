@@ -20,7 +20,7 @@ bool same_table(const RopeConfig& a, const RopeConfig& b) {
          a.low_freq_factor == b.low_freq_factor && a.high_freq_factor == b.high_freq_factor &&
          a.beta_fast == b.beta_fast && a.beta_slow == b.beta_slow && a.truncate == b.truncate &&
          a.attention_factor == b.attention_factor && a.original_context == b.original_context &&
-         same_factors(a.short_factor, b.short_factor, a.dims) &&
+         a.turning == b.turning && same_factors(a.short_factor, b.short_factor, a.dims) &&
          same_factors(a.long_factor, b.long_factor, a.dims);
 }
 

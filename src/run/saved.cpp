@@ -125,7 +125,7 @@ uint64_t body_bytes(const SessionState& state, uint64_t n) {
   const KvType kv = state.options.kv;
   uint64_t row = sizeof(int32_t);
   for (const LayerConfig& layer : state.model.config().layers) {
-    if (!layer.has_attention) continue;
+    if (!layer.has_attention || layer.attention.shares_kv()) continue;
     const KvWidths w = kv_widths(layer.attention, kv);
     const uint64_t scales = kv == KvType::kInt8 ? 2 * sizeof(float) : 0;
     row += static_cast<uint64_t>(w.n_heads) *

@@ -18,6 +18,7 @@ struct Widths {
   int64_t mla_q = 0;
   int64_t mla_out = 0;
   int64_t branch = 0;
+  int64_t beside = 0;
   int64_t mixer_in = 0;
   int64_t mixed = 0;
 };
@@ -43,6 +44,7 @@ Widths widest_of(const ModelConfig& config) {
     w.mla_out = std::max(w.mla_out, int64_t{a.n_heads} * a.latent);
     w.q_latent = std::max(w.q_latent, int64_t{a.q_latent});
     if (a.norms.out || cross.norms.out || layer.ffn.norms.out) w.branch = config.d_model;
+    if (layer.ffn.moe.apart) w.branch = w.beside = config.d_model;
   }
   w.mixed = std::max(w.mixed, w.q);
   return w;
@@ -71,6 +73,7 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
   }
   c.take(&mixed, chunk, widest.mixed);
   if (widest.branch > 0) c.take(&branch, chunk, widest.branch);
+  if (widest.beside > 0) c.take(&beside, chunk, widest.beside);
   c.take(&logits, logit_rows, config.n_outputs());
   place_scratch_logits(device, config.n_outputs());
   if (device.can_sample()) c.take(&device_logits, config.vocab_size);

@@ -36,6 +36,7 @@ struct WorkMemory {
   int32_t mla_rows = 0;
   float* mixed = nullptr;   // (rows, widest n_heads * head_dim or MixerWidths::out)
   float* branch = nullptr;  // (rows, d_model) normed, or to be normed; null if unused
+  float* beside = nullptr;  // (rows, d_model) of experts beside their shared one; null if unused
   float* logits = nullptr;  // (logit_rows, n_outputs)
   int32_t logit_rows = 0;
   // (scratch_logit_rows, n_outputs) in memory that the layers no longer need when the head runs; on

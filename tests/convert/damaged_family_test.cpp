@@ -225,6 +225,50 @@ TEST_F(DamagedFamily, GatedDeltaRules) {
   EXPECT_NE(error(MOE_ERR_NOT_FOUND).find("layers.2.linear_attn.A_log"), std::string::npos);
 }
 
+TEST_F(DamagedFamily, Gemma4) {
+  load("gemma4_moe");
+  const std::string good = config_;
+  const auto changed = [&](const char* change, moe_status status) {
+    config_ = test::patched(change, good.c_str());
+    return error(status);
+  };
+  EXPECT_NE(changed(R"({"layer_types": ["full_attention"]})", MOE_ERR_SHAPE)
+                .find("layer_types: expected 4 entries"),
+            std::string::npos);
+  EXPECT_EQ(changed(R"({"layer_types": ["full_attention", "full_attention", "full_attention",
+                        "sliding_attention"]})",
+                    MOE_ERR_UNSUPPORTED),
+            "config.json: layer_types: the last layer has full attention");
+  EXPECT_NE(changed(R"({"use_bidirectional_attention": "all"})", MOE_ERR_UNSUPPORTED)
+                .find("use_bidirectional_attention: \"all\""),
+            std::string::npos);
+  EXPECT_NE(changed(R"({"num_kv_shared_layers": 3})", MOE_ERR_UNSUPPORTED)
+                .find("no layer before them has keys of the kind of layer 1"),
+            std::string::npos);
+  EXPECT_NE(changed(R"({"num_kv_shared_layers": 4})", MOE_ERR_FORMAT).find("num_kv_shared_layers"),
+            std::string::npos);
+  EXPECT_NE(changed(R"({"final_logit_softcapping": 0})", MOE_ERR_UNSUPPORTED)
+                .find("final_logit_softcapping"),
+            std::string::npos);
+  EXPECT_NE(changed(R"({"per_layer_config": {"1": {"sliding_window": 3}}})", MOE_ERR_FORMAT)
+                .find("per_layer_config.1"),
+            std::string::npos);
+  EXPECT_NE(changed(R"({"top_k_experts": 7})", MOE_ERR_FORMAT).find("top_k_experts"),
+            std::string::npos);
+  config_ = good;
+  tensors_["model.layers.2.layer_scalar"] = tensors_["model.layers.1.router.per_expert_scale"];
+  EXPECT_NE(error(MOE_ERR_SHAPE).find("layer_scalar: expected one number, found 6"),
+            std::string::npos);
+  load("gemma4_moe");
+  tensors_.erase("model.layers.2.layer_scalar");
+  EXPECT_NE(error(MOE_ERR_NOT_FOUND).find("model.layers.2.layer_scalar is missing"),
+            std::string::npos);
+  load("gemma4_moe");
+  tensors_["model.layers.1.router.per_expert_scale"].shape = {3, 2};
+  EXPECT_EQ(error(MOE_ERR_SHAPE),
+            "tensor model.layers.1.router.per_expert_scale: expected (6, 1), file has (3, 2)");
+}
+
 TEST_F(DamagedFamily, Mamba2) {
   load("granitemoehybrid");
   const std::string good = config_;

@@ -22,7 +22,11 @@ class GpuSession : public testing::TestWithParam<TinyKind> {
 TEST_P(GpuSession, GivesTheLogitsOfTheCpu) {
   Machine cpu(*bytes_);
   GpuMachine gpu(*bytes_);
-  if (cpu.model().config().has_mixers()) {  // refused, before anything is computed
+  bool refused = cpu.model().config().has_mixers();
+  for (const LayerConfig& layer : cpu.model().config().layers) {
+    refused = refused || extra_of(layer) != nullptr;
+  }
+  if (refused) {  // before anything is computed
     EXPECT_EQ(gpu.status().code(), MOE_ERR_UNSUPPORTED);
     EXPECT_NE(std::string(gpu.status().text()).find("runs only on the CPU"), std::string::npos);
     return;

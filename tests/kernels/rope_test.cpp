@@ -130,6 +130,27 @@ TEST(Rope, Longrope) {
   expect_frequencies(c, 131072, stretched, 1.190238071);
 }
 
+// transformers: ROPE_INIT_FUNCTIONS["proportional"] of a head of 16 with partial_rotary_factor 0.25
+// turns two of eight pairs, with the frequencies of a whole rotation.
+TEST(Rope, Proportional) {
+  RopeConfig c = plain(16, 1e6f);
+  c.scaling = RopeScaling::kProportional;
+  c.turning = 4;
+  expect_frequencies(c, 8, {1.0, 0.177827939, 0, 0, 0, 0, 0, 0}, 1);
+  c.factor = 4;
+  expect_frequencies(c, 8, {0.25, 0.0444569849, 0, 0, 0, 0, 0, 0}, 1);
+  std::vector<float> out(8 * 16);
+  ASSERT_TRUE(build_rope_table(c, 8, out.data()).ok());
+  EXPECT_EQ(out[7 * 16 + 4], 1);  // exactly, so that the others stay as they are
+  EXPECT_EQ(out[7 * 16 + 5], 0);
+  for (const int32_t bad : {-2, 3, 18}) {
+    c.turning = bad;
+    EXPECT_STREQ(
+        validate_rope(c).text(),
+        ("rope: turning: expected an even number in 0..16, found " + std::to_string(bad)).c_str());
+  }
+}
+
 TEST(Rope, RejectsWhatItCannotCompute) {
   std::vector<float> out(64);
   RopeConfig c = plain(7, 10000);

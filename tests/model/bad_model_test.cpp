@@ -106,6 +106,34 @@ TEST_F(BadTensors, MissingTensors) {
   });
 }
 
+// Other devices than the CPU do not compute these, and older readers would not miss all of them.
+TEST_F(BadTensors, OfLayersWithExtras) {
+  MemoryDevice other(system_allocator());
+  other.extras = false;
+  const auto refused = [&](const char* extra) {
+    rebuild();
+    EXPECT_TRUE(use(put_together(raw_)).ok());
+    EXPECT_EQ(std::string(open_model_bytes(put_together(raw_), other).status().text()),
+              std::string("layer 1 ") + extra +
+                  ", which runs only on the CPU (--device cpu): the device is memory");
+  };
+  LayerConfig& layer = config_.layers[1];
+  layer.multiplier = 0.5f;
+  refused("multiplies its result");
+  EXPECT_EQ(raw_.front[10], 6);
+  layer.multiplier = 1;
+  layer.attention.kv_layer = 0;
+  refused("sees the keys of another layer");
+  layer.attention.kv_layer = -1;
+  layer.ffn.moe.router_norm = true;
+  refused("has a norm for its router");
+  layer.ffn.moe.router_norm = false;
+  layer.ffn.moe.expert_scale = true;
+  refused("multiplies the outputs of its experts");
+  raw_.matrix("expert_scale", "router", 1).role = "sinks";
+  expect(MOE_ERR_FORMAT, "tensor layers.1.router.sinks: the model has no such tensor");
+}
+
 TEST_F(BadTensors, OfAMixer) {
   LayerConfig& layer = config_.layers[0];
   layer.has_attention = false;
@@ -284,6 +312,10 @@ TEST_F(BadConfig, OtherNumbers) {
     expect_config(MOE_ERR_RANGE, "layer 0: attention.qkv_clip",
                   [bad](ModelConfig* c) { c->layers[0].attention.qkv_clip = bad; });
   }
+  expect_config(MOE_ERR_RANGE, "layer 1: multiplier: expected a finite number, found nan",
+                [](ModelConfig* c) { c->layers[1].multiplier = std::nanf(""); });
+  expect_config(MOE_ERR_RANGE, "layer 1: attention.kv_layer: expected -1..0, found 7",
+                [](ModelConfig* c) { c->layers[1].attention.kv_layer = 7; });
   expect_config(MOE_ERR_ARGUMENT, "layer 0: there is neither attention nor ffn",
                 [](ModelConfig* c) {
                   c->layers[0] = {};

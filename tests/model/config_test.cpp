@@ -35,6 +35,7 @@ ModelConfig unusual() {
   a.score_cap = 50;
   a.qkv_clip = 8;
   a.output_gate = true;
+  a.v_norm = a.v_from_k = true;
   a.latent = 24;
   a.q_latent = 20;
   a.latent_eps = 2e-6f;
@@ -58,6 +59,7 @@ ModelConfig unusual() {
   c.layers[1].attention.rope.scaling = RopeScaling::kLongrope;
   c.layers[1].attention.rope.short_factor = kShort;
   c.layers[1].attention.rope.long_factor = kLong;
+  c.layers[1].multiplier = 0.75f;
   FfnConfig& f = c.layers[1].ffn;
   f.sub_norm = true;
   f.norms = {false, true, false};
@@ -65,6 +67,7 @@ ModelConfig unusual() {
   f.moe.n_subheads = 2;
   f.moe.head = f.moe.merge = true;
   f.moe.shared = {40, true};
+  f.moe.apart = f.moe.router_norm = f.moe.expert_scale = true;
   RouterConfig& r = f.moe.router;
   r.kind = RouterKind::kCosine;
   r.weights = RouterWeights::kRaw;
@@ -97,6 +100,7 @@ void expect_same(const RopeConfig& a, const RopeConfig& b) {
   EXPECT_EQ(a.truncate, b.truncate);
   EXPECT_EQ(a.attention_factor, b.attention_factor);
   EXPECT_EQ(a.original_context, b.original_context);
+  EXPECT_EQ(a.turning, b.turning);
   ASSERT_EQ(a.short_factor == nullptr, b.short_factor == nullptr);
   for (int i = 0; a.short_factor != nullptr && i < a.dims / 2; ++i) {
     EXPECT_EQ(a.short_factor[i], b.short_factor[i]);
@@ -153,6 +157,10 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.attention.score_cap, b.attention.score_cap);
   EXPECT_EQ(a.attention.qkv_clip, b.attention.qkv_clip);
   EXPECT_EQ(a.attention.output_gate, b.attention.output_gate);
+  EXPECT_EQ(a.attention.v_norm, b.attention.v_norm);
+  EXPECT_EQ(a.attention.v_from_k, b.attention.v_from_k);
+  EXPECT_EQ(a.attention.kv_layer, b.attention.kv_layer);
+  EXPECT_EQ(a.multiplier, b.multiplier);
   EXPECT_EQ(a.attention.q_latent, b.attention.q_latent);
   EXPECT_EQ(a.attention.latent_eps, b.attention.latent_eps);
   EXPECT_EQ(a.attention.latent, b.attention.latent);
@@ -173,6 +181,9 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.ffn.moe.n_sublayers, b.ffn.moe.n_sublayers);
   EXPECT_EQ(a.ffn.moe.shared.d_ff, b.ffn.moe.shared.d_ff);
   EXPECT_EQ(a.ffn.moe.shared.gated, b.ffn.moe.shared.gated);
+  EXPECT_EQ(a.ffn.moe.apart, b.ffn.moe.apart);
+  EXPECT_EQ(a.ffn.moe.router_norm, b.ffn.moe.router_norm);
+  EXPECT_EQ(a.ffn.moe.expert_scale, b.ffn.moe.expert_scale);
   expect_same(a.ffn.moe.router, b.ffn.moe.router);
 }
 
@@ -230,6 +241,64 @@ TEST(Config, RoundTrip) {
                 .repetition_penalty = 1.5f,
                 .repetition_window = 12};
   expect_round_trip(c);
+}
+
+TEST(Config, KeysOfAnotherLayer) {
+  ModelConfig c = tiny_config();
+  c.layers[1].attention.kv_layer = 0;
+  EXPECT_TRUE(validate(c).ok());
+  expect_round_trip(c);
+  const auto error = [&](auto change) {
+    ModelConfig own = tiny_config();
+    own.layers[1].attention.kv_layer = 0;
+    change(own);
+    return std::string(validate(own).text());
+  };
+  EXPECT_EQ(error([](ModelConfig& m) { m.layers[1].attention.kv_layer = 1; }),
+            "layer 1: attention.kv_layer: expected -1..0, found 1");
+  EXPECT_EQ(error([](ModelConfig& m) { m.layers[0].attention.kv_layer = 0; }),
+            "layer 0: attention.kv_layer: expected -1..-1, found 0");
+  EXPECT_EQ(error([](ModelConfig& m) { m.layers[1].attention.n_kv_heads = 4; }),
+            "layer 1: attention.kv_layer: 0: that layer's n_kv_heads or head_dim are others");
+  EXPECT_EQ(error([](ModelConfig& m) {
+              m.layers[0].has_attention = false;
+              m.layers[0].attention = {};
+            }),
+            "layer 1: attention.kv_layer: 0: that layer has no attention");
+  EXPECT_EQ(error([](ModelConfig& m) {
+              EXPECT_TRUE(m.layers.push(m.layers[1]).ok());
+              m.layers[2].attention.kv_layer = 1;
+            }),
+            "layer 2: attention.kv_layer: 1: that layer has no keys of its own");
+  EXPECT_EQ(error([](ModelConfig& m) { m.layers[1].attention.v_norm = true; }),
+            "layer 1: attention.v_norm: there are no values of its own, but those of kv_layer");
+}
+
+TEST(Config, NetworksApart) {
+  const auto error = [&](auto change) {
+    ModelConfig c = tiny_config();
+    c.layers[1].ffn.norms.out = true;
+    MoeConfig& moe = c.layers[1].ffn.moe;
+    moe.shared.d_ff = 16;
+    moe.apart = moe.router_norm = moe.expert_scale = true;
+    change(c.layers[1].ffn);
+    return std::string(validate(c).text());
+  };
+  EXPECT_EQ(error([](FfnConfig&) {}), "");
+  const char* const apart =
+      "layer 1: moe.apart: needs a shared expert without a gate, out_norm, and no sub-heads";
+  EXPECT_EQ(error([](FfnConfig& f) { f.moe.shared.d_ff = 0; }), apart);
+  EXPECT_EQ(error([](FfnConfig& f) { f.moe.shared.gated = true; }), apart);
+  EXPECT_EQ(error([](FfnConfig& f) { f.norms.out = false; }), apart);
+  EXPECT_EQ(error([](FfnConfig& f) { f.moe.head = true; }), apart);
+  const char* const router =
+      "layer 1: moe.router_norm: needs a router with scores, and no sub-heads";
+  EXPECT_EQ(error([](FfnConfig& f) { f.moe.router.kind = RouterKind::kHash; }), router);
+  EXPECT_EQ(error([](FfnConfig& f) {
+              f.moe.apart = false;
+              f.moe.n_subheads = 2;
+            }),
+            router);
 }
 
 TEST(Config, BlocksThatAreNotThere) {
@@ -350,7 +419,7 @@ TEST(Config, AdviceOnSamplingIsUsable) {
 }
 
 TEST(Config, NormEpsIsSmall) {
-  ModelConfig c = unusual();
+  ModelConfig c = tiny_config();
   EXPECT_TRUE(validate(c).ok());
   c.norm_eps = 1e26f;
   EXPECT_STREQ(validate(c).text(), "norm.eps: expected at most 1, found 1e+26");

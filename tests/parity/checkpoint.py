@@ -75,6 +75,8 @@ def randomise(model, seed):
         for name, b in model.named_buffers():
             if name.endswith(("correction_bias", "expert_bias")):
                 b.copy_((0.2 * torch.randn(b.shape, generator=g)).bfloat16().float())
+            elif name.endswith("layer_scalar"):
+                b.copy_((0.3 + torch.rand(b.shape, generator=g)).bfloat16().float())
     return model.eval().float()
 
 

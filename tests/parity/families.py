@@ -237,6 +237,33 @@ def make_gemma3_with_images(case, folder):
     return forward(model)
 
 
+def make_gemma4_published(case, folder):
+    """With the keys of published files, which name the heads of layers without a window for all of them."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    config.pop("per_layer_config")
+    config.update({key: case.config[key] for key in ("global_head_dim", "num_global_key_value_heads")})
+    json.dump(config, open(path, "w"), indent=2)
+    return reference
+
+
+def make_gemma4_with_images(case, folder):
+    """A model that sees images and hears sounds; its text part is the reference."""
+    text = {**SIZES, "intermediate_size": 40, **case.config}
+    vision = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
+                  head_dim=8, position_embedding_size=16)
+    audio = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, output_proj_dims=16,
+                 subsampling_conv_channels=[4, 4])
+    config = tr.Gemma4Config(text_config=text, vision_config=vision, audio_config=audio)
+    whole = randomise(tr.Gemma4ForConditionalGeneration(config), case.seed)
+    whole.save_pretrained(folder)
+    to_bfloat16(folder)
+    model = tr.Gemma4ForCausalLM(config.text_config).eval().float()
+    model.model, model.lm_head = whole.model.language_model, whole.lm_head
+    return forward(model)
+
+
 def make_qwen3_next_published(case, folder):
     """With the keys and the layers that predict further tokens of published files."""
     reference = make_transformers(case, folder)
@@ -402,6 +429,11 @@ GEMMA3_SIZES = dict(intermediate_size=40, vocab_size=None, num_attention_heads=N
                     head_dim=None, max_position_embeddings=None, query_pre_attn_scalar=None, layer_types=None,
                     rope_parameters=dict(full_attention=dict(LINEAR, factor=8.0, rope_theta=1e6),
                                          sliding_attention=dict(rope_type="default", rope_theta=1e4)))
+# Layers without a window have other heads, whose keys are their values in the larger models.
+GEMMA4 = dict(num_hidden_layers=4, head_dim=8, global_head_dim=16, sliding_window=8, hidden_size_per_layer_input=0,
+              layer_types=["sliding_attention", "full_attention"] * 2, final_logit_softcapping=30.0)
+GEMMA4_K_EQ_V = dict(attention_k_eq_v=True, num_global_key_value_heads=1)
+GEMMA4_EXPERTS = dict(enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=24)
 GEMMA2 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
               attn_logit_softcapping=1.5, final_logit_softcapping=20.0)
 TINY = dict(vocab_size=48, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
@@ -532,6 +564,18 @@ CASES = [
             full_attention=dict(LINEAR, rope_theta=1e6), sliding_attention=dict(rope_type="default", rope_theta=1e4)))),
     Case("gemma3_with_images", "Gemma3", dict(intermediate_size=20), make=make_gemma3_with_images, golden=True),
     Case("gemma3_with_images_published", "Gemma3", GEMMA3_SIZES, make=make_gemma3_with_images, vocab_size=262208),
+    Case("gemma4", "Gemma4Text", dict(GEMMA4, **GEMMA4_K_EQ_V), golden=True),
+    Case("gemma4_odd", "Gemma4Text", dict(GEMMA4, **ODD, num_hidden_layers=5, layer_types=None, head_dim=10,
+                                          global_head_dim=14, final_logit_softcapping=None, attention_bias=True)),
+    Case("gemma4_moe", "Gemma4Text", dict(GEMMA4, **GEMMA4_K_EQ_V, **GEMMA4_EXPERTS), golden=True),
+    Case("gemma4_moe_odd", "Gemma4Text", dict(
+        GEMMA4, **ODD, **GEMMA4_EXPERTS, global_head_dim=24, attention_k_eq_v=True, rope_parameters=dict(
+            full_attention=dict(rope_type="proportional", partial_rotary_factor=0.3, rope_theta=5e5),
+            sliding_attention=dict(rope_type="default", rope_theta=2e4)))),
+    Case("gemma4_moe_published", "Gemma4Text", dict(GEMMA4, **GEMMA4_K_EQ_V, **GEMMA4_EXPERTS),
+         make=make_gemma4_published),
+    Case("gemma4_with_images", "Gemma4", dict(GEMMA4, **GEMMA4_K_EQ_V, **GEMMA4_EXPERTS), make=make_gemma4_with_images,
+         golden=True),
     Case("gpt_oss", "GptOss", GPT_OSS, golden=True),
     Case("deepseek_v3", "DeepseekV3", dict(DEEPSEEK_V3, rope_parameters=dict(DEEPSEEK_YARN, mscale=1.0,
                                                                              mscale_all_dim=1.0)), golden=True),

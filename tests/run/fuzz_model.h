@@ -67,7 +67,7 @@ inline void change_rope(FuzzBytes& in, RopeConfig& r) {
 }
 
 inline void change_attention(FuzzBytes& in, AttentionConfig& a) {
-  const size_t i = in.below(11);
+  const size_t i = in.below(13);
   if (i == 0) a.n_heads = in_range(in, 1, 8);
   if (i == 1) a.n_kv_heads = in_range(in, 1, 8);
   if (i == 2) a.head_dim = in_range(in, 1, 40);
@@ -79,10 +79,12 @@ inline void change_attention(FuzzBytes& in, AttentionConfig& a) {
   if (i == 8) a.latent = in_range(in, 0, 40);
   if (i == 9) change_rope(in, a.rope);
   if (i == 10) a.norms = {in.flag(), in.flag(), in.flag()};
+  if (i == 11) a.v_norm = in.flag(), a.v_from_k = in.flag();
+  if (i == 12) a.kv_layer = in_range(in, 0, 2) - 1;
 }
 
 inline void change_ffn(FuzzBytes& in, FfnConfig& f) {
-  const size_t i = in.below(15);
+  const size_t i = in.below(16);
   if (i == 0) f.kind = one_of(in, FfnKind::kMoe);
   if (i == 1) f.d_ff = in_range(in, 1, 70);
   if (i == 2) f.gated = in.flag();
@@ -98,6 +100,8 @@ inline void change_ffn(FuzzBytes& in, FfnConfig& f) {
   if (i == 12) f.moe.shared = {in_range(in, 0, 20), in.flag()};
   if (i == 13) change_router(in, f.moe.router);
   if (i == 14) f.norms = {in.flag(), in.flag(), in.flag()};
+  if (i == 15) f.moe.apart = in.flag(), f.moe.router_norm = in.flag();
+  if (i == 15) f.moe.expert_scale = in.flag();
 }
 
 inline void change_model(FuzzBytes& in, ModelConfig& c) {

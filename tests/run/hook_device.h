@@ -65,6 +65,11 @@ class HookDevice final : public Device {
     before(s);
     inner_.gate(s, op);
   }
+  bool has_layer_extras() const override { return inner_.has_layer_extras(); }
+  void scale(Stream& s, const ScaleOp& op) override {
+    before(s);
+    inner_.scale(s, op);
+  }
   void linear(Stream& s, const LinearOp& op) override {
     before(s);
     inner_.linear(s, op);

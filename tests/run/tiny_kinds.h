@@ -309,6 +309,47 @@ inline std::vector<TinyKind> tiny_layers() {
          c.layers[0].attention.output_gate = true;
          c.layers[0].attention.sub_norm = true;
        }},
+      {"values_of_keys",
+       [](C& c, O& o) {
+         o.biases = true;
+         AttentionConfig& a = c.layers[1].attention;
+         a.n_kv_heads = 1;
+         a.head_dim = 24;
+         a.multiplier = 1;
+         a.qk_norm = QkNorm::kHead;
+         a.v_norm = a.v_from_k = true;
+         a.rope.scaling = RopeScaling::kProportional;
+         a.rope.dims = 24;
+         a.rope.turning = 6;
+         c.layers[0].attention.v_norm = true;
+         c.layers[0].multiplier = 0.6f;
+         c.layers[1].multiplier = -1.5f;
+       }},
+      {"keys_of_another_layer",
+       [](C& c, O&) {
+         EXPECT_TRUE(c.layers.push(c.layers[0]).ok());
+         c.layers[1].attention.qk_norm = QkNorm::kWhole;
+         c.layers[1].attention.output_gate = true;
+         c.layers[1].attention.window = 19;
+         c.layers[2].attention.qk_norm = QkNorm::kHead;
+         c.layers[2].attention.qkv_clip = 0.7f;
+         c.layers[1].attention.kv_layer = c.layers[2].attention.kv_layer = 0;
+       }},
+      {"experts_apart",
+       [](C& c, O&) {
+         each_moe(c, [](FfnConfig& f) {
+           f.norms.out = true;
+           f.moe.shared.d_ff = 20;
+           f.moe.apart = f.moe.router_norm = f.moe.expert_scale = true;
+         });
+       }},
+      {"norm_and_scales_of_routers",
+       [](C& c, O&) {
+         each_moe(c, [](FfnConfig& f) {
+           f.moe.shared.d_ff = 20;
+           f.moe.router_norm = f.moe.expert_scale = true;
+         });
+       }},
       {"dense_head",
        [](C& c, O& o) {
          o.biases = true;

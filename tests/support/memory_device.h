@@ -23,6 +23,8 @@ class MemoryDevice final : public Device {
   const char* name() const override { return "memory"; }
   bool can_mix(MixerKind) const override { return mixes; }
   bool mixes = true;
+  bool has_layer_extras() const override { return extras; }
+  bool extras = true;
   Status alloc(size_t bytes, void** out) override {
     void* p = allocate(allocator_, bytes, 64);
     if (p == nullptr) return out_of_memory("device", bytes);

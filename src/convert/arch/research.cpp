@@ -129,7 +129,7 @@ std::vector<LayerChange> read_changes(const JsonNode& node, int32_t n_layers) {
   std::vector<LayerChange> changes;
   if (!node.has("layers")) return changes;
   for (const JsonNode& entry : node.at("layers").elements()) {
-    entry.only({"index", "attention", "mixer", "cross_attention", "ffn"});
+    entry.only({"index", "attention", "mixer", "cross_attention", "ffn", "multiplier"});
     changes.push_back({entry.value(), covered_layers(entry.at("index"), n_layers)});
     changes.back().patch.erase("index");
     changes.back().patch.erase("comment");
@@ -143,7 +143,7 @@ void read_layers(const JsonNode& node, Imported* out) {
   const std::vector<LayerChange> changes = read_changes(node, n_layers);
   Json defaults = Json::object();
   if (node.has("layer_defaults")) {
-    node.at("layer_defaults").only({"attention", "mixer", "cross_attention", "ffn"});
+    node.at("layer_defaults").only({"attention", "mixer", "cross_attention", "ffn", "multiplier"});
     defaults = node.at("layer_defaults").value();
   }
   for (int32_t l = 0; l < n_layers; ++l) {

@@ -43,6 +43,10 @@ void read_scaling(const JsonNode& node, RopeConfig* rope, std::deque<std::vector
       node.only({"kind", "factor", "short_factor", "long_factor", "original_context",
                  "attention_factor"});
       break;
+    case RopeScaling::kProportional:
+      node.only({"kind", "factor", "turning"});
+      rope->turning = static_cast<int32_t>(node.at("turning").integer(0, rope->dims));
+      break;
     default:
       node.only({"kind", "factor"});
   }
@@ -52,7 +56,9 @@ void read_scaling(const JsonNode& node, RopeConfig* rope, std::deque<std::vector
   } else {
     (void)node.at("factor").number();
   }
-  if (rope->scaling != RopeScaling::kLinear) (void)node.at("original_context").number();
+  const bool context_free =
+      rope->scaling == RopeScaling::kLinear || rope->scaling == RopeScaling::kProportional;
+  if (!context_free) (void)node.at("original_context").number();
   rope->factor = node.number("factor", rope->factor);
   rope->low_freq_factor = node.number("low_freq_factor", rope->low_freq_factor);
   rope->high_freq_factor = node.number("high_freq_factor", rope->high_freq_factor);
@@ -112,9 +118,10 @@ AttentionConfig read_cross_attention(const JsonNode& node, const ModelConfig& mo
 
 AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
                                std::deque<std::vector<float>>* factors) {
-  node.only({"n_heads", "n_kv_heads", "head_dim", "window", "multiplier", "rope", "qk_norm",
-             "sub_norm", "sinks", "latent", "q_latent", "norm", "out_norm", "post_norm", "causal",
-             "score_cap", "qkv_clip", "latent_eps", "output_gate"});
+  node.only({"n_heads",     "n_kv_heads", "head_dim", "window",    "multiplier", "rope",
+             "qk_norm",     "sub_norm",   "sinks",    "latent",    "q_latent",   "norm",
+             "out_norm",    "post_norm",  "causal",   "score_cap", "qkv_clip",   "latent_eps",
+             "output_gate", "v_norm",     "v_from_k", "kv_layer"});
   AttentionConfig a = read_heads(node, model);
   a.window = node.integer("window", 0, 0, kMaxContext);
   a.causal = node.boolean("causal", true);
@@ -127,6 +134,9 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   a.score_cap = node.number("score_cap", 0);
   a.qkv_clip = node.number("qkv_clip", 0);
   a.output_gate = node.boolean("output_gate", false);
+  a.v_norm = node.boolean("v_norm", false);
+  a.v_from_k = node.boolean("v_from_k", false);
+  a.kv_layer = node.integer("kv_layer", -1, 0, kMaxLayers);
   // Without rotary positions the object is checked but unused.
   const RopeConfig rope = read_rope(node, a.head_dim, factors);
   if (model.positions == PositionKind::kRope) a.rope = rope;
@@ -235,7 +245,7 @@ void read_capacity(const JsonNode& node, RouterConfig* router) {
 
 MoeConfig read_moe(const JsonNode& node, int32_t* cosine_width) {
   node.only({"n_experts", "n_subheads", "mh", "head", "merge", "n_sublayers", "router", "shared",
-             "capacity"});
+             "capacity", "apart", "router_norm", "expert_scale"});
   MoeConfig m;
   m.n_experts = required(node, "n_experts", 1 << 16);
   m.n_subheads = node.integer("n_subheads", 1, 1, kMaxWidth);
@@ -251,6 +261,9 @@ MoeConfig read_moe(const JsonNode& node, int32_t* cosine_width) {
     m.shared.d_ff = required(shared, "d_ff", kMaxWidth);
     m.shared.gated = shared.boolean("gated", false);
   }
+  m.apart = node.boolean("apart", false);
+  m.router_norm = node.boolean("router_norm", false);
+  m.expert_scale = node.boolean("expert_scale", false);
   return m;
 }
 
@@ -276,7 +289,7 @@ FfnConfig read_ffn(const JsonNode& node, int32_t* cosine_width) {
 
 ResearchLayer read_research_layer(const JsonNode& node, const ModelConfig& model,
                                   std::deque<std::vector<float>>* factors) {
-  node.only({"attention", "mixer", "cross_attention", "ffn"});
+  node.only({"attention", "mixer", "cross_attention", "ffn", "multiplier"});
   ResearchLayer out;
   LayerConfig& layer = out.config;
   layer.has_attention = node.has("attention");
@@ -284,6 +297,7 @@ ResearchLayer read_research_layer(const JsonNode& node, const ModelConfig& model
   layer.has_ffn = node.has("ffn");
   layer.has_mixer = node.has("mixer");
   if (layer.has_attention) layer.attention = read_attention(node.at("attention"), model, factors);
+  layer.multiplier = node.number("multiplier", 1);
   if (layer.has_mixer) layer.mixer = read_mixer(node.at("mixer"));
   if (layer.has_cross) layer.cross = read_cross_attention(node.at("cross_attention"), model);
   if (layer.has_ffn) layer.ffn = read_ffn(node.at("ffn"), &out.cosine_width);

@@ -47,22 +47,24 @@ float yarn_attention_factor(const JsonNode& node, float factor) {
   return static_cast<float>((own * log_factor + 1) / (all * log_factor + 1));
 }
 
-enum Kind { kDefault, kLinear, kLlama3, kYarn, kLongrope, kDynamic };
+enum Kind { kDefault, kLinear, kLlama3, kYarn, kLongrope, kDynamic, kProportional };
 
 Kind read_kind(const JsonNode& node) {
   const char* const key = node.has("rope_type") ? "rope_type" : "type";
   if (!node.has(key)) return kDefault;
-  const std::initializer_list<const char*> names = {"default",  "linear",  "llama3", "yarn",
-                                                    "longrope", "dynamic", "su"};
+  const std::initializer_list<const char*> names = {"default",  "linear",  "llama3",       "yarn",
+                                                    "longrope", "dynamic", "proportional", "su"};
   const JsonNode kind = node.at(key);
   bool known = false;
   for (const char* name : names) known |= kind.string() == name;
-  if (!known) fail_value(kind, "default, linear, llama3, yarn, dynamic and longrope are");
+  if (!known)
+    fail_value(kind, "default, linear, llama3, yarn, dynamic, longrope and proportional are");
   const size_t found = kind.choice(names);
-  return found > kDynamic ? kLongrope : static_cast<Kind>(found);  // alias "su"
+  return found > kProportional ? kLongrope : static_cast<Kind>(found);  // alias "su"
 }
 
-constexpr const char* kKindNames[] = {"default", "linear", "llama3", "yarn", "longrope", "dynamic"};
+constexpr const char* kKindNames[] = {"default",  "linear",  "llama3",      "yarn",
+                                      "longrope", "dynamic", "proportional"};
 
 std::vector<std::string_view> keys_of(Kind kind) {
   std::vector<std::string_view> keys = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
@@ -70,7 +72,9 @@ std::vector<std::string_view> keys_of(Kind kind) {
     keys.insert(keys.end(), more);
   };
   if (kind != kDefault) add({"factor"});
-  if (kind != kDefault && kind != kLinear) add({"original_max_position_embeddings"});
+  if (kind != kDefault && kind != kLinear && kind != kProportional) {
+    add({"original_max_position_embeddings"});
+  }
   if (kind == kLlama3) add({"low_freq_factor", "high_freq_factor"});
   if (kind == kYarn || kind == kLongrope) add({"attention_factor"});
   if (kind == kYarn) add({"beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"});
@@ -145,6 +149,16 @@ void read_scaling(const JsonNode& node, Kind kind, int32_t context, int32_t orig
   if (kind == kLongrope) read_longrope(node, context, rope, factors);
 }
 
+// The share of pairs that turn, of all of a head's, whose frequencies are those of a whole
+// rotation.
+void read_proportional(const JsonNode& node, int32_t head_dim, RopeConfig* rope) {
+  const double share = node.number("partial_rotary_factor", 1);
+  rope->scaling = RopeScaling::kProportional;
+  rope->dims = head_dim;
+  rope->turning = 2 * static_cast<int32_t>(share * head_dim / 2);
+  rope->factor = node.number("factor", 1);
+}
+
 // Dynamic frequencies change when a text exceeds max_position_embeddings, also for earlier
 // positions. Up to there nothing is scaled, and contexts here are never longer.
 void check_dynamic(const JsonNode& node) {
@@ -173,6 +187,10 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
     check_keys(node, kind, &keys);
     read_base(node, head_dim, &rope);
     if (kind == kDynamic) check_dynamic(node);
+    if (kind == kProportional) {
+      read_proportional(node, head_dim, &rope);
+      continue;
+    }
     if (kind != kDefault && kind != kDynamic)
       read_scaling(node, kind, context, original, &rope, factors);
   }

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT
+// Gemma 4 (Gemma team 2026), of models that see images or hear sounds the text part: norms around
+// each block, another head size in layers without a window, values that are normed and may be the
+// keys, a factor on each layer's result, and experts beside a dense network with own norms.
+
+#include <algorithm>
+#include <iterator>
+
+#include "formats/import/failure.h"
+#include "src/convert/arch/decoder.h"
+
+namespace moe::arch::gemma4 {
+namespace {
+
+constexpr int32_t kMaxWidth = 1 << 20;
+
+constexpr Place kGateHalf = {.stacked = true, .parts = 2, .part = 0};
+constexpr Place kUpHalf = {.stacked = true, .parts = 2, .part = 1};
+constexpr Place kStacked = {.stacked = true};
+
+constexpr TensorName kExperts[] = {
+    {"moe.shared.gate.weight", "mlp.gate_proj.weight"},
+    {"moe.shared.up.weight", "mlp.up_proj.weight"},
+    {"moe.shared.down.weight", "mlp.down_proj.weight"},
+    {"moe.shared.out_norm.weight", "post_feedforward_layernorm_1.weight"},
+    {"moe.experts_norm.weight", "pre_feedforward_layernorm_2.weight"},
+    {"moe.experts_out_norm.weight", "post_feedforward_layernorm_2.weight"},
+    {"moe.router.norm.weight", "router.scale"},
+    {"moe.router.weight", "router.proj.weight"},
+    {"moe.expert_scale", "router.per_expert_scale"},
+    {"moe.experts.gate.weight", "experts.{e}.gate_proj.weight"},
+    {"moe.experts.up.weight", "experts.{e}.up_proj.weight"},
+    {"moe.experts.down.weight", "experts.{e}.down_proj.weight"},
+    {"moe.experts.gate.weight", "experts.gate_up_proj", kGateHalf},
+    {"moe.experts.up.weight", "experts.gate_up_proj", kUpHalf},
+    {"moe.experts.down.weight", "experts.down_proj", kStacked}};
+
+bool slides(const LayerConfig& layer) { return layer.attention.window > 0; }
+
+// config.json with the keys of other decoders, and what files may leave to the defaults of
+// `transformers`.
+Json as_others(const JsonNode& config) {
+  Json c = config.value();
+  const std::pair<const char*, Json> defaults[] = {{"hidden_activation", "gelu_pytorch_tanh"},
+                                                   {"tie_word_embeddings", true},
+                                                   {"head_dim", 256},
+                                                   {"hidden_size_per_layer_input", 256},
+                                                   {"sliding_window", 512},
+                                                   {"rms_norm_eps", 1e-6},
+                                                   {"bos_token_id", 2},
+                                                   {"eos_token_id", 1},
+                                                   {"pad_token_id", 0}};
+  for (const auto& [key, value] : defaults) {
+    if (!c.contains(key)) c[key] = value;
+  }
+  c["hidden_act"] = c.at("hidden_activation");
+  Json local = {{"rope_type", "default"}, {"rope_theta", 1e4}};
+  Json whole = {
+      {"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}, {"rope_theta", 1e6}};
+  if (config.has("rope_parameters")) {
+    const JsonNode both = config.at("rope_parameters");
+    both.only({"full_attention", "sliding_attention"});
+    if (both.has("sliding_attention")) local = both.at("sliding_attention").value();
+    if (both.has("full_attention")) whole = both.at("full_attention").value();
+  }
+  c["rope_parameters"] = local;
+  c["rope_whole"] = {{"rope_parameters", whole}};
+  return c;
+}
+
+// Head sizes of the layers without a window: published files have two keys for all of them, those
+// of transformers 5.24 and later a list by layer.
+void read_whole_heads(Decoder* d, bool k_eq_v) {
+  ConfigKeys& keys = d->keys;
+  const int32_t n_heads = d->layer(0).attention.n_heads;
+  const int32_t head_dim = keys.integer("global_head_dim", 512, 1, kMaxWidth);
+  const int32_t n_kv =
+      keys.integer("num_global_key_value_heads", d->layer(0).attention.n_kv_heads, 1, n_heads);
+  const bool listed = keys.has("per_layer_config");
+  for (LayerConfig& layer : d->layers()) {
+    if (slides(layer) || listed) continue;
+    layer.attention.head_dim = head_dim;
+    if (k_eq_v) layer.attention.n_kv_heads = n_kv;
+  }
+  if (!listed) return;
+  const JsonNode list = keys.node("per_layer_config");
+  for (size_t l = 0; l < d->layers().size(); ++l) {
+    const std::string index = std::to_string(l);
+    if (!list.has(index.c_str())) continue;
+    const JsonNode own = list.at(index.c_str());
+    own.only({"head_dim", "num_key_value_heads"});
+    AttentionConfig& a = d->layer(l).attention;
+    a.head_dim = own.integer("head_dim", a.head_dim, 1, kMaxWidth);
+    a.n_kv_heads = own.integer("num_key_value_heads", a.n_kv_heads, 1, n_heads);
+  }
+}
+
+void read_whole_rope(Decoder* d, Imported* out) {
+  const JsonNode node = d->keys.node("rope_whole");
+  ConfigKeys keys(node);
+  for (LayerConfig& layer : d->layers()) {
+    AttentionConfig& a = layer.attention;
+    if (slides(layer)) continue;
+    a.rope = read_rope(keys, a.head_dim, d->config().context_length, 0, &out->factors);
+  }
+  d->keys.take_findings(keys);
+}
+
+// The last layers see the keys and values of the last one before them that is of their kind.
+void share_keys(Decoder* d) {
+  const auto n_layers = static_cast<int32_t>(d->layers().size());
+  const int32_t n_shared = d->keys.integer("num_kv_shared_layers", 0, 0, n_layers - 1);
+  const bool wide = d->keys.boolean("use_double_wide_mlp", false);
+  for (int32_t l = n_layers - n_shared; l < n_layers; ++l) {
+    LayerConfig& layer = d->layer(static_cast<size_t>(l));
+    int32_t source = n_layers - n_shared - 1;
+    while (source >= 0 && slides(d->layer(static_cast<size_t>(source))) != slides(layer)) --source;
+    if (source < 0) {
+      fail(MOE_ERR_UNSUPPORTED,
+           "config.json: num_kv_shared_layers: %d: no layer before them has keys of the kind of "
+           "layer %d",
+           n_shared, l);
+    }
+    layer.attention.kv_layer = source;
+    layer.attention.v_norm = layer.attention.v_from_k = false;
+    if (wide) layer.ffn.d_ff *= 2;
+    const std::string prefix = "model.layers." + std::to_string(l) + ".self_attn.";
+    for (const char* part : {"k_proj.*", "v_proj.*", "k_norm.*"}) {
+      d->ignore_tensors((prefix + part).c_str());
+    }
+  }
+}
+
+void set_attention(Decoder* d) {
+  d->qk_norm(QkNorm::kHead);
+  d->attention_bias("attention_bias", false);
+  d->window_except_every(6);
+  if (slides(d->layer(d->layers().size() - 1))) {
+    fail(MOE_ERR_UNSUPPORTED, "config.json: layer_types: the last layer has full attention");
+  }
+  const bool k_eq_v = d->keys.boolean("attention_k_eq_v", false);
+  for (LayerConfig& layer : d->layers()) {
+    layer.attention.multiplier = 1;
+    layer.attention.v_norm = true;
+    layer.attention.v_from_k = k_eq_v && !slides(layer);
+  }
+  read_whole_heads(d, k_eq_v);
+  if (!d->keys.has("use_bidirectional_attention")) return;
+  const JsonNode both_ways = d->keys.node("use_bidirectional_attention");
+  if (both_ways.value() != "vision") fail_value(both_ways, "null and \"vision\" are");
+}
+
+void set_experts(Decoder* d) {
+  ConfigKeys& keys = d->keys;
+  if (!keys.boolean("enable_moe_block", false)) {
+    keys.ignore({"num_experts", "top_k_experts", "moe_intermediate_size"});
+    return d->names(mlp_names());
+  }
+  d->names(kExperts);
+  for (LayerConfig& layer : d->layers()) {
+    FfnConfig& ffn = layer.ffn;
+    ffn.kind = FfnKind::kMoe;
+    ffn.moe.shared.d_ff = ffn.d_ff;
+    ffn.d_ff = keys.integer("moe_intermediate_size", 1, kMaxWidth);
+    ffn.moe.n_experts = keys.integer("num_experts", 1, 1 << 16);
+    ffn.moe.router.kind = RouterKind::kSoftmax;
+    ffn.moe.router.weights = RouterWeights::kRenormalised;
+    ffn.moe.router.k = keys.integer("top_k_experts", 1, ffn.moe.n_experts);
+    ffn.moe.apart = ffn.moe.router_norm = ffn.moe.expert_scale = true;
+  }
+}
+
+// The factor of a layer's result is a tensor of one number.
+void read_multipliers(const Checkpoint& checkpoint, Imported* out) {
+  for (size_t l = 0; l < out->config.layers.size(); ++l) {
+    const std::string name = "model.layers." + std::to_string(l) + ".layer_scalar";
+    const SourceTensor* const tensor = checkpoint.find(name);
+    if (tensor == nullptr && checkpoint.tensors().empty()) return;  // a config.json alone
+    if (tensor == nullptr) fail(MOE_ERR_NOT_FOUND, "tensor %s is missing", name.c_str());
+    if (tensor->n_elements != 1) {
+      fail(MOE_ERR_SHAPE, "tensor %s: expected one number, found %llu", name.c_str(),
+           static_cast<unsigned long long>(tensor->n_elements));
+    }
+    checkpoint.read(*tensor, 0, 1, &out->config.layers[l].multiplier);
+    out->ignored.push_back(name);
+  }
+}
+
+// The router divides what it reads by sqrt(d_model), too.
+void scale_router_norms(Imported* out) {
+  const float factor = 1 / __builtin_sqrtf(static_cast<float>(out->config.d_model));
+  out->locate = [locate = std::move(out->locate), factor](const SlotGroup& group,
+                                                          const Slot& slot) {
+    Source source = locate(group, slot);
+    const bool router = group.part == Part::kRouter && slot.role == Role::kNorm;
+    if (router) source.factors = {{slot.rows, factor}};
+    return source;
+  };
+}
+
+Imported import_gemma4(const JsonNode& config, const Checkpoint& checkpoint) {
+  const Json renamed = as_others(config);
+  const JsonNode node(renamed, config.path());
+  Decoder d(node, checkpoint);
+  if (d.keys.integer("hidden_size_per_layer_input", 0, 0, kMaxWidth) > 0) {
+    fail_value(d.keys.node("hidden_size_per_layer_input"),
+               "only models without embeddings for each layer (0) are");
+  }
+  d.keys.ignore({"hidden_activation", "vocab_size_per_layer_input"});
+  d.out_norms(true);
+  d.replace_name({"ffn_norm.weight", "pre_feedforward_layernorm.weight"});
+  set_attention(&d);
+  set_experts(&d);
+  share_keys(&d);
+  d.config().embedding_multiplier = __builtin_sqrtf(static_cast<float>(d.config().d_model));
+  if (d.keys.has("final_logit_softcapping")) {
+    const float cap = d.keys.number("final_logit_softcapping");
+    if (!(cap > 0)) fail_value(d.keys.node("final_logit_softcapping"), "a number above 0 is");
+    d.config().logit_cap = cap;
+  }
+  Imported rope;
+  read_whole_rope(&d, &rope);
+  d.quantization(Quantization::kNone);
+  Imported out = d.finish();
+  std::move(rope.factors.begin(), rope.factors.end(), std::back_inserter(out.factors));
+  read_multipliers(checkpoint, &out);
+  scale_router_norms(&out);
+  return out;
+}
+
+Imported import_with_images(const JsonNode& config, const Checkpoint& checkpoint) {
+  const JsonNode text = config.at("text_config");
+  if (!text.value().is_object()) text.fail_expected("an object");
+  Json c = text.value();
+  for (const char* key : {"tie_word_embeddings", "quantization_config", "eos_token_id"}) {
+    if (config.has(key) && (!c.contains(key) || std::string_view(key) == "eos_token_id")) {
+      c[key] = config.at(key).value();
+    }
+  }
+  ConfigKeys keys(config);
+  keys.ignore({"text_config", "vision_config", "audio_config", "boi_token_id", "eoi_token_id",
+               "image_token_id", "video_token_id", "boa_token_id", "eoa_token_id",
+               "eoa_token_index", "audio_token_id", "vision_soft_tokens_per_image", "eos_token_id",
+               "bos_token_id", "pad_token_id", "tie_word_embeddings", "quantization_config"});
+  keys.check_all_understood();
+  Imported out = import_gemma4(JsonNode(c, "config.json: text_config"), checkpoint);
+  out.ignored.insert(out.ignored.end(), {"vision_tower.*", "model.embed_vision.*",
+                                         "model.audio_tower.*", "model.embed_audio.*"});
+  return out;
+}
+
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"gemma4_text", import_gemma4},
+                                       {"gemma4", import_with_images}};
+  return kRows;
+}
+
+}  // namespace moe::arch::gemma4
