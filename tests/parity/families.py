@@ -13,6 +13,7 @@ import transformers as tr
 from safetensors.torch import load_file, save_file
 
 import gguf_files
+import gguf_hybrids
 import hybrids
 import maple
 import packed
@@ -20,6 +21,7 @@ import quantised
 import torchscale
 import xmoe
 from checkpoint import LINEAR, LLAMA3, ODD, SIZES, YARN, Case, forward, make_transformers, randomise, to_bfloat16
+from gguf_files import gguf_case
 
 def make_phimoe(case, folder):
     """With the architecture name of published files, which llama.cpp's converter requires."""
@@ -663,13 +665,6 @@ CASES = [
 ]
 
 
-def gguf_case(name, family, outtype, config=None, tokenizer=None, pre=None, inner=make_transformers, arch=None, **kw):
-    config = dict(dict(vocab_size=400) if tokenizer else {}, **(config or {}))
-    kw.setdefault("vocab_size", config.get("vocab_size", SIZES["vocab_size"]))
-    return Case("gguf_" + name, family, config, gguf=True, tokenizer=tokenizer,
-                make=gguf_files.make(inner, outtype, tokenizer, pre, arch), **kw)
-
-
 # Widths that are multiples of the groups.
 GROUPS = dict(intermediate_size=64)
 GPTQ = dict(quant_method="gptq", bits=4, group_size=16, desc_act=True, sym=False, checkpoint_format="gptq")
@@ -881,4 +876,5 @@ CASES += [
               golden=True),
     gguf_case("ternary_tq2_0", "Qwen3", "tq2_0", inner=quantised.make_ternary256, convert=TIED_TERNARY, lossless=True,
               golden=True),
+    *gguf_hybrids.CASES,
 ]

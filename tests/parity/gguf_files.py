@@ -9,9 +9,17 @@ import sys
 
 import numpy as np
 import torch
+from safetensors import safe_open
+
+from checkpoint import SIZES, Case, make_transformers
 
 LLAMA_CPP = None  # set by run.py
 TEXT = os.path.join(os.path.dirname(__file__), "..", "data", "text")
+
+
+def predicts_further_tokens(folder):
+    with safe_open(os.path.join(folder, "model.safetensors"), "np") as f:
+        return any("mtp." in name for name in f.keys())
 
 
 def llama_cpp_convert(folder, out, outtype, pre):
@@ -26,6 +34,7 @@ def llama_cpp_convert(folder, out, outtype, pre):
                  bf16=gguf.LlamaFileType.MOSTLY_BF16, q8_0=gguf.LlamaFileType.MOSTLY_Q8_0,
                  tq1_0=gguf.LlamaFileType.MOSTLY_TQ1_0, tq2_0=gguf.LlamaFileType.MOSTLY_TQ2_0)
     path = pathlib.Path(folder)
+    ModelBase.no_mtp = not predicts_further_tokens(folder)
     cls = conversion.get_model_class(get_model_architecture(ModelBase.load_hparams(path, False), ModelType.TEXT))
     with torch.inference_mode():
         writer = cls(path, types[outtype], pathlib.Path(out))
@@ -179,8 +188,9 @@ def requantise(reader, out, types, seed):
     write_all(writer)
 
 
-def read_back(reader, model, n_layers):
-    """Sets the reference's weights to the file's values, as gguf decodes them."""
+def read_back(reader, model, n_layers, restore):
+    """Sets the reference's weights to the file's values, as gguf decodes them. `restore`: undoes what the converter did to
+    the parameter of that name; None: nothing."""
     import gguf
     arch = {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[reader.fields["general.architecture"].contents()]
     names = gguf.get_tensor_name_map(arch, n_layers)
@@ -196,11 +206,14 @@ def read_back(reader, model, n_layers):
             return torch.cat([values(f"{block}.ffn_{part}_exps.weight") for part in ("gate", "up")], 1)
         if name.endswith("experts.down_proj"):
             name += ".weight"
+        if name.endswith("dt_bias"):
+            name = name[:-len("dt_bias")] + "dt_proj.bias"
         return values(names.get_name(name, (".weight", ".bias")))
 
     with torch.no_grad():
         for name, p in model.named_parameters():
-            p.copy_(find(name).view(p.shape))
+            x = find(name)
+            p.copy_((restore(model.config, name, x) if restore else x).reshape(p.shape))
 
 
 def add_tokenizer(folder, name):
@@ -211,7 +224,7 @@ def add_tokenizer(folder, name):
               open(os.path.join(folder, "tokenizer_config.json"), "w"))
 
 
-def make(inner, outtype, tokenizer=None, pre=None, arch=None):
+def make(inner, outtype, tokenizer=None, pre=None, arch=None, restore=None):
     """Writes the checkpoint of `inner` as one GGUF file in the folder, instead of safetensors. `outtype`: that of
     llama.cpp's converter, or a list of types, which the matrices take in turn. `arch`: the architecture's name in the file."""
     def make_file(case, folder):
@@ -231,10 +244,17 @@ def make(inner, outtype, tokenizer=None, pre=None, arch=None):
             rewrite(reader, out + ".new", blocks, arch)
             os.replace(out + ".new", out)
         if outtype == "q8_0" or types:
-            read_back(reader, reference.model, len(reference.model.model.layers))
+            read_back(reader, reference.model, len(reference.model.model.layers), restore)
         for name in os.listdir(folder):
             if name != "model.gguf":
                 os.remove(os.path.join(folder, name))
         return reference
 
     return make_file
+
+
+def gguf_case(name, family, outtype, config=None, tokenizer=None, pre=None, inner=make_transformers, arch=None, restore=None, **kw):
+    config = dict(dict(vocab_size=400) if tokenizer else {}, **(config or {}))
+    kw.setdefault("vocab_size", config.get("vocab_size", SIZES["vocab_size"]))
+    return Case("gguf_" + name, family, config, gguf=True, tokenizer=tokenizer,
+                make=make(inner, outtype, tokenizer, pre, arch, restore), **kw)

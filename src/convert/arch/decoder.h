@@ -23,7 +23,8 @@ std::span<const TensorName> moe_names();
 /// block_sparse_moe.experts.E.{w1,w3,w2} for gate, up and down; or mlp.gate and all experts in
 /// mlp.experts.gate_up_proj and mlp.experts.down_proj.
 std::span<const TensorName> sparse_moe_names();
-/// mlp.gate, and all experts in mlp.experts.{gate,up,down}_exps: the renamed GGUF tensors.
+/// mlp.gate, and all experts in mlp.experts.{gate,up,down}_exps, or gate and up together in
+/// mlp.experts.gate_up_exps: the renamed GGUF tensors.
 std::span<const TensorName> stacked_moe_names();
 
 /// A quantisation that the importer reads itself.

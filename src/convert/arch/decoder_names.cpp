@@ -57,7 +57,9 @@ constexpr TensorName kStackedMoe[] = {
     {"moe.router.weight", "mlp.gate.weight"},
     {"moe.experts.gate.weight", "mlp.experts.gate_exps.weight", kStacked},
     {"moe.experts.up.weight", "mlp.experts.up_exps.weight", kStacked},
-    {"moe.experts.down.weight", "mlp.experts.down_exps.weight", kStacked}};
+    {"moe.experts.down.weight", "mlp.experts.down_exps.weight", kStacked},
+    {"moe.experts.gate.weight", "mlp.experts.gate_up_exps.weight", kGateHalf},
+    {"moe.experts.up.weight", "mlp.experts.gate_up_exps.weight", kUpHalf}};
 
 }  // namespace
 

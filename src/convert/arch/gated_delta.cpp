@@ -60,6 +60,17 @@ struct Piece {
   int64_t all = 0;  // of all pieces
 };
 
+// Rows or columns of the value heads, one key head after the other, where the first of each key
+// head stand before the second of each. `width`: of a head, in weights.
+SourceGroups alternating(const DeltaSizes& s, int32_t n, int64_t width) {
+  SourceGroups out;
+  for (int32_t i = 0; i < s.value_heads / s.key_heads; ++i) {
+    out.pieces.push_back({n, int64_t{i} * s.key_heads * width});
+  }
+  out.stride = width;
+  return out;
+}
+
 Piece piece_of(int weight, const DeltaSizes& s) {
   const int64_t heads = s.value_heads / s.key_heads;
   const int64_t k = s.key_dim, v = heads * s.value_dim;
@@ -83,6 +94,34 @@ Piece piece_of(int weight, const DeltaSizes& s) {
 int64_t first_row(int weight, const DeltaSizes& s) {
   if (weight == Weights::kQ || weight == Weights::kQConv) return 0;
   return weight == Weights::kK || weight == Weights::kKConv ? s.keys() : int64_t{2} * s.keys();
+}
+
+bool is_of_value_heads(int weight) {
+  return weight == Weights::kV || weight == Weights::kZ || weight == Weights::kB ||
+         weight == Weights::kA;
+}
+
+// Qwen3.5's value heads in GGUF files.
+void place_alternating(int weight, const DeltaSizes& s, int64_t cols, Source* source) {
+  const bool single = weight == Weights::kB || weight == Weights::kA ||
+                      weight == Weights::kDtBias || weight == Weights::kALog;
+  const int32_t n = single ? 1 : s.value_dim;
+  if (is_of_value_heads(weight)) {
+    source->row_groups = alternating(s, n, n * cols);
+  } else if (weight == Weights::kDtBias || weight == Weights::kALog) {
+    source->row_groups = alternating(s, 1, 1);
+  } else if (weight == Weights::kOut) {
+    source->row_stride = cols;
+    source->col_groups = alternating(s, n, n);
+  } else if (weight == Weights::kVConv) {
+    const int64_t taps = s.n_taps;
+    source->row_groups.pieces.clear();
+    for (int32_t k = 0; k < s.key_heads; ++k) {
+      for (const SourceGroups::Piece& p : alternating(s, n, n * taps).pieces) {
+        source->row_groups.pieces.push_back({p.n, p.at + k * n * taps});
+      }
+    }
+  }
 }
 
 void place_matrix(int weight, const DeltaSizes& s, int64_t cols, Source* source) {
@@ -123,13 +162,13 @@ void add_gated_delta(Decoder* d, const char* interval_key, float eps, float beta
   }
 }
 
-void arrange_gated_delta(Imported* out) {
+void arrange_gated_delta(Imported* out, bool alternate) {
   std::vector<DeltaSizes> sizes;
   for (const LayerConfig& layer : out->config.layers) {
     sizes.push_back(layer.has_mixer ? Weights::sizes(layer.mixer.mixer) : DeltaSizes{});
   }
   const auto first = static_cast<int>(mixer_role(built_mixer("gated_delta").kind, 0));
-  out->locate = [locate = std::move(out->locate), sizes = std::move(sizes), first](
+  out->locate = [locate = std::move(out->locate), sizes = std::move(sizes), first, alternate](
                     const SlotGroup& group, const Slot& slot) {
     Source source = locate(group, slot);
     if (group.part != Part::kMixer || slot.role < Role::kFirstMixer) return source;
@@ -140,6 +179,7 @@ void arrange_gated_delta(Imported* out) {
     } else if (weight <= Weights::kA) {
       place_matrix(weight, s, slot.cols, &source);
     }
+    if (alternate) place_alternating(weight, s, slot.cols, &source);
     return source;
   };
 }

@@ -33,8 +33,10 @@ void add_multipliers(Decoder* d) {
   d->attention_bias("attention_bias", false);
 }
 
-void add_experts(Decoder* d) {
+// A GGUF file's names come first there, so that errors have them.
+void add_experts(Decoder* d, const Checkpoint& checkpoint) {
   d->experts("num_local_experts", "num_experts", d->layer(0).ffn.d_ff, RouterWeights::kChosen);
+  if (!checkpoint.metadata().is_null()) d->names(stacked_moe_names());
   d->names(kMoe);
 }
 
@@ -49,7 +51,7 @@ Imported import_granite(const JsonNode& config, const Checkpoint& checkpoint) {
 
 Imported import_granitemoe(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint);
-  add_experts(&d);
+  add_experts(&d, checkpoint);
   add_multipliers(&d);
   d.quantization(Quantization::kNone);
   return d.finish();
@@ -57,7 +59,7 @@ Imported import_granitemoe(const JsonNode& config, const Checkpoint& checkpoint)
 
 Imported import_granitemoeshared(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint);
-  add_experts(&d);
+  add_experts(&d, checkpoint);
   add_multipliers(&d);
   const int32_t shared = d.keys.integer("shared_intermediate_size", 0, 0, 1 << 20);
   if (shared > 0) d.names(kShared);
@@ -81,6 +83,12 @@ constexpr TensorName kSharedAlone[] = {
     {"ffn.gate.weight", "shared_mlp.input_linear.weight", {.parts = 2, .part = 0}},
     {"ffn.up.weight", "shared_mlp.input_linear.weight", {.parts = 2, .part = 1}},
     {"ffn.down.weight", "shared_mlp.output_linear.weight"}};
+
+// As the tensors of a GGUF file are called.
+constexpr TensorName kSharedOfGguf[] = {
+    {"moe.shared.gate.weight", "mlp.shared_expert.gate_proj.weight"},
+    {"moe.shared.up.weight", "mlp.shared_expert.up_proj.weight"},
+    {"moe.shared.down.weight", "mlp.shared_expert.down_proj.weight"}};
 
 // "layer_types" or "layers_block_type": "mamba", later "linear_attention"; "attention", later
 // "full_attention".
@@ -109,14 +117,15 @@ void add_mamba(Decoder* d) {
 // Granite 4 H: Mamba2 in most layers, experts or a dense network behind each.
 Imported import_granitemoehybrid(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint, 10000, 1e-6f);
+  const bool gguf = !checkpoint.metadata().is_null();
   const int32_t shared = d.keys.integer("shared_intermediate_size", 1024, 0, 1 << 20);
   if (d.keys.integer("num_local_experts", 8, 0, 1 << 16) > 0) {
-    add_experts(&d);
-    if (shared > 0) d.names(kShared);
+    add_experts(&d, checkpoint);
+    if (shared > 0) d.names(gguf ? std::span<const TensorName>(kSharedOfGguf) : kShared);
     for (LayerConfig& layer : d.layers()) layer.ffn.moe.shared.d_ff = shared;
   } else {
     d.keys.ignore({"num_experts_per_tok"});
-    d.names(kSharedAlone);
+    d.names(gguf ? mlp_names() : kSharedAlone);
     for (LayerConfig& layer : d.layers()) layer.ffn.d_ff = shared;
   }
   add_multipliers(&d);

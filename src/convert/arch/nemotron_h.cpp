@@ -37,12 +37,15 @@ constexpr TensorName kMore[] = {
     {"ffn.down.weight", "mixer.down_proj.weight"},
     {"moe.router.weight", "mixer.gate.weight"},
     {"moe.router.selection_bias", "mixer.gate.e_score_correction_bias"},
-    {"moe.experts.up.weight", "mixer.experts.{e}.up_proj.weight"},
-    {"moe.experts.down.weight", "mixer.experts.{e}.down_proj.weight"},
-    {"moe.experts.up.weight", "mixer.experts.up_proj", kStacked},
-    {"moe.experts.down.weight", "mixer.experts.down_proj", kStacked},
     {"moe.shared.up.weight", "mixer.shared_experts.up_proj.weight"},
     {"moe.shared.down.weight", "mixer.shared_experts.down_proj.weight"}};
+
+constexpr TensorName kExperts[] = {
+    {"moe.experts.up.weight", "mixer.experts.{e}.up_proj.weight"},
+    {"moe.experts.down.weight", "mixer.experts.{e}.down_proj.weight"}};
+constexpr TensorName kAllExperts[] = {
+    {"moe.experts.up.weight", "mixer.experts.up_proj", kStacked},
+    {"moe.experts.down.weight", "mixer.experts.down_proj", kStacked}};
 
 constexpr TensorName kConvBias[] = {{"mamba2.conv.bias", "mixer.conv1d.bias"}};
 constexpr TensorName kMambaBias[] = {{"mamba2.in.bias", "mixer.in_proj.bias"},
@@ -177,7 +180,11 @@ Imported import_nemotron_h(const JsonNode& config, const Checkpoint& checkpoint)
   }
   d.layers_under(plain ? "model.layers.{l}." : "backbone.layers.{l}.");
   for (const TensorName& row : kNames) d.replace_name(row);
+  if (plain) d.replace_name({"final_norm.weight", "model.norm_f.weight"});
   d.names(kMore);
+  const bool gguf = !checkpoint.metadata().is_null();
+  d.names(gguf ? kAllExperts : kExperts);
+  d.names(gguf ? kExperts : kAllExperts);
   if (d.keys.boolean("use_conv_bias", true)) d.names(kConvBias);
   if (d.keys.boolean("use_bias", false)) d.names(kMambaBias);
   if (d.keys.boolean("mlp_bias", false)) d.names(kMlpBias);
@@ -223,6 +230,7 @@ Imported import_nemotron_h(const JsonNode& config, const Checkpoint& checkpoint)
                  "mamba_chunk_size",
                  "time_step_limit"});
   d.ignore_tensors("mtp.*");
+  if (gguf) d.skip_prediction_layers(0);
   d.quantization(Quantization::kNone);
   Imported out = d.finish();
   turn_mamba_convolutions(checkpoint, &out);

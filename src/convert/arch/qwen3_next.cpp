@@ -36,8 +36,9 @@ constexpr TensorName kGrouped[] = {{"gated_delta.q.weight", "linear_attn.in_proj
 constexpr TensorName kApart[] = {{"gated_delta.q.weight", "linear_attn.in_proj_qkv.weight"},
                                  {"gated_delta.k.weight", "linear_attn.in_proj_qkv.weight"},
                                  {"gated_delta.v.weight", "linear_attn.in_proj_qkv.weight"},
-                                 {"gated_delta.z.weight", "linear_attn.in_proj_z.weight"},
-                                 {"gated_delta.b.weight", "linear_attn.in_proj_b.weight"},
+                                 {"gated_delta.z.weight", "linear_attn.in_proj_z.weight"}};
+
+constexpr TensorName kRates[] = {{"gated_delta.b.weight", "linear_attn.in_proj_b.weight"},
                                  {"gated_delta.a.weight", "linear_attn.in_proj_a.weight"}};
 
 // config.json with what its readers take for granted. Positions of a text are the same on all three
@@ -85,18 +86,24 @@ Decoder begin(const JsonNode& config, const Checkpoint& checkpoint) {
   d.keys.require("use_sliding_window", false);
   for (LayerConfig& layer : d.layers()) layer.attention.output_gate = true;
   d.ignore_tensors("mtp.*");
+  d.skip_prediction_layers(0);  // GGUF's
   d.keys.ignore({"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"});
   return d;
 }
+
+// Norms of GGUF files do.
+bool holds_one(Decoder* d) { return d->keys.boolean("norms_hold_one", false); }
 
 Imported finish(Decoder* d, const Checkpoint& checkpoint) {
   const int32_t head_dim = d->layer(0).attention.head_dim;
   add_gated_delta(d, "full_attention_interval", d->config().norm_eps, 1);
   d->quantization(Quantization::kNone);
+  const bool alternate = d->keys.boolean("value_heads_alternate", false);  // GGUF's
+  const bool whole = holds_one(d);
   Imported out = d->finish();
-  arrange_gated_delta(&out);
+  arrange_gated_delta(&out, alternate);
   split_queries(head_dim, &out);
-  add_one_to_norms(checkpoint, kRuleNorm, &out);
+  if (!whole) add_one_to_norms(checkpoint, kRuleNorm, &out);
   return out;
 }
 
@@ -104,6 +111,7 @@ Imported import_qwen3_next(const JsonNode& config, const Checkpoint& checkpoint)
   const Json whole = with_defaults(config.value());
   const JsonNode node(whole, "config.json");
   Decoder d = begin(node, checkpoint);
+  if (holds_one(&d)) d.names(kApart);  // older files have the grouped matrices
   d.names(kGrouped);
   add_qwen_experts(&d, true);
   return finish(&d, checkpoint);
@@ -114,6 +122,7 @@ Imported import_qwen3_5(const JsonNode& config, const Checkpoint& checkpoint) {
   const JsonNode node(whole, config.path());
   Decoder d = begin(node, checkpoint);
   d.names(kApart);
+  d.names(kRates);
   d.names(mlp_names());
   return finish(&d, checkpoint);
 }
@@ -123,6 +132,7 @@ Imported import_qwen3_5_moe(const JsonNode& config, const Checkpoint& checkpoint
   const JsonNode node(whole, config.path());
   Decoder d = begin(node, checkpoint);
   d.names(kApart);
+  d.names(kRates);
   add_qwen_experts(&d, true);
   return finish(&d, checkpoint);
 }

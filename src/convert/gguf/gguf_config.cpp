@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "formats/import/failure.h"
-#include "src/convert/arch/config_keys.h"
 #include "src/convert/gguf/gguf_encoder.h"
+#include "src/convert/gguf/gguf_keys.h"
 #include "src/convert/gguf/gguf_source.h"
+#include "src/convert/gguf/gguf_state.h"
 
 namespace moe {
 namespace {
@@ -47,6 +47,14 @@ constexpr Arch kArchs[] = {
     {.name = "glm4moe", .model_type = "glm4_moe"},
     {.name = "bailingmoe", .model_type = "bailing_moe", .interleaved = true},
     {.name = "bailingmoe2", .model_type = "bailing_moe_v2"},
+    {.name = "qwen3next", .model_type = "qwen3_next", .renormalised = 1},
+    {.name = "qwen35", .model_type = "qwen3_5_text"},
+    {.name = "qwen35moe", .model_type = "qwen3_5_moe_text", .renormalised = 1},
+    {.name = "granitehybrid", .model_type = "granitemoehybrid", .interleaved = true},
+    {.name = "nemotron_h", .model_type = "nemotron_h"},
+    {.name = "nemotron_h_moe", .model_type = "nemotron_h", .renormalised = 1},
+    {.name = "falcon-h1", .model_type = "falcon_h1"},
+    {.name = "kimi-linear", .model_type = "kimi_linear", .renormalised = 1},
 };
 
 // Keys after "ARCH." with one meaning in all architectures.
@@ -76,9 +84,9 @@ constexpr Key kKeys[] = {{"context_length", "max_position_embeddings"},
 class ConfigBuilder {
  public:
   explicit ConfigBuilder(const Checkpoint& checkpoint)
-      : checkpoint_(checkpoint),
-        all_(checkpoint.metadata(), checkpoint.path()),
-        arch_(find_arch()) {}
+      : checkpoint_(checkpoint), keys_(checkpoint), all_(keys_.all()), arch_(find_arch()) {
+    keys_.set_architecture(arch_.name);
+  }
 
   Json build() {
     Json& c = config_;
@@ -94,6 +102,7 @@ class ConfigBuilder {
     }
     if (!moe) c.erase("num_experts_per_tok");
     read_shapes();
+    if (is_state()) read_gguf_state(&keys_, &c);
     if (is("deepseek2")) read_deepseek();
     read_rope();
     if (is("gpt-oss")) read_gpt_oss();
@@ -106,7 +115,7 @@ class ConfigBuilder {
     read_tokens();
     check_constants();
     refuse_rotated_inputs();
-    check_all_taken();
+    keys_.check_all_taken();
     return std::move(config_);
   }
 
@@ -132,25 +141,21 @@ class ConfigBuilder {
   const SourceTensor* find(const char* tensor) const { return checkpoint_.find(tensor); }
 
   // The value of ARCH.key, which then counts as understood; null if missing.
-  const Json* take(const std::string& key) {
-    taken_.insert(key);
-    return all_.value().find(arch_.name + ("." + key));
-  }
-  const Json& at(const std::string& key) { return all_.value().at(arch_.name + ("." + key)); }
-  JsonNode node(const std::string& key) { return all_.at((arch_.name + ("." + key)).c_str()); }
+  const Json* take(const std::string& key) { return keys_.take(key); }
+  const Json& at(const std::string& key) const { return keys_.at(key); }
+  JsonNode node(const std::string& key) const { return keys_.node(key); }
 
   bool is(const char* arch) const { return std::string_view(arch_.name) == arch; }
   bool is_bailing() const { return is("bailingmoe") || is("bailingmoe2"); }
 
   bool is_lfm2() const { return is("lfm2") || is("lfm2moe"); }
+  bool is_state() const { return is_gguf_state(arch_.name); }
+  bool is_qwen_rule() const { return is("qwen3next") || is("qwen35") || is("qwen35moe"); }
 
   // A layer without KV heads is a convolution. Widths are as the model uses them.
   void read_lfm2() {
     Json& c = config_;
-    if (!c.contains("conv_L_cache")) {
-      fail(MOE_ERR_FORMAT, "%s: key %s.shortconv.l_cache is missing", checkpoint_.path().c_str(),
-           arch_.name);
-    }
+    if (!c.contains("conv_L_cache")) keys_.fail_missing("shortconv.l_cache");
     c["conv_bias"] = false;
     Json types = Json::array();
     c["num_key_value_heads"] = c["num_attention_heads"];  // unless a layer has some
@@ -362,7 +367,7 @@ class ConfigBuilder {
   }
 
   void read_rope() {
-    if (!is("deepseek2")) read_rotated_part();
+    if (!is("deepseek2") && !is("kimi-linear")) read_rotated_part();
     if (is("phimoe") || is("phi3")) return read_longrope();
     if (find("rope_freqs.weight") != nullptr) return read_frequency_factors();
     read_scaling();
@@ -380,7 +385,9 @@ class ConfigBuilder {
       if (factor < 1 && std::trunc(head_dim * factor) < dims->get<double>()) {
         factor = std::nextafter(factor, 1.0);
       }
-      if (factor != 1 || is("glm4moe")) c["partial_rotary_factor"] = factor;
+      if (factor != 1 || is("glm4moe") || is_qwen_rule()) c["partial_rotary_factor"] = factor;
+    } else if (is_qwen_rule()) {
+      c["partial_rotary_factor"] = 1;  // llama.cpp's default
     }
     if (const Json* value = take("attention.value_length"); value != nullptr) {
       const Json* width = config_.find("head_dim");
@@ -491,7 +498,8 @@ class ConfigBuilder {
       const Json* found = take(key);
       if (found != nullptr && *found != value) fail_key(key);
     };
-    const bool sigmoid = is("glm4moe") || is("bailingmoe2") || is("lfm2moe");
+    const bool own_experts = is("nemotron_h") || is("nemotron_h_moe") || is("kimi-linear");
+    const bool sigmoid = is("glm4moe") || is("bailingmoe2") || is("lfm2moe") || own_experts;
     if (!is("deepseek2")) require("expert_gating_func", sigmoid ? 2 : 1);
     require("use_parallel_residual", false);
     require("attention.causal", true);
@@ -499,7 +507,7 @@ class ConfigBuilder {
     if (is("glm4moe")) {
       require("expert_group_count", 1);
       require("expert_group_used_count", 1);
-    } else if (!is("deepseek2") && !is_bailing() && !is_lfm2()) {
+    } else if (!is("deepseek2") && !is_bailing() && !is_lfm2() && !own_experts) {
       require("expert_weights_scale", 1.0);
       require("leading_dense_block_count", 0);
       require("expert_shared_count", 0);
@@ -520,27 +528,12 @@ class ConfigBuilder {
     }
   }
 
-  [[noreturn]] void fail_key(const std::string& key) {
-    std::string value = node(key).value().dump();
-    fail(MOE_ERR_UNSUPPORTED, "%s: key %s.%.60s with value %.60s is not supported",
-         checkpoint_.path().c_str(), arch_.name, key.c_str(), value.c_str());
-  }
-
-  void check_all_taken() {
-    const std::string prefix = std::string(arch_.name) + ".";
-    std::vector<UnknownKey> unknown;
-    for (const auto& [key, value] : all_.value().items()) {
-      if (key.starts_with(prefix) && !taken_.contains(key.substr(prefix.size()))) {
-        unknown.emplace_back(key, value);
-      }
-    }
-    if (!unknown.empty()) fail_unknown_keys(checkpoint_.path(), unknown);
-  }
+  [[noreturn]] void fail_key(const std::string& key) const { keys_.fail_key(key); }
 
   const Checkpoint& checkpoint_;
-  JsonNode all_;
+  GgufKeys keys_;
+  const JsonNode& all_;
   const Arch& arch_;
-  std::set<std::string> taken_;
   Json config_ = Json::object();
 };
 

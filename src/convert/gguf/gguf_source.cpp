@@ -9,6 +9,7 @@
 #include "formats/import/failure.h"
 #include "src/convert/arch/typed_embedding.h"
 #include "src/convert/gguf/gguf_encoder.h"
+#include "src/convert/gguf/gguf_state.h"
 #include "src/convert/packed/bitnet.h"
 #include "src/convert/packed/packed_checkpoint.h"
 #include "src/convert/tokenizer/tiktoken.h"
@@ -63,6 +64,7 @@ constexpr Name kLayer[] = {{"attn_norm", "input_layernorm"},
                            {"ffn_gate_exps", "mlp.experts.gate_exps"},
                            {"ffn_up_exps", "mlp.experts.up_exps"},
                            {"ffn_down_exps", "mlp.experts.down_exps"},
+                           {"ffn_gate_up_exps", "mlp.experts.gate_up_exps"},
                            {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
                            {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
                            {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
@@ -271,6 +273,7 @@ void read_gguf(Checkpoint* checkpoint, const std::function<void()>& step) {
   if (encoder) return rename_encoder_tensors(checkpoint);
   const bool sandwich = checkpoint->find("blk.0.ffn_norm.weight") != nullptr &&
                         checkpoint->find("blk.0.post_attention_norm.weight") != nullptr;
+  rename_gguf_state(checkpoint);
   checkpoint->rename(
       [sandwich](const std::string& name) { return gguf_tensor_name(name, sandwich); });
 }

@@ -7,6 +7,7 @@
 
 #include "formats/import/shell_quoted.h"
 #include "src/convert/gguf/gguf_source.h"
+#include "src/convert/gguf/gguf_state.h"
 
 namespace moe {
 namespace {
@@ -133,7 +134,8 @@ class Words {
     if (!key.empty()) return arch() + "." + key;
     const std::string_view own = find_word(kConfigWords, word);
     if (!own.empty()) return arch() + "." + std::string(own);
-    return stored_tensor_name(word, sandwich_);
+    const std::string state = stored_state_name(arch(), word);
+    return state.empty() ? stored_tensor_name(word, sandwich_) : state;
   }
 
   const Checkpoint& checkpoint_;

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MIT
+// GGUF files of families with a state per layer that lack something, or say it in another way. The
+// intact files are test data, whose logits are compared elsewhere.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "formats/import/failure.h"
+#include "src/convert/convert.h"
+#include "src/convert/gguf/gguf_source.h"
+#include "tests/convert/gguf_builder.h"
+
+namespace moe {
+namespace {
+
+using test::GgufBuilder;
+
+struct Content {
+  std::vector<uint64_t> shape;
+  std::vector<float> values;
+};
+
+/// A file of the test data, of which tests change keys and tensors.
+class File {
+ public:
+  explicit File(const std::string& family)
+      : checkpoint_("tests/data/families/gguf_" + family + "/model.gguf"),
+        keys(checkpoint_.metadata()) {
+    for (const auto& [name, tensor] : checkpoint_.tensors()) {
+      Content& content = tensors[name];
+      content.shape.assign(tensor.shape.begin(), tensor.shape.end());
+      content.values.resize(tensor.n_elements);
+      checkpoint_.read(tensor, 0, content.values.size(), content.values.data());
+    }
+  }
+
+  std::string arch() const { return keys.at("general.architecture").text(); }
+  std::string key(const std::string& name) const { return arch() + "." + name; }
+
+  std::string bytes() const {
+    GgufBuilder b;
+    for (const auto& [name, value] : keys.items()) put(&b, name, value);
+    for (const auto& [name, content] : tensors) {
+      b.tensor(name, 0, content.shape, test::as_bytes(content.values));
+    }
+    return b.file();
+  }
+
+ private:
+  static void put(GgufBuilder* b, const std::string& name, const Json& value) {
+    if (value.is_string()) return b->string(name, value.text());
+    if (value.is_boolean()) return b->pair(name, 7, std::string(1, value.get<bool>() ? 1 : 0));
+    if (value.is_number_integer()) return b->u32(name, value.get<uint32_t>());
+    if (value.is_number()) return b->f32(name, value.get<float>());
+    const bool flags = value.size() > 0 && value[0].is_boolean();
+    std::vector<uint8_t> bools;
+    std::vector<uint32_t> numbers;
+    for (size_t i = 0; i < value.size(); ++i) {
+      if (flags) bools.push_back(value[i].get<bool>() ? 1 : 0);
+      if (!flags) numbers.push_back(value[i].get<uint32_t>());
+    }
+    flags ? b->numbers(name, 7, bools) : b->numbers(name, 4, numbers);
+  }
+
+  Checkpoint checkpoint_;
+
+ public:
+  Json keys;
+  std::map<std::string, Content> tensors;
+};
+
+constexpr const char* kFamilies[] = {"qwen3_5_moe_small",      "qwen3_next_small",
+                                     "granitemoehybrid_small", "nemotron_h_moe_small",
+                                     "falcon_h1_small",        "kimi_linear_small"};
+
+class GgufState : public testing::Test {
+ protected:
+  Status convert_file(const File& file, ConvertReport* report = nullptr) {
+    folder_.write("m.gguf", file.bytes());
+    ConvertReport own;
+    sink_ = std::make_unique<MemorySink>();
+    ConvertOptions options;
+    options.weights = "f32";
+    return convert_to_sink(folder_.file("m.gguf"), *sink_, options,
+                           report == nullptr ? &own : report);
+  }
+  std::string said(const Status& status) const {
+    std::string text = status.text();
+    const size_t at = text.find(folder_.path());
+    if (at != std::string::npos) text.erase(at, folder_.path().size() + 1);
+    return text;
+  }
+  // The weights, without what describes them.
+  std::string weights(const File& file) {
+    const Status status = convert_file(file);
+    EXPECT_TRUE(status.ok()) << status.text();
+    if (!status.ok()) return "";
+    uint64_t end = 0;
+    std::memcpy(&end, sink_->data() + 24, sizeof end);
+    return std::string(reinterpret_cast<const char*>(sink_->data()) + 4096, end - 4096);
+  }
+  void expect_own_words(const Status& status) {
+    for (const char* made :
+         {".json", "linear_", "mamba_", "num_", "layer_types", "A_log", "in_proj", "conv1d.",
+          "model.", "hidden_size", "block_type", "qk_", "mixer."}) {
+      std::string text = said(status);
+      const size_t own = text.find("ssm_conv1d.");
+      if (own != std::string::npos) text.erase(own, 11);
+      EXPECT_EQ(text.find(made), std::string::npos) << text;
+    }
+  }
+
+  test::TempFolder folder_;
+  std::unique_ptr<MemorySink> sink_;
+};
+
+TEST_F(GgufState, MissingSizesAreNamed) {
+  for (const char* family : kFamilies) {
+    const File file(family);
+    int n = 0;
+    for (const auto& [key, value] : file.keys.items()) {
+      const bool size = key.starts_with(file.key("ssm.")) || key == file.key("kda.head_dim") ||
+                        key == file.key("attention.key_length_mla") ||
+                        key == file.key("attention.value_length_mla") ||
+                        key == file.key("attention.kv_lora_rank");
+      if (!size) continue;
+      File changed(family);
+      changed.keys.erase(key);
+      const Status status = convert_file(changed);
+      EXPECT_EQ(status.code(), MOE_ERR_FORMAT) << family << ": " << key;
+      EXPECT_TRUE(said(status).starts_with("m.gguf: key " + key + " is missing")) << said(status);
+      ++n;
+    }
+    EXPECT_GE(n, 5) << family;
+  }
+}
+
+TEST_F(GgufState, WrongSizesAreNamed) {
+  for (const char* family : kFamilies) {
+    const File file(family);
+    for (const auto& [key, value] : file.keys.items()) {
+      if (!key.starts_with(file.key("ssm."))) continue;
+      for (const Json& bad : {Json(0), Json("many"), Json(1u << 30), Json(-1.5)}) {
+        File changed(family);
+        changed.keys[key] = bad;
+        const Status status = convert_file(changed);
+        EXPECT_FALSE(status.ok()) << family << ": " << key;
+        EXPECT_NE(said(status).find(key), std::string::npos) << said(status);
+        expect_own_words(status);
+      }
+    }
+    if (std::string(family) == "kimi_linear_small") continue;
+    File odd(family);
+    odd.keys[odd.key("ssm.inner_size")] = 25;
+    const Status status = convert_file(odd);
+    EXPECT_EQ(status.code(), MOE_ERR_SHAPE) << family;
+    EXPECT_NE(said(status).find("ssm.inner_size is 25, not a multiple of ssm.time_step_rank"),
+              std::string::npos)
+        << said(status);
+  }
+}
+
+TEST_F(GgufState, MissingAndMisshapenTensorsAreNamed) {
+  for (const char* family : kFamilies) {
+    const File file(family);
+    for (const auto& [name, content] : file.tensors) {
+      if (name == "output.weight" || name.ends_with("ssm_norm.weight") ||
+          name == "blk.0.ssm_conv1d.bias" || name == "blk.0.ffn_gate.weight") {
+        continue;  // without them the file describes another model
+      }
+      if (name.ends_with("attn_k_b.weight") || name.ends_with("attn_v_b.weight")) {
+        continue;  // without them older files' attn_kv_b is looked for
+      }
+      File without(family);
+      without.tensors.erase(name);
+      const Status missing = convert_file(without);
+      EXPECT_FALSE(missing.ok()) << family << ": " << name;
+      EXPECT_NE(said(missing).find(name), std::string::npos) << said(missing);
+      EXPECT_NE(said(missing).find(" is missing"), std::string::npos) << said(missing);
+      expect_own_words(missing);
+      const bool vocabulary = name == "token_embd.weight";  // then the head does not fit
+      if (vocabulary && !file.tensors.contains("output.weight")) continue;
+      File wide(family);
+      Content& more = wide.tensors[name];
+      more.shape[0] *= 2;
+      more.values.resize(more.values.size() * 2, -0.5f);
+      const Status status = convert_file(wide);
+      EXPECT_FALSE(status.ok()) << family << ": " << name;
+      EXPECT_NE(said(status).find(vocabulary ? "output.weight" : name), std::string::npos)
+          << said(status);
+      expect_own_words(status);
+    }
+  }
+}
+
+// The file has -e^A_log, which is below 0.
+TEST_F(GgufState, DecaysHaveToBeNegative) {
+  for (const char* family : kFamilies) {
+    for (const float bad : {0.0f, 0.25f, -INFINITY, NAN}) {
+      File file(family);
+      file.tensors.at("blk.0.ssm_a").values[0] = bad;
+      const Status status = convert_file(file);
+      EXPECT_EQ(status.code(), MOE_ERR_RANGE) << family;
+      EXPECT_NE(said(status).find("tensor blk.0.ssm_a: expected finite numbers below 0, found"),
+                std::string::npos)
+          << said(status);
+    }
+  }
+}
+
+// "attention.recurrent_layers" is newer than "full_attention_interval", and decides.
+TEST_F(GgufState, LayersWithARuleAreListedOrFollowAnInterval) {
+  for (const char* family : {"qwen3_5_moe_small", "qwen3_next_small"}) {
+    File file(family);
+    const std::string listed = weights(file);
+    file.keys.erase(file.key("attention.recurrent_layers"));
+    file.keys[file.key("full_attention_interval")] = 2;
+    EXPECT_TRUE(weights(file) == listed);
+    file.keys[file.key("attention.recurrent_layers")] = {true, false, false};
+    const Status status = convert_file(file);
+    EXPECT_EQ(status.code(), MOE_ERR_SHAPE);
+    EXPECT_NE(said(status).find("attention.recurrent_layers has 3 entries, but block_count is 2"),
+              std::string::npos)
+        << said(status);
+  }
+}
+
+// Older files of Qwen3-Next have q, k, v and z of each key head together, as the checkpoint.
+TEST_F(GgufState, OlderFilesOfQwen3NextHoldTheGroupedMatrix) {
+  File file("qwen3_next_small");
+  const std::string split = weights(file);
+  const uint64_t keys = 2, d_k = 4, heads = 3, d_v = 6, cols = 16;
+  const Content qkv = file.tensors.at("blk.0.attn_qkv.weight");
+  const Content z = file.tensors.at("blk.0.attn_gate.weight");
+  Content all{{keys * (2 * d_k + 2 * heads * d_v), cols}, {}};
+  const auto add = [&](const Content& from, uint64_t first, uint64_t n) {
+    const auto begin = from.values.begin() + static_cast<ptrdiff_t>(first * cols);
+    all.values.insert(all.values.end(), begin, begin + static_cast<ptrdiff_t>(n * cols));
+  };
+  for (uint64_t k = 0; k < keys; ++k) {
+    add(qkv, k * d_k, d_k);
+    add(qkv, (keys + k) * d_k, d_k);
+    add(qkv, 2 * keys * d_k + k * heads * d_v, heads * d_v);
+    add(z, k * heads * d_v, heads * d_v);
+  }
+  file.tensors.erase("blk.0.attn_qkv.weight");
+  file.tensors.erase("blk.0.attn_gate.weight");
+  file.tensors["blk.0.ssm_in.weight"] = all;
+  EXPECT_TRUE(weights(file) == split);
+}
+
+// A file may hold gates and ups of all experts in one tensor.
+TEST_F(GgufState, GatesAndUpsOfExpertsMayBeTogether) {
+  File file("qwen3_5_moe_small");
+  const std::string split = weights(file);
+  for (const std::string block : {"blk.0.", "blk.1."}) {
+    const Content gate = file.tensors.at(block + "ffn_gate_exps.weight");
+    const Content up = file.tensors.at(block + "ffn_up_exps.weight");
+    Content both{{gate.shape[0], 2 * gate.shape[1], gate.shape[2]}, {}};
+    const auto size = static_cast<ptrdiff_t>(gate.shape[1] * gate.shape[2]);
+    for (ptrdiff_t e = 0; e < static_cast<ptrdiff_t>(gate.shape[0]); ++e) {
+      for (const Content* part : {&gate, &up}) {
+        const auto begin = part->values.begin() + e * size;
+        both.values.insert(both.values.end(), begin, begin + size);
+      }
+    }
+    file.tensors.erase(block + "ffn_gate_exps.weight");
+    file.tensors.erase(block + "ffn_up_exps.weight");
+    file.tensors[block + "ffn_gate_up_exps.weight"] = both;
+  }
+  EXPECT_TRUE(weights(file) == split);
+}
+
+TEST_F(GgufState, LayersThatPredictFurtherTokensAreLeftOut) {
+  for (const char* family : {"qwen3_5_moe_small", "qwen3_next_small", "nemotron_h_moe_small"}) {
+    File file(family);
+    const std::string without = weights(file);
+    const auto n = file.keys.at(file.key("block_count")).get<uint32_t>();
+    const std::string last = "blk." + std::to_string(n) + ".";
+    file.keys[file.key("block_count")] = n + 1;
+    file.keys[file.key("nextn_predict_layers")] = 1;
+    for (const char* key :
+         {"attention.recurrent_layers", "attention.head_count_kv", "feed_forward_length"}) {
+      if (!file.keys.contains(file.key(key))) continue;
+      Json& list = file.keys[file.key(key)];
+      if (list.is_array()) list.push_back(Json(list[0]));
+    }
+    file.tensors[last + "attn_norm.weight"] = {{16}, std::vector<float>(16, 1.0f)};
+    file.tensors[last + "nextn.eh_proj.weight"] = {{16, 32}, std::vector<float>(512, 1.0f)};
+    ConvertReport report;
+    const Status status = convert_file(file, &report);
+    ASSERT_TRUE(status.ok()) << status.text();
+    EXPECT_EQ(report.n_skipped_layers, 1) << family;
+    EXPECT_TRUE(weights(file) == without) << family;
+  }
+}
+
+// Nemotron 3 Super's, and those of a pruned model.
+TEST_F(GgufState, ExpertsThatHaveNoCounterpartAreRefused) {
+  for (const auto& [key, value] : {std::pair<const char*, Json>{"moe_latent_size", 8},
+                                   {"expert_feed_forward_length", Json({0, 8, 0})},
+                                   {"expert_used_count", Json({0, 2, 0})}}) {
+    File file("nemotron_h_moe_small");
+    file.keys[file.key(key)] = value;
+    const Status status = convert_file(file);
+    EXPECT_EQ(status.code(), MOE_ERR_UNSUPPORTED) << key;
+    EXPECT_NE(said(status).find("key " + file.key(key) + " with value"), std::string::npos)
+        << said(status);
+  }
+}
+
+TEST_F(GgufState, ListsHaveOneEntryForEachLayer) {
+  for (const char* family :
+       {"granitemoehybrid_small", "nemotron_h_moe_small", "kimi_linear_small"}) {
+    File file(family);
+    const std::string key = file.key("attention.head_count_kv");
+    file.keys[key] = {0, 1, 0, 1, 0};
+    const Status status = convert_file(file);
+    EXPECT_EQ(status.code(), MOE_ERR_SHAPE) << family;
+    EXPECT_NE(said(status).find("key " + key + " has 5 entries, but block_count is"),
+              std::string::npos)
+        << said(status);
+    expect_own_words(status);
+  }
+}
+
+}  // namespace
+}  // namespace moe
