@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "formats/import/failure.h"
+#include "quant/half.h"
 #include "src/convert/convert.h"
 #include "src/convert/gguf/gguf_source.h"
 #include "tests/convert/gguf_builder.h"
@@ -326,6 +327,62 @@ TEST_F(GgufState, ListsHaveOneEntryForEachLayer) {
         << said(status);
     expect_own_words(status);
   }
+}
+
+// A Qwen3.5 of one layer, whose matrices of the rule are Q4_0 with a scale per row.
+std::string quantised_rule() {
+  GgufBuilder b;
+  b.string("general.architecture", "qwen35");
+  const std::pair<const char*, uint32_t> keys[] = {
+      {"context_length", 64},       {"embedding_length", 32},    {"block_count", 1},
+      {"feed_forward_length", 32},  {"attention.head_count", 2}, {"attention.head_count_kv", 1},
+      {"attention.key_length", 16}, {"rope.dimension_count", 4}, {"ssm.conv_kernel", 4},
+      {"ssm.state_size", 4},        {"ssm.group_count", 2},      {"ssm.time_step_rank", 6},
+      {"ssm.inner_size", 192}};
+  for (const auto& [key, value] : keys) b.u32(std::string("qwen35.") + key, value);
+  b.f32("qwen35.attention.layer_norm_rms_epsilon", 1e-6f);
+  b.f32("qwen35.rope.freq_base", 1e4f);
+  b.f32_tensor("token_embd.weight", {16, 32});
+  b.f32_tensor("output_norm.weight", {32});
+  b.f32_tensor("blk.0.attn_norm.weight", {32});
+  b.f32_tensor("blk.0.post_attention_norm.weight", {32});
+  b.f32_tensor("blk.0.ssm_a", {6}, -0.5f);
+  b.f32_tensor("blk.0.ssm_dt.bias", {6});
+  b.f32_tensor("blk.0.ssm_norm.weight", {32});
+  b.f32_tensor("blk.0.ssm_conv1d.weight", {208, 4});
+  const auto blocks = [&](const std::string& name, uint64_t rows, uint64_t per_row) {
+    std::string bytes;
+    for (uint64_t i = 0; i < rows * per_row; ++i) {
+      bytes += GgufBuilder::raw(f32_to_f16(static_cast<float>(i + 1) / 64));
+      for (uint64_t j = 0; j < 16; ++j) bytes += static_cast<char>(i * 7 + j * 29);
+    }
+    b.tensor("blk.0." + name + ".weight", 2, {rows, 32 * per_row}, bytes);
+  };
+  blocks("attn_qkv", 208, 1);
+  blocks("attn_gate", 192, 1);
+  blocks("ssm_alpha", 6, 1);
+  blocks("ssm_beta", 6, 1);
+  blocks("ssm_out", 32, 6);
+  for (const char* name : {"ffn_gate", "ffn_up", "ffn_down"}) blocks(name, 32, 1);
+  return b.file();
+}
+
+// Rows in another order are the same codes; columns are not, as their blocks would be torn apart.
+TEST_F(GgufState, CodesOfReorderedHeadsAreKept) {
+  folder_.write("m.gguf", quantised_rule());
+  std::map<std::string, MatrixReport> matrices;
+  ConvertOptions options;
+  options.on_matrix = [&](const MatrixReport& m) { matrices[m.name] = m; };
+  ConvertReport report;
+  MemorySink sink;
+  const Status status = convert_to_sink(folder_.file("m.gguf"), sink, options, &report);
+  ASSERT_TRUE(status.ok()) << status.text();
+  for (const char* name : {"q", "k", "v", "z", "b", "a"}) {
+    const MatrixReport& m = matrices.at(std::string("layers.0.gated_delta.") + name);
+    EXPECT_EQ(m.format, FormatId::kInt4) << name;
+    EXPECT_TRUE(m.lossless) << name;
+  }
+  EXPECT_EQ(matrices.at("layers.0.gated_delta.out").format, FormatId::kInt8Group);
 }
 
 }  // namespace

@@ -49,6 +49,9 @@ TEST(GgufTokenizer, ByteLevelTokenizersEqualTheirSource) {
                                   {"llama3", "llama-bpe"},
                                   {"llama3", "falcon3"},
                                   {"llama3", "pixtral"},
+                                  {"llama3", "lfm2"},
+                                  {"llama3", "falcon-h1"},
+                                  {"o200k", "minimax-m2"},
                                   {"llama3", "glm4"}}) {
     const Json original =
         read_json_file("tests/data/text/" + std::string(name) + ".json").at("tokenizer");
@@ -137,6 +140,7 @@ TEST(GgufTokenizer, CutsAsTheOriginalsDo) {
       {"deepseek-coder",
        {"HttpBy", " it", "'", "s", " ", "1", "2", " /", "usr", "!", "\n", "你好", "ABc"}},
       {"deepseek-v3", {"HttpBy", " it", "'s", " ", "123", "4", " /", "usr", "!\n", "你好", "ABc"}},
+      {"qwen35", {"HttpBy", " it", "'s", " नमस्ते", " ", "1", "2", " /", "usr", "!\n", "你好ABc"}},
       {"kimi-k2", {"Http", "By", " it's", " ", "123", "4", " /", "usr", "!\n", "你好", "ABc"}}};
   for (const auto& [pre, words] : cases) {
     const auto loaded = load(parse_tokenizer(gguf_tokenizer(metadata_of(pre, words)), pre));

@@ -27,6 +27,9 @@ constexpr const char* kLlama3[] = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
 constexpr const char* kQwen2[] = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+// With the marks of a letter.
+constexpr const char* kQwen35[] = {
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
 #define MOE_UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
 #define MOE_LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
 #define MOE_CONTRACTION R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
@@ -78,6 +81,8 @@ constexpr Pre kPres[] = {
     {.name = "llama3", .regexes = kLlama3, .ignore_merges = true, .adds_bos = true},
     {.name = "llama-v3", .regexes = kLlama3, .ignore_merges = true, .adds_bos = true},
     {.name = "falcon3", .regexes = kLlama3, .ignore_merges = true, .adds_bos = true},
+    {.name = "falcon-h1", .regexes = kLlama3, .ignore_merges = true, .adds_bos = true},
+    {.name = "lfm2", .regexes = kLlama3, .ignore_merges = true, .adds_bos = true},
     {.name = "pixtral", .regexes = kLlama3, .ignore_merges = true, .adds_bos = true},
     {.name = "glm4", .regexes = kLlama3, .ignore_merges = true},
     {.name = "tekken", .regexes = kTekken, .ignore_merges = true, .adds_bos = true},
@@ -85,7 +90,9 @@ constexpr Pre kPres[] = {
     {.name = "smaug-bpe", .regexes = kLlama3},
     {.name = "qwen2", .regexes = kQwen2, .nfc = true},
     {.name = "deepseek-r1-qwen", .regexes = kQwen2, .nfc = true},
+    {.name = "qwen35", .regexes = kQwen35, .nfc = true},
     {.name = "gpt-4o", .regexes = kO200k},
+    {.name = "minimax-m2", .regexes = kO200k},
     {.name = "deepseek-llm", .regexes = kDeepseekLlm, .digits = true},
     {.name = "deepseek-coder", .regexes = kDeepseekCoder, .digits = true},
     {.name = "deepseek-v3", .regexes = kDeepseekV3},

@@ -26,20 +26,6 @@ int32_t rows_per_block(int32_t rows, int32_t cols, bool transposed) {
 
 int32_t whole(const SourcePick& pick, int32_t n) { return pick.of > 0 ? pick.of : n; }
 
-// Offset of item i of `groups` from the first group; -1: zero, not stored. `unit`: distance between
-// items.
-int64_t place_in_groups(const SourceGroups& groups, int32_t i, int64_t unit) {
-  int32_t size = 0;
-  for (const SourceGroups::Piece& piece : groups.pieces) size += piece.n;
-  int32_t left = i % size;
-  for (const SourceGroups::Piece& piece : groups.pieces) {
-    if (left < piece.n)
-      return piece.at < 0 ? -1 : i / size * groups.stride + piece.at + left * unit;
-    left -= piece.n;
-  }
-  return -1;
-}
-
 // The largest offset of n items, or -1 if the groups are incomplete or out of bounds.
 int64_t last_in_groups(const SourceGroups& groups, int32_t n, int64_t unit) {
   constexpr int64_t kMaxPlace = int64_t{1} << 50;
@@ -60,6 +46,18 @@ bool find_last(const SourceGroups& groups, int32_t n, int64_t stride, int64_t* l
 }
 
 }  // namespace
+
+int64_t place_in_groups(const SourceGroups& groups, int32_t i, int64_t unit) {
+  int32_t size = 0;
+  for (const SourceGroups::Piece& piece : groups.pieces) size += piece.n;
+  int32_t left = i % size;
+  for (const SourceGroups::Piece& piece : groups.pieces) {
+    if (left < piece.n)
+      return piece.at < 0 ? -1 : i / size * groups.stride + piece.at + left * unit;
+    left -= piece.n;
+  }
+  return -1;
+}
 
 RowReader::RowReader(const Checkpoint& checkpoint, const SourceTensor& tensor, const Source& source,
                      int32_t rows, int32_t cols)

@@ -47,6 +47,10 @@ class RowReader {
   std::vector<float> picked_;  // selected columns of one row
 };
 
+/// Offset of item i of `groups` from the first group; -1: zero, not stored. `unit`: distance
+/// between items.
+int64_t place_in_groups(const SourceGroups& groups, int32_t i, int64_t unit);
+
 /// Throws MOE_ERR_SHAPE if the tensor lacks the shape required by the source, or the slice exceeds
 /// the tensor. `rows`, `cols`: of the matrix; cols 1: a vector.
 void check_source(const SourceTensor& tensor, const Source& source, int32_t rows, int32_t cols);

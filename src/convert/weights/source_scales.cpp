@@ -8,6 +8,7 @@
 
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "src/convert/weights/row_reader.h"
 
 namespace moe {
 namespace {
@@ -15,10 +16,19 @@ namespace {
 // Inputs of a group of codes in every checkpoint but Q6_K, whose rows are whole blocks of 256.
 constexpr int32_t kGroup = 32;
 
-bool rows_lie_as_stored(const PlannedMatrix& m) {
+// The heads of a matrix may stand in another order, or with other matrices between them.
+bool groups_are_of_rows(const SourceGroups& groups, int64_t cols) {
+  return groups.stride % cols == 0 &&
+         std::all_of(groups.pieces.begin(), groups.pieces.end(),
+                     [cols](const auto& piece) { return piece.at >= 0 && piece.at % cols == 0; });
+}
+
+bool has_rows_of_tensor(const PlannedMatrix& m) {
   const Source& s = m.source;
-  return s.col_stride == 1 && s.row_groups.pieces.empty() && s.col_groups.pieces.empty() &&
-         s.rows.of == 0 && s.cols.of == 0 && s.factors.empty();
+  const bool grouped = !s.row_groups.pieces.empty();
+  return s.col_stride == 1 && s.col_groups.pieces.empty() && s.rows.of == 0 && s.cols.of == 0 &&
+         s.factors.empty() && (!grouped || groups_are_of_rows(s.row_groups, m.slot.cols)) &&
+         s.offset % m.slot.cols == 0;
 }
 
 double off_by(float v) {
@@ -73,7 +83,7 @@ std::optional<FormatId> format_of(SourceType type) {
 
 std::optional<FormatId> format_of_codes(const PlannedMatrix& m, const Checkpoint& checkpoint) {
   const bool in_groups = m.slot.cols % kGroup == 0;
-  if (!rows_lie_as_stored(m)) return std::nullopt;
+  if (!has_rows_of_tensor(m)) return std::nullopt;
   if (m.source.packing == Packing::kMxfp4 && in_groups) return FormatId::kFp4;
   if (m.source.packing != Packing::kNone) return std::nullopt;
   // Rows of the matrix are rows of the tensor.
@@ -162,13 +172,16 @@ void SourceScales::read(int32_t first, int n) {
   minimums_.resize(scales_.size());
   const Source& s = matrix_.source;
   const int64_t stride = s.row_stride == 0 ? matrix_.slot.cols : s.row_stride;
+  const bool grouped = !s.row_groups.pieces.empty();
   if (const PackedRows* rows = checkpoint_.packed(*matrix_.tensor);
-      rows != nullptr && stride == matrix_.slot.cols) {
+      rows != nullptr && stride == matrix_.slot.cols && !grouped) {
     rows->read_scales(checkpoint_, s.offset / stride + first, n, scales_.data(), minimums_.data());
   } else {
     for (int i = 0; i < n; ++i) {
       const size_t at = static_cast<size_t>(i) * per_row;
-      read_row((s.offset + (first + i) * stride) / matrix_.slot.cols, &scales_[at], &minimums_[at]);
+      const int64_t place =
+          grouped ? place_in_groups(s.row_groups, first + i, stride) : (first + i) * stride;
+      read_row((s.offset + place) / matrix_.slot.cols, &scales_[at], &minimums_[at]);
     }
   }
   if (!format_info(format_).minimums) std::fill(minimums_.begin(), minimums_.end(), 0.0f);
