@@ -2,6 +2,7 @@
 
 // Package moe runs Mixture-of-Experts language models with ternary, int8 or four-bit weights: it
 // wraps libmoe's C API through cgo. README.md is the introduction, moe_c.h the reference manual.
+// Package moe/serve answers many requests at once.
 //
 // Ownership: Close frees memory at once; otherwise the garbage collector does it later. Children
 // reference their model, so objects may be closed in any order. A closed object returns an *Error

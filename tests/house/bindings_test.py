@@ -9,6 +9,7 @@ Node names that differ between index.js, index.d.ts and the C++ code."""
 import pathlib
 import re
 import sys
+import textwrap
 import unittest
 
 ROOT = pathlib.Path(sys.argv[1])
@@ -27,11 +28,10 @@ STEP_FUNCTIONS = dict.fromkeys(("moe_generation_create", "moe_generation_next", 
                                 "moe_generation_free", "moe_chat_begin_reply"), STEPS)
 SERVICE_FUNCTIONS = dict.fromkeys(("moe_service_create", "moe_service_submit", "moe_service_cancel",
                                    "moe_service_get_stats", "moe_service_drain", "moe_service_free"), SERVICE)
+SERVICE_NAMES = {**SERVICE_FUNCTIONS, **dict.fromkeys(("moe_service_params", "moe_service_event", "moe_service_ticket",
+                                                      "moe_service_stats", "moe_endpoint"), SERVICE)}
 BOTH = {
     **STEP_FUNCTIONS,
-    **SERVICE_FUNCTIONS,
-    **dict.fromkeys(("moe_service_params", "moe_service_event", "moe_service_ticket", "moe_service_stats",
-                     "moe_endpoint"), SERVICE),
     **dict.fromkeys(("moe_convert", "moe_convert_params", "moe_synthetic_shape_name", "moe_synthetic_save",
                      "moe_synthetic_create", "moe_synthetic_free", "moe_synthetic_params"), CONVERTER),
     "moe_allocator": MEMORY,
@@ -82,8 +82,8 @@ ROUTERS = "routers are texts, read and written by moe_router_parse and moe_route
 ROUTER_FIELDS = dict.fromkeys((f"moe_router.{field}" for field in
                                ("min_k", "max_k", "n_groups", "top_groups", "cosine_eps", "jitter",
                                 "min_capacity", "resident")), ROUTERS)
-NOT_WRAPPED = {"Python": PYTHON_LACKS, "Rust": {**BOTH, **ROUTER_FIELDS, **TOOLS}, "Go": {**BOTH, **ROUTER_FIELDS, **TOOLS},
-               "Node": {**BOTH, **NODE_LACKS, **TOOLS, "moe_router": ROUTERS}}
+NOT_WRAPPED = {"Python": PYTHON_LACKS, "Rust": {**BOTH, **SERVICE_NAMES, **ROUTER_FIELDS, **TOOLS}, "Go": {**BOTH, **ROUTER_FIELDS, **TOOLS},
+               "Node": {**BOTH, **SERVICE_NAMES, **NODE_LACKS, **TOOLS, "moe_router": ROUTERS}}
 # Fields that no wrapper shows: the version of a struct, and reserved space.
 UNSEEN = {"struct_size", "reserved", "reserved2"}
 # How a language's code names the functions, structs and constants of C.
@@ -156,7 +156,7 @@ def by_hand(paths):
 WRAPPERS = {
     "Python": code_of(by_hand(PYTHON.glob("**/*.py"))),
     "Rust": code_of(by_hand(RUST.glob("src/*.rs"))),
-    "Go": code_of(p for p in by_hand(GO.glob("*.go")) if not p.name.endswith("_test.go")),
+    "Go": code_of(p for p in by_hand([*GO.glob("*.go"), *GO.glob("serve/*.go")]) if not p.name.endswith("_test.go")),
     "Node": code_of(by_hand([*NODE.glob("src/*"), NODE / "index.d.ts"])),
 }
 
@@ -198,6 +198,15 @@ class Bindings(unittest.TestCase):
         for folder, program in ((RUST, "examples/generate.rs"), (GO, "examples/generate/main.go"),
                                 (NODE, "examples/generate.js")):
             text = re.sub(r"^// SPDX.*\n+", "", (folder / program).read_text(encoding="utf-8"))
+            self.assertIn(text, (folder / "README.md").read_text(encoding="utf-8"), program)
+
+    def test_services_of_the_readmes(self):
+        for folder, program, package in ((GO, "serve/serve_test.go", "serve."),):
+            text = (folder / program).read_text(encoding="utf-8")
+            text = re.search(r"// The readme has this\.\n(.*?)\n\s*// The readme has no more\.\n", text, re.S)[1]
+            text = textwrap.dedent(text)
+            if package:  # whose own test does not name it
+                text = re.sub(r"(?<![\w.])(New\(|Options\{)", rf"{package}\1", text)
             self.assertIn(text, (folder / "README.md").read_text(encoding="utf-8"), program)
 
     def test_something_unused_is_found(self):
