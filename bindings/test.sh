@@ -36,8 +36,9 @@ compare() {
 rust() {
   local cargo=${CARGO:-cargo}
   export CARGO_TARGET_DIR=$root/build/rust CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
-  "$cargo" test --offline --locked -- --include-ignored # those need the converted models
-  export PKG_CONFIG=false MOE_LIB_DIR=$folder/prefix/lib # finds the library without pkg-config
+  "$cargo" test --offline --locked --features serve -- --include-ignored # those need the converted models
+  export PKG_CONFIG=false MOE_LIB_DIR=$folder/prefix/lib # finds the libraries without pkg-config
+  "$cargo" test --offline --locked --features serve --test service the_readme
   compare "$cargo" run --offline --locked --quiet --example generate --
 }
 

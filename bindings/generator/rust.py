@@ -89,12 +89,14 @@ use std::os::raw::{c_char, c_int, c_void};
 
 def sys(header: Header) -> str:
     functions = [f for f in header.functions.values() if not f.name.startswith(CONVERT + SERVE)]
+    served = [f for f in header.functions.values() if f.name.startswith(SERVE)]
     parts = ["".join(constant(c.name, loose_type(c.name, int(c.what)), int(c.what), c.doc)
                      for c in header.loose_constants)]
     parts += [enum(e) for e in header.named_enums]
     parts += [alias(a) for a in header.aliases.values()]
     parts += [structure(s) for s in header.structs.values()]
-    return HEAD + "\n".join(parts) + '\nextern "C" {\n' + "".join(map(function, functions)) + "}\n" + checks(header)
+    return (HEAD + "\n".join(parts) + '\nextern "C" {\n' + "".join(map(function, functions)) + "}\n"
+            + '\n#[cfg(feature = "serve")]\nextern "C" {\n' + "".join(map(function, served)) + "}\n" + checks(header))
 
 
 def checks(header: Header) -> str:

@@ -8,6 +8,7 @@
 //!   [`Chat`] and [`Layer`] are `Send`, not `Sync`: one thread at a time, any thread.
 //! - **Panics** in a callback stop the call and resume in its caller, once the library has returned.
 //!   In a [`Log`] they end; in a [`Source`] of an open model they are a [`Status::Io`].
+//! - **Many requests** at once: the module `service`, with the feature `serve`.
 //! - **After `fork`** the child may only drop what the parent created.
 #![warn(rust_2018_idioms, unsafe_op_in_unsafe_fn)]
 #![allow(clippy::too_many_arguments)]
@@ -23,6 +24,8 @@ mod model;
 mod replacement;
 mod router;
 mod routing;
+#[cfg(feature = "serve")]
+pub mod service;
 mod session;
 mod source;
 mod sys;

@@ -2137,6 +2137,53 @@ extern "C" {
     pub fn moe_replacement_free(replacement: *mut moe_replacement);
 }
 
+#[cfg(feature = "serve")]
+extern "C" {
+    /// Creates the sessions and starts the threads. The service keeps the model. MOE_ERR_UNSUPPORTED for
+    /// an encoder-decoder; MOE_ERR_RANGE, MOE_ERR_ARGUMENT for parameters; errors of moe_session_create
+    /// and moe_chat_create.
+    pub fn moe_service_create(
+        model: *mut moe_model,
+        params: *const moe_service_params,
+        out: *mut *mut moe_service,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// Takes a request: `body` is JSON of n_bytes bytes. If the call returns MOE_OK, the callback gets
+    /// events, exactly one of them the last, also of a request that is refused (then before the call
+    /// returns); after that the service does not use `user`. `out` is written before the first event.
+    /// Otherwise there are none: MOE_ERR_ARGUMENT for arguments of this call, MOE_ERR_MEMORY.
+    pub fn moe_service_submit(
+        service: *mut moe_service,
+        endpoint: moe_endpoint,
+        body: *const c_char,
+        n_bytes: usize,
+        callback: moe_service_event_fn,
+        user: *mut c_void,
+        out: *mut moe_service_ticket,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// Ends a request within a step: its last event has the status 499. Does nothing for one that has
+    /// ended.
+    pub fn moe_service_cancel(service: *mut moe_service, id: u64);
+    /// Reads the counts. MOE_ERR_ARGUMENT.
+    pub fn moe_service_get_stats(
+        service: *mut moe_service,
+        out: *mut moe_service_stats,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// From now on refuses requests, and waits until those taken have ended and cache_folder has
+    /// their texts, at most `seconds` (0: does not wait; below 0: any time). *empty: it is so.
+    pub fn moe_service_drain(
+        service: *mut moe_service,
+        seconds: f64,
+        empty: *mut bool,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// Ends all requests, with the status 503 for their last events, and frees the service. NULL is
+    /// allowed.
+    pub fn moe_service_free(service: *mut moe_service);
+}
+
 #[cfg(all(test, target_pointer_width = "64"))]
 macro_rules! layout {
     ($name:ident, $size:literal, { $($field:ident: $offset:literal,)* }) => {
