@@ -586,6 +586,25 @@ MOE_API moe_status moe_tokenizer_encode(const moe_tokenizer* tokenizer, const ch
                                         size_t n_bytes, uint32_t flags, int32_t* tokens,
                                         size_t capacity, size_t* n_tokens, moe_error* error);
 
+/* Two texts in one sequence, such as a question and a passage. */
+typedef struct moe_token_pair {
+  size_t n_tokens;
+  size_t second; /* where the second text's type begins, for moe_encode_params; 0: there is none */
+  size_t n_cut;  /* tokens of the texts that were left out */
+} moe_token_pair;
+
+/* The token ids of two texts for an encoder that reads them together, with the special tokens
+ * before, between and after them. Of more than max_tokens (0: any number) the ends are left out,
+ * those of the longer text first, as `tokenizers` truncates. `flags`: 0 or
+ * MOE_ENCODE_PARSE_SPECIAL. MOE_ERR_TOO_LONG with out->n_tokens if `capacity` is too small, and if
+ * max_tokens leaves nothing of the texts; MOE_ERR_UNSUPPORTED if the model file does not say how
+ * two texts are encoded; otherwise as moe_tokenizer_encode. */
+MOE_API moe_status moe_tokenizer_encode_pair(const moe_tokenizer* tokenizer, const char* first,
+                                             size_t n_first_bytes, const char* second,
+                                             size_t n_second_bytes, uint32_t flags,
+                                             size_t max_tokens, int32_t* tokens, size_t capacity,
+                                             moe_token_pair* out, moe_error* error);
+
 enum { MOE_DECODE_SKIP_SPECIAL = 1 /* special tokens give no text */ };
 
 /* The text of token ids in UTF-8; bytes that form no character become U+FFFD. `flags`:
@@ -714,18 +733,20 @@ typedef struct moe_encode_params {
   moe_pooling pooling; /* of `pooled` */
   float* hidden;       /* (n_tokens, d_model): hidden states after the final norm */
   float* pooled;       /* (d_model) */
-  float* outputs;      /* (n_rows, n_outputs) of the head; "classes": one row, of the first token */
+  float* outputs;      /* (n_rows, n_outputs) of the head; "classes": one row, of the text */
   /* n_rows ascending token indices to write outputs for. NULL: all tokens. NULL for "classes". */
   const int32_t* rows;
   size_t n_rows;           /* if `rows` is NULL: n_tokens, or 1 for "classes" */
   moe_normalize normalize; /* of `pooled` */
   int32_t reserved;        /* zero */
+  size_t second;           /* the first token of a second text (moe_token_pair); 0: there is none */
 } moe_encode_params;
 
 /* Runs the model over a text without changing the session. In an encoder every token sees every
  * other. In a decoder a token sees the tokens before it, including those in the session; the text
  * may fill the rest of the context, and with `hidden` NULL one chunk of hidden states is allocated.
- * MOE_ERR_UNSUPPORTED for outputs of a decoder (use moe_session_eval). MOE_ERR_TOO_LONG for more
+ * MOE_ERR_UNSUPPORTED for outputs of a decoder (use moe_session_eval) or of a model without a head,
+ * and for a second text that the model does not tell apart. MOE_ERR_TOO_LONG for more
  * tokens than the context has room for, than an encoder's chunk (by default the context, at most
  * 4096), or, with MOE_POOL_DEFAULT, than vector_tokens; nothing is written then. MOE_ERR_NON_FINITE
  * if a requested value is NaN or infinite. After that and after MOE_ERR_CANCELLED the arrays are

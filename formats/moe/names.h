@@ -50,6 +50,7 @@ constexpr bool in_order(const Named<E> (&table)[n]) {
 enum class Part : uint8_t {
   kEmbedding,
   kPositionEmbedding,
+  kSecondPositions,
   kEmbeddingNorm,
   kSourcePositions,
   kSourceEmbeddingNorm,
@@ -67,6 +68,7 @@ enum class Part : uint8_t {
 inline constexpr Named<Part> kParts[] = {
     {Part::kEmbedding, "embedding"},
     {Part::kPositionEmbedding, "position_embedding"},
+    {Part::kSecondPositions, "second_position_embedding"},
     {Part::kEmbeddingNorm, "embedding_norm"},
     {Part::kSourcePositions, "source_position_embedding"},
     {Part::kSourceEmbeddingNorm, "source_embedding_norm"},

@@ -22,6 +22,13 @@ Status encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
     return Status::error(MOE_ERR_ARGUMENT, "params.normalize: expected 0..2, found %d", normalize);
   }
   MOE_TRY(check_reserved(p.reserved));
+  const moe_model& model = *session->model;
+  const bool pairs = model.model->config().second_positions ||
+                     (model.text.tokenizer && model.text.tokenizer->knows_pairs());
+  if (p.second > 0 && !pairs) {
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "params.second: the model file does not say how two texts are told apart");
+  }
   const TextVectorConfig& vector = session->model->model->config().text_vector;
   const bool as_in_file = p.pooled != nullptr && pooling == MOE_POOL_DEFAULT;
   if (as_in_file && vector.max_tokens > 0 && n_tokens > static_cast<size_t>(vector.max_tokens)) {
@@ -43,6 +50,7 @@ Status encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
   out.normalise =
       normalize == MOE_NORMALIZE_DEFAULT ? vector.normalise : normalize == MOE_NORMALIZE_ON;
   out.outputs = p.outputs;
+  out.second = p.second;
   if (p.rows != nullptr) out.rows = {p.rows, p.n_rows};
   return session->session->encode({tokens, n_tokens}, out);
 }

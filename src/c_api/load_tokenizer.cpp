@@ -66,6 +66,8 @@ Result<Box<Tokenizer>> load_tokenizer(const fbs::Tokenizer& table, uint32_t mode
   spec.decoders = decoders.span();
   spec.prefix = view(table.prefix());
   spec.suffix = view(table.suffix());
+  spec.between = view(table.between());
+  spec.second_type = table.second_type();
   spec.begin_id = begin_id;
   spec.unk_id = table.unk_id();
   spec.bos_id = table.bos_id();

@@ -23,6 +23,24 @@ Status encode(const moe_tokenizer* tokenizer, const char* text, size_t n_bytes, 
   return write_array(ids.data(), ids.size(), tokens, capacity, n_tokens);
 }
 
+Status encode_pair(const moe_tokenizer* tokenizer, std::string_view first, std::string_view second,
+                   uint32_t flags, size_t max_tokens, int32_t* tokens, size_t capacity,
+                   moe_token_pair* out) {
+  if (tokenizer == nullptr) return null_argument("tokenizer");
+  if (first.data() == nullptr && !first.empty()) return null_argument("first");
+  if (second.data() == nullptr && !second.empty()) return null_argument("second");
+  if (out == nullptr) return null_argument("out");
+  if ((flags & ~uint32_t{MOE_ENCODE_PARSE_SPECIAL}) != 0) {
+    return Status::error(MOE_ERR_ARGUMENT, "flags: expected bits of %u, found %u",
+                         uint32_t{MOE_ENCODE_PARSE_SPECIAL}, flags);
+  }
+  Array<int32_t> ids(*tokenizer->allocator);
+  TokenPair pair;
+  MOE_TRY(tokenizer->tokenizer->encode_pair(first, second, flags != 0, max_tokens, ids, &pair));
+  *out = {ids.size(), pair.second, pair.n_cut};
+  return write_array(ids.data(), ids.size(), tokens, capacity, &out->n_tokens);
+}
+
 Status decode(const moe_tokenizer* tokenizer, const int32_t* tokens, size_t n_tokens,
               uint32_t flags, char* text, size_t capacity, size_t* n_bytes) {
   if (tokenizer == nullptr) return null_argument("tokenizer");
@@ -55,6 +73,16 @@ moe_status moe_tokenizer_encode(const moe_tokenizer* tokenizer, const char* text
                                 uint32_t flags, int32_t* tokens, size_t capacity, size_t* n_tokens,
                                 moe_error* error) {
   return moe::deliver(moe::encode(tokenizer, text, n_bytes, flags, tokens, capacity, n_tokens),
+                      error);
+}
+
+moe_status moe_tokenizer_encode_pair(const moe_tokenizer* tokenizer, const char* first,
+                                     size_t n_first_bytes, const char* second,
+                                     size_t n_second_bytes, uint32_t flags, size_t max_tokens,
+                                     int32_t* tokens, size_t capacity, moe_token_pair* out,
+                                     moe_error* error) {
+  return moe::deliver(moe::encode_pair(tokenizer, {first, n_first_bytes}, {second, n_second_bytes},
+                                       flags, max_tokens, tokens, capacity, out),
                       error);
 }
 

@@ -79,7 +79,10 @@ Offset<fbs::Head> write_head(FlatBufferBuilder& b, const HeadConfig& h) {
   if (h.kind == HeadKind::kTokens && !h.dense && !h.tied_bias) return {};
   const auto kind = b.CreateSharedString(name_in(kHeadKinds, h.kind));
   const auto act = b.CreateSharedString(name_in(kActivations, h.act));
+  Offset<flatbuffers::String> pooling;
+  if (h.of_mean()) pooling = b.CreateSharedString(name_in(kPoolings, h.pooling));
   fbs::HeadBuilder out(b);
+  if (h.of_mean()) out.add_pooling(pooling);
   out.add_activation(act);
   out.add_n_labels(h.n_labels);
   out.add_kind(kind);
@@ -239,9 +242,10 @@ bool is_of_version_6(const ModelConfig& config) {
 }
 
 // A reader of version 1.0 would take an encoder for a decoder, one of 1.2 would misread an
-// encoder-decoder, one of 1.3 would not clip, and one of 1.4 would make other vectors of texts.
+// encoder-decoder, one of 1.3 would not clip, one of 1.4 would make other vectors of texts, and one
+// of 1.5 would classify by the first token.
 uint16_t minor_version(const ModelConfig& config) {
-  if (is_of_version_6(config)) return 6;
+  if (is_of_version_6(config) || config.head.of_mean()) return 6;
   if (config.text_vector.known) return 5;
   if (clips(config)) return 4;
   if (config.is_encoder_decoder()) return 3;
@@ -292,6 +296,7 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
   out.add_final_norm(c.final_norm);
   out.add_add_bos(c.add_bos);
   out.add_embedding_norm(c.embedding_norm);
+  out.add_second_positions(c.second_positions);
   out.add_tie_embeddings(c.tie_embeddings);
   return out.Finish();
 }

@@ -55,6 +55,7 @@ std::optional<TokenizerData> load_tokenizer(const Imported& imported, const Chec
       data = read_tokenizer(checkpoint, imported.tokenizer_file);
       *dropped =
           drop_excess_tokens(&data, vocab_size, checkpoint.path() + "/" + imported.tokenizer_file);
+      if (!imported.config.head.reads_pairs()) data.between.clear();
       check_tokenizer(data, vocab_size);
     } catch (const Failure& failure) {
       fail_with_way_out(failure, checkpoint);

@@ -73,6 +73,7 @@ Use active(const MoeFile& file, const ModelConfig& config) {
     if (s.part == Part::kExperts) continue;
     // Counts a token of the text; the encoder's weights are read once per source.
     if (of_encoder(config, s)) continue;
+    if (s.part == Part::kSecondPositions) continue;  // in place of the first text's
     const bool looked_up = s.part == Part::kPositionEmbedding ||
                            (s.part == Part::kEmbedding && !config.tie_embeddings);
     sum += looked_up ? one_row(file, s) : per_token(file, s);

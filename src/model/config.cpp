@@ -257,6 +257,16 @@ Status validate_head(const ModelConfig& config) {
   } else {
     MOE_TRY(check_int("head.n_labels", head.n_labels, 0, 0));
   }
+  if (head.pooling == Pooling::kLast ||
+      (head.pooling == Pooling::kMean && head.kind != HeadKind::kClasses)) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "head.pooling: expected first, or mean of a head of classes");
+  }
+  if (config.second_positions &&
+      (!config.is_encoder() || config.positions != PositionKind::kLearned)) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "second_positions: only an encoder with learned positions has them");
+  }
   if (!tokens && (config.tie_embeddings || !config.is_encoder())) {
     return Status::error(MOE_ERR_ARGUMENT, "head.kind: %s need a token head",
                          config.tie_embeddings ? "tied embeddings" : "decoders");

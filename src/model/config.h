@@ -16,7 +16,8 @@ namespace moe {
 enum class PositionKind : uint8_t { kNone, kRope, kLearned };
 enum class FfnKind : uint8_t { kDense, kMoe };
 /// The predictions of a model: the next token (an encoder: the masked token), the class of a text
-/// (from its first token), a tag per token, where an answer begins and ends, or nothing.
+/// (from its first token or the mean over all), a tag per token, where an answer begins and ends,
+/// or nothing.
 enum class HeadKind : uint8_t { kTokens, kClasses, kTags, kSpan, kNone };
 
 inline constexpr int32_t kMaxLayers = 4096;
@@ -113,6 +114,9 @@ struct LayerConfig {
   float multiplier = 1;  // of x after all blocks
 };
 
+/// How a text becomes one vector: the mean over all its tokens, or the vector of its first or last.
+enum class Pooling : uint8_t { kMean, kFirst, kLast };
+
 /// outputs = W h + b, or W norm(act(dense(h))) + b; W has one row per output.
 struct HeadConfig {
   HeadKind kind = HeadKind::kTokens;
@@ -120,7 +124,13 @@ struct HeadConfig {
   bool dense = false;    // d_model to d_model, followed by `act`
   bool norm = false;     // after `act`
   Activation act = Activation::kGelu;
-  bool tied_bias = false;  // only if W is the embedding and `dense` is false
+  bool tied_bias = false;             // only if W is the embedding and `dense` is false
+  Pooling pooling = Pooling::kFirst;  // kClasses: h of a text; kFirst or kMean
+
+  /// Models with this head are trained on pairs of texts too.
+  bool reads_pairs() const { return kind == HeadKind::kClasses || kind == HeadKind::kSpan; }
+  /// h is the mean over the text's tokens.
+  bool of_mean() const { return kind == HeadKind::kClasses && pooling == Pooling::kMean; }
 };
 
 /// How the checkpoint's authors sample. Ranges are those of SamplingConfig; the model itself does
@@ -134,9 +144,6 @@ struct SamplingAdvice {
   float repetition_penalty = 1;
   int32_t repetition_window = 0;  // tokens that are penalised; 0: the whole text
 };
-
-/// How a text becomes one vector: the mean over all its tokens, or the vector of its first or last.
-enum class Pooling : uint8_t { kMean, kFirst, kLast };
 
 /// A text to put before the texts that become vectors. Both views are terminated.
 struct Prompt {
@@ -168,6 +175,7 @@ struct ModelConfig {
   PositionKind positions = PositionKind::kRope;
   bool tie_embeddings = false;
   bool embedding_norm = false;
+  bool second_positions = false;  // the second of two texts has learned positions of its own
   bool final_norm = true;
   HeadConfig head;
   float embedding_multiplier = 1;

@@ -154,6 +154,7 @@ Status read_head(const fbs::Head& h, HeadConfig* out) {
   out->dense = h.dense();
   out->norm = h.norm();
   out->tied_bias = h.tied_bias();
+  MOE_TRY(parse_name(kPoolings, "pooling", text_of(h.pooling(), "first"), &out->pooling));
   MOE_TRY(parse_name(kHeadKinds, "head", text_of(h.kind()), &out->kind));
   return parse_name(kActivations, "activation", text_of(h.activation(), "gelu"), &out->act);
 }
@@ -210,6 +211,7 @@ Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
   out->norm_eps = config.norm_eps();
   out->tie_embeddings = config.tie_embeddings();
   out->embedding_norm = config.embedding_norm();
+  out->second_positions = config.second_positions();
   out->final_norm = config.final_norm();
   out->embedding_multiplier = config.embedding_multiplier();
   out->residual_multiplier = config.residual_multiplier();

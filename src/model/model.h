@@ -74,6 +74,7 @@ struct LayerWeights {
 struct ModelWeights {
   Matrix embedding;           // (vocab, d)
   Matrix position_embedding;  // (context, d) or empty
+  Matrix second_positions;    // the same for the second of two texts
   Norm embedding_norm;        // kNone if absent; the same for the other norms
   Matrix source_positions;    // (source_length, d) or empty, like the next two; encoder-decoders
   Norm source_embedding_norm;

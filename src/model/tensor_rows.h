@@ -84,6 +84,7 @@ using S = PartSizes;
 using R = Role;
 inline constexpr uint16_t kEmbedding = bit(Part::kEmbedding);
 inline constexpr uint16_t kPositions = bit(Part::kPositionEmbedding);
+inline constexpr uint16_t kSecondPositions = bit(Part::kSecondPositions);
 inline constexpr uint16_t kEmbeddingNorm = bit(Part::kEmbeddingNorm);
 inline constexpr uint16_t kSourcePositions = bit(Part::kSourcePositions);
 inline constexpr uint16_t kSourceEmbeddingNorm = bit(Part::kSourceEmbeddingNorm);
@@ -108,6 +109,7 @@ inline constexpr uint16_t kNetwork = kFfn | kExperts;
 inline constexpr TensorRow kAll[] = {
     {kEmbedding, R::kWeight, K::kMatrix, &S::vocab, &S::d_model, "embedding.weight", MODEL(embedding)},
     {kPositions, R::kWeight, K::kMatrix, &S::context, &S::d_model, "position_embedding.weight", MODEL(position_embedding)},
+    {kSecondPositions, R::kWeight, K::kMatrix, &S::context, &S::d_model, "second_position_embedding.weight", MODEL(second_positions)},
     {kEmbeddingNorm, R::kWeight, K::kNorm, &S::norm, &S::one, "embedding_norm.weight", MODEL(embedding_norm)},
     {kEmbeddingNorm, R::kBias, K::kBias, &S::norm_bias, &S::one, "embedding_norm.bias", MODEL(embedding_norm.bias)},
     {kSourcePositions, R::kWeight, K::kMatrix, &S::source, &S::d_model, "source_position_embedding.weight", MODEL(source_positions)},

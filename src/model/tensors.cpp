@@ -149,6 +149,8 @@ bool has_own_part(const ModelConfig& config, Part part) {
   switch (part) {
     case Part::kPositionEmbedding:
       return config.positions == PositionKind::kLearned;
+    case Part::kSecondPositions:
+      return config.second_positions;
     case Part::kEmbeddingNorm:
       return config.embedding_norm;
     case Part::kSourcePositions:

@@ -11,9 +11,17 @@
 namespace moe {
 namespace {
 
-Status check_text(const SessionState& state, std::span<const int32_t> tokens) {
+Status check_text(const SessionState& state, std::span<const int32_t> tokens, size_t second) {
   if (tokens.empty()) return Status::error(MOE_ERR_RANGE, "n_tokens: expected at least 1, found 0");
-  if (!state.model.config().is_encoder()) return check_tokens(state, tokens);
+  if (!state.model.config().is_encoder()) {
+    if (second == 0) return check_tokens(state, tokens);
+    return Status::error(MOE_ERR_UNSUPPORTED, "second: only encoders tell two texts apart");
+  }
+  if (second >= tokens.size()) {
+    return Status::error(MOE_ERR_RANGE,
+                         "second: expected below the number of tokens, %zu, found %zu",
+                         tokens.size(), second);
+  }
   const SessionOptions& o = state.options;
   if (tokens.size() > static_cast<size_t>(o.context)) {
     const int32_t most = std::min(state.model.config().context_length, kMaxChunk);
@@ -85,8 +93,11 @@ struct PoolingMemory {
   std::span<double> sums;   // (d_model)
   std::span<float> copies;  // (kRows, d_model); empty on devices that use host memory
 
-  void lay_out(Carver& c, int32_t d_model, bool mean, bool copied) {
-    if (mean) c.take(&sums, d_model);
+  std::span<float> mean;  // (d_model); empty unless the head reads it
+
+  void lay_out(Carver& c, int32_t d_model, bool summed, bool copied, bool of_mean) {
+    if (summed) c.take(&sums, d_model);
+    if (of_mean) c.take(&mean, d_model);
     if (copied) c.take(&copies, int64_t{kRows} * d_model);
   }
 };
@@ -100,21 +111,29 @@ class HiddenStates {
         device_(state.device),
         n_tokens_(n_tokens),
         d_(static_cast<size_t>(state.model.config().d_model)),
+        of_mean_(out.outputs != nullptr && state.model.config().head.of_mean()),
         memory_(state.model.allocator()) {}
   Status init() {
-    const bool copied = out_.pooled != nullptr && out_.hidden == nullptr;
+    const bool copied = (out_.pooled != nullptr || of_mean_) && out_.hidden == nullptr;
     return memory_.init("pooling", [&](Carver& c) {
-      pool_.lay_out(c, static_cast<int32_t>(d_), wants_mean(),
-                    copied && !device_.uses_host_memory());
+      pool_.lay_out(c, static_cast<int32_t>(d_), wants_sums(),
+                    copied && !device_.uses_host_memory(), of_mean_);
     });
   }
-  bool wanted() const { return out_.hidden != nullptr || out_.pooled != nullptr; }
-  HiddenSink sink() { return wanted() ? HiddenSink{take, this} : HiddenSink(); }
+  bool wanted() const { return out_.hidden != nullptr || out_.pooled != nullptr || of_mean_; }
+  HiddenSink sink() {
+    return wanted() ? HiddenSink{take, this, of_mean_ ? mean : nullptr} : HiddenSink();
+  }
   void finish();
 
  private:
   bool wants_mean() const { return out_.pooled != nullptr && out_.pooling == Pooling::kMean; }
+  bool wants_sums() const { return wants_mean() || of_mean_; }
   static Status take(void* user, const float* hidden, size_t n);
+  static const float* mean(void* user);
+  float mean_of(size_t i) const {
+    return static_cast<float>(pool_.sums[i] / static_cast<double>(n_tokens_));
+  }
   // The states of the next n tokens, in host memory.
   Status add(const float* hidden, size_t n);
 
@@ -122,6 +141,7 @@ class HiddenStates {
   Device& device_;
   size_t n_tokens_;
   size_t d_;
+  bool of_mean_;  // the head makes its outputs of the mean
   size_t n_done_ = 0;
   PoolingMemory pool_;
   HostBuffer memory_;
@@ -153,7 +173,7 @@ Status HiddenStates::add(const float* hidden, size_t n) {
     return Status::error(MOE_ERR_NON_FINITE, "the hidden state of token %zu is not finite",
                          first + i / d_);
   }
-  for (size_t i = 0; i < n * d_ && wants_mean(); ++i) {
+  for (size_t i = 0; i < n * d_ && wants_sums(); ++i) {
     pool_.sums[i % d_] += static_cast<double>(hidden[i]);
   }
   if (out_.pooled == nullptr || wants_mean()) return {};
@@ -164,10 +184,14 @@ Status HiddenStates::add(const float* hidden, size_t n) {
   return {};
 }
 
+const float* HiddenStates::mean(void* user) {
+  HiddenStates& self = *static_cast<HiddenStates*>(user);
+  for (size_t i = 0; i < self.d_; ++i) self.pool_.mean[i] = self.mean_of(i);
+  return self.pool_.mean.data();
+}
+
 void HiddenStates::finish() {
-  for (size_t i = 0; i < d_ && wants_mean(); ++i) {
-    out_.pooled[i] = static_cast<float>(pool_.sums[i] / static_cast<double>(n_tokens_));
-  }
+  for (size_t i = 0; i < d_ && wants_mean(); ++i) out_.pooled[i] = mean_of(i);
   if (out_.pooled != nullptr && out_.normalise) normalise({out_.pooled, d_});
 }
 
@@ -182,7 +206,7 @@ Status ask_outputs(const ModelConfig& config, const Encoding& out, OutputRows* r
   part->sink = {OutputRows::take, rows};
   if (config.head.kind == HeadKind::kClasses) {
     part->rows = LogitRows::kSome;
-    part->some = {&kFirstRow, 1};
+    part->some = config.head.of_mean() ? std::span<const int32_t>() : std::span(&kFirstRow, 1);
   }
   return {};
 }
@@ -191,8 +215,9 @@ Status ask_outputs(const ModelConfig& config, const Encoding& out, OutputRows* r
 
 uint64_t encode_bytes(const Device& device, const ModelConfig& config) {
   PoolingMemory pool;
-  return measured(
-      [&](Carver& c) { pool.lay_out(c, config.d_model, true, !device.uses_host_memory()); });
+  return measured([&](Carver& c) {
+    pool.lay_out(c, config.d_model, true, !device.uses_host_memory(), config.head.of_mean());
+  });
 }
 
 Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
@@ -200,11 +225,12 @@ Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
   MOE_TRY(call.status());
   SessionState& state = call.state();
   const ModelConfig& config = state.model.config();
-  MOE_TRY(check_text(state, tokens));
+  MOE_TRY(check_text(state, tokens, out.second));
   OutputRows rows{out.outputs, state.logits.row().size()};
   BatchPart whole;
   whole.session = &state;
   whole.tokens = tokens;
+  if (config.second_positions) whole.second = out.second;
   MOE_TRY(ask_outputs(config, out, &rows, &whole));
   HiddenStates states(out, state, tokens.size());
   MOE_TRY(states.init());

@@ -56,14 +56,36 @@ StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
   return key;
 }
 
+// The tokens of an encoder's second text are embedded with positions of their own.
+void embed_texts(SessionState& lead, const Batch& batch) {
+  const ModelConfig& config = lead.model.config();
+  const ModelWeights& weights = lead.model.weights();
+  for (const BatchPart& part : batch.parts) {
+    const auto n = static_cast<int32_t>(part.tokens.size());
+    const int32_t second = part.second > 0 ? static_cast<int32_t>(part.second) : n;
+    const auto rows = [&](const Matrix& positions, int32_t begin, int32_t end) {
+      if (begin == end) return;
+      const int32_t row = part.first_row + begin;
+      lead.device.embed(lead.stream(), weights.embedding, positions, batch.rows + row, end - begin,
+                        config.embedding_multiplier, lead.work().x + int64_t{row} * config.d_model);
+    };
+    rows(weights.position_embedding, 0, second);
+    rows(weights.second_positions, second, n);
+  }
+}
+
 void embed(SessionState& lead, const Batch& batch, const Matrix& positions, const Norm& norm) {
   const ModelConfig& config = lead.model.config();
   float* const x = lead.work().x;
   for (const BatchPart& part : batch.parts) {
     if (!part.continues) part.session->routers.counters.begin_pass();
   }
-  lead.device.embed(lead.stream(), lead.model.weights().embedding, positions, batch.rows,
-                    batch.n_rows, config.embedding_multiplier, x);
+  if (config.second_positions) {
+    embed_texts(lead, batch);
+  } else {
+    lead.device.embed(lead.stream(), lead.model.weights().embedding, positions, batch.rows,
+                      batch.n_rows, config.embedding_multiplier, x);
+  }
   if (norm.kind == NormKind::kNone) return;
   lead.device.norm(lead.stream(), {x, x, batch.n_rows, config.d_model, norm, false, 1});
 }

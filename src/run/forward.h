@@ -27,6 +27,9 @@ struct ScoreSink {
 struct HiddenSink {
   Status (*take)(void* user, const float* hidden, size_t n) = nullptr;
   void* user = nullptr;
+  /// Not null: called after take() for the mean of the states (host memory, valid during the call),
+  /// of which the head makes the part's one row of outputs.
+  const float* (*mean)(void* user) = nullptr;
 };
 
 /// Rows of a part whose logits are only needed for the log-probability of one token each.
@@ -49,6 +52,7 @@ struct BatchPart {
   std::span<const int32_t> some = {};  // kSome: the rows, ascending
   HiddenSink hidden = {};              // if set, a decoder has no logits
   ScoredRows scored = {};
+  size_t second = 0;       // the first token of a second text; 0: there is none
   bool continues = false;  // the session's pass before this one, and is counted with it
   int32_t text = 0;        // selects keys and values: each hypothesis of a beam search has its own
 };

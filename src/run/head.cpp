@@ -10,7 +10,8 @@ namespace moe {
 namespace {
 
 // A dense layer and an activation before the matrix: together they form an FFN.
-void run_transformed(SessionState& lead, const float* x, int32_t n, float* logits) {
+void run_transformed(SessionState& lead, const Norm& norm, const float* x, int32_t n,
+                     float* logits) {
   const ModelConfig& config = lead.model.config();
   const ModelWeights& weights = lead.model.weights();
   FfnOp op;
@@ -19,7 +20,7 @@ void run_transformed(SessionState& lead, const float* x, int32_t n, float* logit
   op.n_rows = n;
   op.d_model = config.d_model;
   op.scale = config.logit_multiplier;
-  op.norm = weights.final_norm;
+  op.norm = norm;
   op.act.kind = config.head.act;
   op.shared = &weights.transformed_head;
   lead.device.ffn(lead.stream(), op);
@@ -28,15 +29,19 @@ void run_transformed(SessionState& lead, const float* x, int32_t n, float* logit
 }  // namespace
 
 void compute_head(SessionState& lead, const float* x, int32_t n, float* logits) {
+  compute_head(lead, lead.model.weights().final_norm, x, n, logits);
+}
+
+void compute_head(SessionState& lead, const Norm& norm, const float* x, int32_t n, float* logits) {
   const ModelConfig& config = lead.model.config();
   const ModelWeights& weights = lead.model.weights();
   const int32_t d = config.d_model;
   if (config.head.dense) {
-    run_transformed(lead, x, n, logits);
+    run_transformed(lead, norm, x, n, logits);
   } else {
     const LinearOut out{&weights.head, weights.head_bias,      logits, config.n_outputs(),
                         false,         config.logit_multiplier};
-    lead.device.linear(lead.stream(), {x, d, n, d, weights.final_norm, &out, 1});
+    lead.device.linear(lead.stream(), {x, d, n, d, norm, &out, 1});
   }
   if (config.logit_cap > 0) {
     lead.device.cap(lead.stream(), {logits, n, config.n_outputs(), config.logit_cap});

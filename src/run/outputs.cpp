@@ -83,6 +83,16 @@ Status write_scores(SessionState& lead, const Batch& batch, const BatchPart& par
   return {};
 }
 
+// Delivers the outputs that the head makes of the mean hidden state, whose norm is done.
+Status write_of_mean(SessionState& lead, const Batch& batch, const BatchPart& part) {
+  float* const x = row_at(lead, part.first_row);  // the layers' last states are not needed any more
+  const auto d = static_cast<size_t>(lead.model.config().d_model);
+  MOE_TRY(lead.device.upload(x, part.hidden.mean(part.hidden.user), d * sizeof(float)));
+  float* const logits = lead.work().scratch_logits;
+  MOE_TRY(run_and_wait(lead, batch, [&] { compute_head(lead, Norm(), x, 1, logits); }));
+  return deliver_logits(lead, batch, part.first_row, 0, logits);
+}
+
 // Delivers the hidden states after the final norm where requested.
 Status write_hidden(SessionState& lead, const Batch& batch) {
   const int32_t d = lead.model.config().d_model;
@@ -98,6 +108,9 @@ Status write_hidden(SessionState& lead, const Batch& batch) {
       x = lead.work().branch;
     }
     MOE_TRY(part.hidden.take(part.hidden.user, x, part.tokens.size()));
+    if (part.hidden.mean != nullptr && !cancel_asked(batch)) {
+      MOE_TRY(write_of_mean(lead, batch, part));
+    }
   }
   return {};
 }

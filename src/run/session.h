@@ -20,7 +20,8 @@ struct Encoding {
   Pooling pooling = Pooling::kMean;
   bool normalise = false;              // `pooled` to length 1
   std::span<const int32_t> rows = {};  // ascending; tokens to write outputs for; empty: all
-  float* outputs = nullptr;            // (rows, n_outputs); classes: one row, of the first token
+  float* outputs = nullptr;            // (rows, n_outputs); classes: one row, of the whole text
+  size_t second = 0;                   // the first token of a second text; 0: there is none
 };
 
 /// One thread at a time; a concurrent call gets MOE_ERR_STATE. Only cancel() may be called from any

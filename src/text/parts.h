@@ -14,7 +14,14 @@ struct TokenizerParts final {
   enum Kind { kBytes, kBpe, kUnigram, kWordPiece };
 
   explicit TokenizerParts(const Allocator& a)
-      : allocator(&a), vocabulary(a), added(a), decoder(a), prefix(a), suffix(a), subwords(a) {}
+      : allocator(&a),
+        vocabulary(a),
+        added(a),
+        decoder(a),
+        prefix(a),
+        suffix(a),
+        between(a),
+        subwords(a) {}
 
   const Allocator* allocator;
   Kind kind = kBytes;
@@ -28,6 +35,8 @@ struct TokenizerParts final {
   TokenDecoder decoder;
   Array<int32_t> prefix;
   Array<int32_t> suffix;
+  Array<int32_t> between;
+  bool second_type = false;
   SubwordText subwords;  // empty for the kind "bytes"
 
   /// Input of the decoder for an id: its piece, normalised if it was searched in normalised text.

@@ -75,6 +75,8 @@ struct TokenizerSpec {
 
   std::span<const uint32_t> prefix;  // precedes a text if encode() adds special tokens
   std::span<const uint32_t> suffix;
+  std::span<const uint32_t> between;  // two texts that are encoded together; empty: not known
+  bool second_type = false;           // the second of them and the suffix have the text type 1
   int32_t begin_id = -1;  // the model's BOS if its texts begin with it; first of the prefix
 
   int32_t unk_id = -1;

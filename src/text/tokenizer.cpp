@@ -89,6 +89,8 @@ Status create_parts(const TokenizerSpec& spec, TokenizerParts& p) {
   if (spec.begin_id >= 0 && !has_begin) MOE_TRY(p.prefix.push(spec.begin_id));
   MOE_TRY(copy_around("prefix", spec.prefix, p.vocabulary, p.prefix));
   MOE_TRY(copy_around("suffix", spec.suffix, p.vocabulary, p.suffix));
+  MOE_TRY(copy_around("between", spec.between, p.vocabulary, p.between));
+  p.second_type = spec.second_type;
   MOE_TRY(create_added(spec, p));
   if (bytes) {
     if (!spec.normalizers.empty() || !spec.pre_tokenizers.empty() || !spec.decoders.empty() ||
@@ -134,6 +136,68 @@ Status Tokenizer::encode(std::string_view text, bool add_special, bool parse_spe
   const Status status = append_all();
   if (!status.ok()) (void)ids.resize(n);
   return status;
+}
+
+bool Tokenizer::knows_pairs() const { return !parts_->between.empty(); }
+
+namespace {
+
+// How many tokens of each text stay, as `tokenizers` decides for truncation "longest_first".
+void share_room(size_t room, size_t* a, size_t* b) {
+  size_t& less = *a <= *b ? *a : *b;
+  size_t& more = *a <= *b ? *b : *a;
+  if (less + more <= room) return;
+  if (less <= room / 2) {
+    more = room - less;
+    return;
+  }
+  less = room / 2;
+  more = room - less;
+}
+
+}  // namespace
+
+Status Tokenizer::encode_pair(std::string_view first, std::string_view second, bool parse_special,
+                              size_t max_tokens, Array<int32_t>& ids, TokenPair* pair) const {
+  const TokenizerParts& p = *parts_;
+  if (!knows_pairs()) {
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "the model file does not say how two texts are encoded together; moe "
+                         "convert writes it for encoders with a head of classes or spans whose "
+                         "tokenizer has a template for pairs");
+  }
+  Array<int32_t> a(*p.allocator), b(*p.allocator);
+  MOE_TRY(encode_text(p, first, parse_special, {}, a));
+  MOE_TRY(encode_text(p, second, parse_special, {}, b));
+  const size_t n_around = p.prefix.size() + p.between.size() + p.suffix.size();
+  const size_t n_texts = a.size() + b.size();
+  size_t n_a = a.size(), n_b = b.size();
+  if (max_tokens > 0) {
+    const size_t room = max_tokens > n_around ? max_tokens - n_around : 0;
+    if (n_texts > room && room < 2) {
+      return Status::error(MOE_ERR_TOO_LONG,
+                           "a pair of texts has %zu tokens around them: %zu leave none for each",
+                           n_around, max_tokens);
+    }
+    share_room(room, &n_a, &n_b);
+  }
+  const size_t n = ids.size();
+  const auto append_all = [&]() -> Status {
+    MOE_TRY(ids.reserve(n + n_around + n_a + n_b));
+    MOE_TRY(ids.append(p.prefix.data(), p.prefix.size()));
+    MOE_TRY(ids.append(a.data(), n_a));
+    MOE_TRY(ids.append(p.between.data(), p.between.size()));
+    MOE_TRY(ids.append(b.data(), n_b));
+    return ids.append(p.suffix.data(), p.suffix.size());
+  };
+  const Status status = append_all();
+  if (!status.ok()) {
+    (void)ids.resize(n);
+    return status;
+  }
+  pair->second = p.second_type ? p.prefix.size() + n_a + p.between.size() : 0;
+  pair->n_cut = n_texts - n_a - n_b;
+  return {};
 }
 
 Status Tokenizer::encode_marked(std::string_view text, std::span<const uint8_t> marks,

@@ -11,6 +11,12 @@ namespace moe {
 
 struct TokenizerParts;
 
+/// The result of encode_pair() beside the ids.
+struct TokenPair {
+  size_t second = 0;  // where the text type 1 begins, from the first id on; 0: nowhere
+  size_t n_cut = 0;   // ids of both texts that were left out
+};
+
 /// Immutable after create(): any number of threads may call const methods.
 ///
 /// Invalid UTF-8 is first replaced by U+FFFD (one per maximal part of a sequence, like Python's
@@ -34,6 +40,15 @@ class Tokenizer final {
   /// unchanged.
   Status encode(std::string_view text, bool add_special, bool parse_special,
                 Array<int32_t>& ids) const;
+
+  /// True if the model file says how two texts are encoded together.
+  bool knows_pairs() const;
+  /// Appends the ids of two texts with those before, between and after them. Of more than
+  /// `max_tokens` (0: any number) the ends are cut off, those of the longer text first.
+  /// MOE_ERR_UNSUPPORTED without knows_pairs(), MOE_ERR_TOO_LONG if nothing would be left of a
+  /// text that has tokens; otherwise as encode().
+  Status encode_pair(std::string_view first, std::string_view second, bool parse_special,
+                     size_t max_tokens, Array<int32_t>& ids, TokenPair* pair) const;
 
   /// Appends the ids of a text in which only unmarked bytes may spell special tokens, without the
   /// ids that surround a text. marks: one per byte, not 0 = marked. `text` must be UTF-8.

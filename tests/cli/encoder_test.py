@@ -148,6 +148,64 @@ class Encoder(Cli):
         self.assertEqual(v, {"pooling": "first", "normalized": True, "max_tokens": 16,
                              "prompts": {"document": "", "passage": "", "query": "the dog: "}, "default_prompt": None})
 
+    def reranker(self, name="bert_pairs"):
+        path = self.path(name + ".moe")
+        if not os.path.exists(path):
+            self.ok("convert", os.path.join(ENCODERS, name), path, "--weights", "f32")
+        return path
+
+    def test_rerank_scores_are_those_of_transformers(self):
+        for name in ("bert_pairs", "xlmr_pairs", "modernbert_pairs"):
+            with open(os.path.join(ENCODERS, name, "golden.json")) as f:
+                cases = json.load(f)["cases"]
+            with open(os.path.join(ENCODERS, name, "golden.safetensors"), "rb") as f:
+                header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+                data = f.read()
+            whole = [(i, case) for i, case in enumerate(cases) if case["max_tokens"] == 0]
+            self.assertEqual(len(whole), 2)
+            passages = [case["texts"][1] for _, case in whole]
+            expected = [struct.unpack_from("<f", data, header[f"outputs.{i}"]["data_offsets"][0])[0] for i, _ in whole]
+            given = [argument for passage in passages for argument in ("-p", passage)]
+            done = self.ok("rerank", self.reranker(name), "-q", whole[0][1]["texts"][0], *given, "--json")
+            found = [json.loads(line) for line in done.stdout.splitlines()]
+            self.assertEqual(done.stderr, "")
+            self.assertEqual([j["index"] for j in found], sorted((0, 1), key=lambda i: -expected[i]))
+            for j in found:
+                self.assertAlmostEqual(j["score"], expected[j["index"]], places=4)
+                self.assertEqual(j["text"], passages[j["index"]])
+
+    def test_rerank_prints_the_best_first(self):
+        text = "birds\nthe big cat\na dog sat\n"
+        lines = self.ok("rerank", self.reranker(), "-q", "the cat", "-f", "-", text=text).stdout.splitlines()
+        scores = [float(line.split()[0]) for line in lines]
+        self.assertEqual(scores, sorted(scores, reverse=True))
+        for line in lines:
+            number, passage = line.split(maxsplit=2)[1:]
+            self.assertEqual(text.splitlines()[int(number) - 1], passage)
+        best = self.ok("rerank", self.reranker(), "-q", "the cat", "-f", "-", "--top", "1", text=text).stdout
+        self.assertEqual(best.splitlines(), lines[:1])
+        long = self.ok("rerank", self.reranker(), "-q", "the cat", "-p", "birds\n" + "cat " * 60)
+        self.assertIn("line 2: 25 tokens left out, of the longer text first; query and passage may have 40", long.stderr)
+
+    def test_rerank_of_several_labels(self):
+        model, text = self.encoder("sequenceclassification"), "birds\nthe big cat\na dog sat\n"
+        found = [json.loads(line) for line in
+                 self.ok("rerank", model, "-q", "the cat", "-f", "-", "--json", text=text).stdout.splitlines()]
+        self.assertEqual([j["index"] for j in found], [0, 1, 2])
+        self.assertEqual([len(j["scores"]) for j in found], [3, 3, 3])
+        for label in range(3):
+            by = self.ok("rerank", model, "-q", "the cat", "-f", "-", "--json", "--label", str(label), text=text)
+            self.assertEqual([json.loads(line)["index"] for line in by.stdout.splitlines()],
+                             sorted(range(3), key=lambda i: -found[i]["scores"][label]))
+        self.fails(2, "rerank", model, "-q", "a", "-p", "b", "--label", "3", contains=["--label", "0 to 2"])
+        self.fails(2, "rerank", model, "-q", "a", "-p", "b", "--top", "1", contains=["--top", "3 scores", "--label"])
+
+    def test_rerank_needs_a_head_of_classes(self):
+        self.fails(1, "rerank", MODEL, "-q", "a", "-p", "b", contains=["head of classes", "not an encoder"])
+        self.fails(1, "rerank", self.encoder("model"), "-q", "a", "-p", "b", contains=["it has no head"])
+        self.fails(1, "rerank", self.encoder(), "-q", "a", "-p", "b", contains=["its head is for tokens"])
+        self.fails(2, "rerank", self.reranker(), "-p", "b", contains=["--query"])
+
     def test_fill_knows_the_masks_of_bert(self):
         for folder in ("bert_maskedlm", "modernbert_maskedlm"):
             path = self.path(folder + ".moe")

@@ -42,6 +42,8 @@ BOTH = {
 TOOLS = dict.fromkeys(("moe_chat_add_message", "moe_chat_set_tools", "moe_chat_tool_format", "moe_chat_message.members",
                        "moe_chat_result.n_tool_calls", "MOE_PIECE_TOOL_CALL"),
                       "calls of tools: of the bindings, Python has them")
+PAIRS = dict.fromkeys(("moe_tokenizer_encode_pair", "moe_token_pair", "moe_encode_params.second"),
+                      "pairs of texts: of the bindings, Python has them")
 NOT_YET = "the Node package opens, tokenizes, generates, chats, scores, embeds and runs layers"
 NODE_LACKS = {
     **dict.fromkeys(("moe_session_translate", "moe_session_read_source", "moe_translate_params", "moe_translation",
@@ -82,8 +84,8 @@ ROUTERS = "routers are texts, read and written by moe_router_parse and moe_route
 ROUTER_FIELDS = dict.fromkeys((f"moe_router.{field}" for field in
                                ("min_k", "max_k", "n_groups", "top_groups", "cosine_eps", "jitter",
                                 "min_capacity", "resident")), ROUTERS)
-NOT_WRAPPED = {"Python": PYTHON_LACKS, "Rust": {**BOTH, **ROUTER_FIELDS, **TOOLS}, "Go": {**BOTH, **ROUTER_FIELDS, **TOOLS},
-               "Node": {**BOTH, **SERVICE_NAMES, **NODE_LACKS, **TOOLS, "moe_router": ROUTERS}}
+NOT_WRAPPED = {"Python": PYTHON_LACKS, "Rust": {**BOTH, **ROUTER_FIELDS, **TOOLS, **PAIRS}, "Go": {**BOTH, **ROUTER_FIELDS, **TOOLS, **PAIRS},
+               "Node": {**BOTH, **SERVICE_NAMES, **NODE_LACKS, **TOOLS, **PAIRS, "moe_router": ROUTERS}}
 # Fields that no wrapper shows: the version of a struct, and reserved space.
 UNSEEN = {"struct_size", "reserved", "reserved2"}
 # How a language's code names the functions, structs and constants of C.

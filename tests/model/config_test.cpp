@@ -197,6 +197,10 @@ void expect_same(const ModelConfig& a, const ModelConfig& b) {
   EXPECT_EQ(a.positions, b.positions);
   EXPECT_EQ(a.tie_embeddings, b.tie_embeddings);
   EXPECT_EQ(a.embedding_norm, b.embedding_norm);
+  EXPECT_EQ(a.second_positions, b.second_positions);
+  EXPECT_EQ(a.head.kind, b.head.kind);
+  EXPECT_EQ(a.head.n_labels, b.head.n_labels);
+  EXPECT_EQ(a.head.pooling, b.head.pooling);
   EXPECT_EQ(a.final_norm, b.final_norm);
   EXPECT_EQ(a.embedding_multiplier, b.embedding_multiplier);
   EXPECT_EQ(a.residual_multiplier, b.residual_multiplier);
@@ -299,6 +303,30 @@ TEST(Config, NetworksApart) {
               f.moe.n_subheads = 2;
             }),
             router);
+}
+
+TEST(Config, PairsOfTexts) {
+  ModelConfig c = tiny_config();
+  for (LayerConfig& layer : c.layers) {
+    layer.attention.causal = false;
+    layer.attention.rope = {};
+  }
+  c.positions = PositionKind::kLearned;
+  c.second_positions = true;
+  c.tie_embeddings = false;
+  c.head = {.kind = HeadKind::kClasses, .n_labels = 2, .pooling = Pooling::kMean};
+  expect_round_trip(c);
+  EXPECT_TRUE(validate(c).ok()) << validate(c).text();
+  const char* const pooling = "head.pooling: expected first, or mean of a head of classes";
+  c.head.pooling = Pooling::kLast;
+  EXPECT_STREQ(validate(c).text(), pooling);
+  c.head.pooling = Pooling::kMean;
+  c.head.kind = HeadKind::kTags;
+  EXPECT_STREQ(validate(c).text(), pooling);
+  c.head.pooling = Pooling::kFirst;
+  c.positions = PositionKind::kRope;
+  EXPECT_STREQ(validate(c).text(),
+               "second_positions: only an encoder with learned positions has them");
 }
 
 TEST(Config, BlocksThatAreNotThere) {

@@ -31,6 +31,10 @@ WORDS = "the a cat dog sat on mat ran to house and saw tree bird blue red small 
 TEXTS = ["the cat sat on the <mask>", "a small <mask> and a big <mask> ran to the house.", "birds"]
 SIZES = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=20,
              max_position_embeddings=42, type_vocab_size=1, layer_norm_eps=1e-5)
+# A query and passages, and the limits of a pair that are tried with each.
+QUERY = "the big cat"
+PASSAGES = ["a dog sat on the mat.", "birds", "the cat ran to the tree and saw a small bird in the house " * 3]
+LIMITS = (0, 40, 17, 9, 8)
 HEADS = {"MaskedLM": {}, "SequenceClassification": {"num_labels": 3},
          "TokenClassification": {"num_labels": 5}, "QuestionAnswering": {}, "Model": {}}
 
@@ -262,6 +266,78 @@ def check_folder(args, scratch):
     return ok
 
 
+def make_reranker(family, folder):
+    """A cross-encoder: a head of one class over pairs of texts; ModernBERT's reads their mean."""
+    f = FAMILIES[family]
+    tokenizer = f.tokenizer()
+    if family == "bert":
+        tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    more = {"classifier_pooling": "mean"} if family == "modernbert" else {}
+    config = f.config(vocab_size=len(tokenizer), **f.sizes, num_labels=1, **more)
+    config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity", "version": "5.0.0"}
+    model = randomise(getattr(tr, f.classes + "ForSequenceClassification")(config), 4)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model, tokenizer
+
+
+def pair_cases(model, tokenizer):
+    """Pairs with and without truncation: what the tokenizer and the model make of them."""
+    for passage in PASSAGES:
+        for limit in LIMITS:
+            texts = (QUERY, passage) if limit != 9 else (passage, QUERY)  # the first text may be the longer one
+            cut = {"truncation": True, "max_length": limit} if limit else {}
+            found, whole = tokenizer(*texts, **cut), tokenizer(*texts)
+            if len(found["input_ids"]) > SIZES["max_position_embeddings"] - 2:
+                continue
+            types = found.get("token_type_ids", [0])
+            with torch.no_grad():
+                score = model(**{k: torch.tensor([v]) for k, v in found.items()}).logits[0].numpy()
+            yield {"texts": texts, "max_tokens": limit, "ids": found["input_ids"], "second": types.index(1) if 1 in types else 0,
+                   "n_cut": len(whole["input_ids"]) - len(found["input_ids"])}, score
+
+
+def check_reranker(family, args, scratch):
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../bindings/python/src"))
+    os.environ["MOE_LIBRARY"] = os.path.abspath(args.library)
+    import moe
+
+    folder, path = os.path.join(scratch, family + "pairs"), os.path.join(scratch, family + "pairs.moe")
+    model, tokenizer = make_reranker(family, folder)
+    run([args.moe, "convert", folder, path, "--verify", "--weights", "f32"])
+    worst, n = 0.0, 0
+    with moe.Model(path) as loaded:
+        session = loaded.session()
+        for case, score in pair_cases(model, tokenizer):
+            pair = loaded.tokenizer.encode_pair(*case["texts"], max_tokens=case["max_tokens"])
+            # transformers gives XLM-R no types; a model without them makes no difference.
+            if (pair.tokens, pair.n_cut) != (case["ids"], case["n_cut"]) or (case["second"] and pair.second != case["second"]):
+                raise RuntimeError(f"{case}: found {pair}")
+            found = session.encode(pair.tokens, hidden=False, outputs=True, second=pair.second).outputs[0]
+            worst, n = max(worst, float(np.abs(found - score).max())), n + 1
+    with open(os.path.join(scratch, "passages.txt"), "w") as f:
+        f.write("\n".join(PASSAGES[:2]) + "\n")
+    lines = run([args.moe, "rerank", path, "-q", QUERY, "-f", f.name, "--json"]).splitlines()
+    for line in map(json.loads, lines):
+        with torch.no_grad():
+            expected = model(**tokenizer(QUERY, PASSAGES[line["index"]], return_tensors="pt")).logits.item()
+        worst = max(worst, abs(line["score"] - expected))
+    ok = worst <= 1e-4 and len(lines) == 2
+    print(f"{'ok  ' if ok else 'FAIL'} {FAMILIES[family].title} pairs: {n} scores within {worst:.1e}")
+    return ok
+
+
+def write_reranker(family, root):
+    folder = os.path.join(root, f"{family}_pairs")
+    shutil.rmtree(folder, ignore_errors=True)
+    model, tokenizer = make_reranker(family, folder)
+    found = list(pair_cases(model, tokenizer))
+    save_file({f"outputs.{i}": score[None] for i, (_, score) in enumerate(found)}, os.path.join(folder, "golden.safetensors"))
+    with open(os.path.join(folder, "golden.json"), "w") as f:
+        json.dump({"cases": [case for case, _ in found], "tolerance": 1e-4}, f)
+        f.write("\n")
+
+
 def write_golden(family, head, root):
     folder = os.path.join(root, f"{family}_{head.lower()}")
     shutil.rmtree(folder, ignore_errors=True)
@@ -312,6 +388,12 @@ def main():
                     write_golden(family, head, args.golden)
                 else:
                     failed = not check(family, head, args, scratch) or failed
+            if "SequenceClassification" not in FAMILIES[family].heads:
+                continue
+            if args.golden:
+                write_reranker(family, args.golden)
+            else:
+                failed = not check_reranker(family, args, scratch) or failed
     sys.exit(1 if failed else 0)
 
 

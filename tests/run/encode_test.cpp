@@ -131,6 +131,94 @@ TEST(Encode, BadArgumentsAreRefused) {
             MOE_ERR_UNSUPPORTED);  // a decoder has no outputs of a head
 }
 
+ModelConfig tiny_reranker(Pooling pooling) {
+  ModelConfig c = tiny_encoder();
+  c.tie_embeddings = false;
+  c.second_positions = true;
+  c.head = {.kind = HeadKind::kClasses,
+            .n_labels = 2,
+            .dense = true,
+            .act = Activation::kTanh,
+            .pooling = pooling};
+  return c;
+}
+
+struct Scored {
+  Status status;
+  Floats hidden, outputs;
+};
+
+Scored score(Session& session, const Tokens& tokens, size_t second, bool with_hidden = true) {
+  Scored s;
+  s.hidden.resize(tokens.size() * static_cast<size_t>(session.model().config().d_model));
+  s.outputs.resize(2);
+  Encoding e;
+  e.hidden = with_hidden ? s.hidden.data() : nullptr;
+  e.outputs = s.outputs.data();
+  e.second = second;
+  s.status = session.encode(span(tokens), e);
+  return s;
+}
+
+TEST(EncodePairs, TheSecondTextHasPositionsOfItsOwn) {
+  const Tokens tokens = random_tokens(21, 64);
+  Scored first;
+  for (const int threads : {1, 3}) {
+    const auto bytes = build_tiny_model(tiny_reranker(Pooling::kFirst));
+    Machine machine(*bytes, threads);
+    ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+    const Box<Session> session = machine.session();
+    const Scored pair = score(*session, tokens, 8);
+    ASSERT_TRUE(pair.status.ok()) << pair.status.text();
+    EXPECT_NE(pair.outputs, score(*session, tokens, 0).outputs);
+    EXPECT_NE(pair.outputs, score(*session, tokens, 9).outputs);
+    if (threads == 1) first = pair;
+    EXPECT_EQ(pair.hidden, first.hidden);
+    EXPECT_EQ(pair.outputs, first.outputs);
+  }
+  // Where there are no such positions, a second text makes no difference.
+  ModelConfig plain = tiny_reranker(Pooling::kFirst);
+  plain.second_positions = false;
+  const auto bytes = build_tiny_model(plain);
+  Machine machine(*bytes);
+  const Box<Session> session = machine.session();
+  EXPECT_EQ(score(*session, tokens, 8).outputs, score(*session, tokens, 0).outputs);
+}
+
+TEST(EncodePairs, ClassesOfTheMeanDependOnEveryToken) {
+  const auto bytes = build_tiny_model(tiny_reranker(Pooling::kMean));
+  Machine machine(*bytes);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  const Box<Session> session = machine.session();
+  const Tokens tokens = random_tokens(21, 64);
+  const Scored mean = score(*session, tokens, 8);
+  ASSERT_TRUE(mean.status.ok()) << mean.status.text();
+  EXPECT_EQ(score(*session, tokens, 8, false).outputs, mean.outputs);
+  const auto other = build_tiny_model(tiny_reranker(Pooling::kFirst));
+  Machine first(*other);
+  const Scored of_first = score(*first.session(), tokens, 8);
+  EXPECT_EQ(of_first.hidden, mean.hidden);  // the same weights
+  EXPECT_NE(of_first.outputs, mean.outputs);
+  // The mean of one token is its own state.
+  EXPECT_EQ(score(*session, {7}, 0).outputs, score(*first.session(), {7}, 0).outputs);
+}
+
+TEST(EncodePairs, BadArgumentsAreRefused) {
+  const auto bytes = build_tiny_model(tiny_reranker(Pooling::kMean));
+  Machine machine(*bytes);
+  const Scored none = score(*machine.session(), {1, 2, 3}, 3);
+  EXPECT_EQ(none.status.code(), MOE_ERR_RANGE);
+  EXPECT_STREQ(none.status.text(), "second: expected below the number of tokens, 3, found 3");
+  const auto decoder = build_tiny_model(tiny_config());
+  Machine other(*decoder);
+  const Tokens tokens = {1, 2, 3};
+  Floats hidden(3 * 64);
+  Encoding e;
+  e.hidden = hidden.data();
+  e.second = 1;
+  EXPECT_EQ(other.session()->encode(span(tokens), e).code(), MOE_ERR_UNSUPPORTED);
+}
+
 struct States {
   Status status;
   Floats hidden, mean, first, last;

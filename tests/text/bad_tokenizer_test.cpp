@@ -92,6 +92,7 @@ const BadCase kBadCases[] = {
     {"unk", MOE_ERR_FORMAT, "unk_id is 6", [](auto& d) { d.unk_id = 6; }},
     {"bos", MOE_ERR_FORMAT, "bos_id is -2", [](auto& d) { d.bos_id = -2; }},
     {"prefix", MOE_ERR_FORMAT, "prefix", [](auto& d) { d.prefix = {7}; }},
+    {"between", MOE_ERR_FORMAT, "between", [](auto& d) { d.between = {7}; }},
     {"suffix_long", MOE_ERR_FORMAT, "suffix of 65 ids", [](auto& d) { d.suffix.assign(65, 0); }},
     {"affix", MOE_ERR_FORMAT, "longer than", [](auto& d) { d.end_suffix.assign(65, 'w'); }},
     {"scores_missing", MOE_ERR_FORMAT, "0 scores",

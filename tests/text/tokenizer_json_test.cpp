@@ -114,6 +114,49 @@ TEST(TokenizerJson, NamesWhatIsWrong) {
   expect(with("normalizer", nested), "nested");
 }
 
+// The ids between two texts follow from the template for pairs, as does the second one's type.
+TEST(TokenizerJson, PairsOfTexts) {
+  Json d = bpe();
+  Json& post = d["post_processor"];
+  const auto token = [](int type) {
+    return Json{{"SpecialToken", {{"id", "<s>"}, {"type_id", type}}}};
+  };
+  const auto text = [](const char* id, int type) {
+    return Json{{"Sequence", {{"id", id}, {"type_id", type}}}};
+  };
+  const uint32_t id = parse_tokenizer(d, "t").prefix.at(0);
+  const std::vector<uint32_t> one = {id}, two = {id, id}, none;
+  post["single"] = {token(0), text("A", 0), token(0)};
+  const auto check_pair = [&](const Json& pair, const std::vector<uint32_t>& between, bool second) {
+    post["pair"] = pair;
+    const TokenizerData data = parse_tokenizer(d, "t");
+    EXPECT_EQ(data.between, between) << pair.dump();
+    EXPECT_EQ(data.second_type, second) << pair.dump();
+  };
+  check_pair({token(0), text("A", 0), token(0), text("B", 1), token(1)}, one, true);
+  check_pair({token(0), text("A", 0), token(0), token(0), text("B", 0), token(0)}, two, false);
+  // Not as around one text, another order, other types.
+  check_pair({text("A", 0), token(0), text("B", 1), token(1)}, none, false);
+  check_pair({token(0), text("B", 0), token(0), text("A", 1), token(1)}, none, false);
+  check_pair({token(0), text("A", 0), token(1), text("B", 1), token(1)}, none, false);
+  check_pair({token(0), text("A", 0), token(0), text("B", 1), token(0)}, none, false);
+  check_pair({token(0), text("A", 0), token(0), text("B", 2), token(2)}, none, false);
+  post = {{"type", "BertProcessing"}, {"cls", {"<s>", id}}, {"sep", {"<s>", id}}};
+  EXPECT_EQ(parse_tokenizer(d, "t").between, one);
+  EXPECT_TRUE(parse_tokenizer(d, "t").second_type);
+  post["type"] = "RobertaProcessing";
+  const TokenizerData roberta = parse_tokenizer(d, "t");
+  EXPECT_EQ(roberta.between, two);
+  EXPECT_FALSE(roberta.second_type);
+  const auto loaded = load(roberta);
+  ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+  Array<int32_t> ids;
+  TokenPair pair;
+  ASSERT_TRUE(loaded->tokenizer->encode_pair("ab", "", false, 0, ids, &pair).ok());
+  EXPECT_EQ(ids.size(), 5u);
+  EXPECT_EQ(pair.second, 0u);
+}
+
 // A short JSON can describe many ids.
 TEST(TokenizerJson, IdsAroundATextAreBounded) {
   Json d = bpe();

@@ -92,6 +92,56 @@ def test_vectors_of_texts(sentences, encoder):
         assert session.encode([5] * 17, hidden=False, pooling="mean").pooled is not None
 
 
+@pytest.fixture(scope="module", params=["bert", "xlmr", "modernbert"])
+def reranker(request, environment, tmp_path_factory):
+    folder = FOLDER / f"{request.param}_pairs"
+    path = tmp_path_factory.mktemp("pairs") / "m.moe"
+    moe.convert(folder, path, weights="f32")
+    with moe.Model(path, environment) as m:
+        yield m, json.loads((folder / "golden.json").read_text())["cases"]
+
+
+def test_pairs_are_truncated_as_by_tokenizers(reranker):
+    model, cases = reranker
+    assert any(case["n_cut"] for case in cases)
+    for case in cases:
+        pair = model.tokenizer.encode_pair(*case["texts"], max_tokens=case["max_tokens"])
+        assert (pair.tokens, pair.n_cut) == (case["ids"], case["n_cut"])
+        assert pair.second in (0, case["second"]) or not case["second"]
+    with pytest.raises(moe.TooLongError, match="leave none for each"):
+        model.tokenizer.encode_pair("the cat", "a dog", max_tokens=4)
+
+
+def test_rerank(reranker):
+    model, _ = reranker
+    texts = ["birds", "the big cat", "a dog sat"]
+    with model.session() as session:
+        scores = session.score_pairs("the cat", texts)
+        assert scores.shape == (3, 1)
+        found = session.rerank("the cat", texts)
+        assert [r.index for r in found] == np.argsort(-scores[:, 0]).tolist()
+        assert [r.score for r in found] == sorted(scores[:, 0].tolist(), reverse=True)
+        assert session.rerank("the cat", []) == []
+        assert session.score_pairs("the cat", ["cat " * 60]).shape == (1, 1)
+        with pytest.raises(moe.ArgumentError, match="label: expected 0 to 0, found 1"):
+            session.rerank("the cat", texts, label=1)
+        pair = model.tokenizer.encode_pair("the cat", "birds")
+        with pytest.raises(moe.RangeError, match="second: expected below"):
+            session.encode(pair.tokens, outputs=True, second=len(pair.tokens))
+
+
+def test_a_model_that_reads_no_pairs(encoder, session):
+    with pytest.raises(moe.UnsupportedError, match="how two texts are encoded together"):
+        encoder.tokenizer.encode_pair("a", "b")
+    with encoder.session() as s:
+        with pytest.raises(moe.UnsupportedError, match="head of classes, found a head of tokens"):
+            s.score_pairs("a", ["b"])
+        with pytest.raises(moe.UnsupportedError, match="how two texts are told apart"):
+            s.encode([5, 6], second=1)
+    with pytest.raises(moe.UnsupportedError, match="found a decoder"):
+        session.rerank("a", ["b"])
+
+
 def test_embeddings_are_those_of_the_session(sentences):
     """In the shape of OpenAI's API, pooled as the model file says."""
     texts = [case["text"] for case in json.loads((FOLDER / "sentences/golden.json").read_text())["cases"][:2]]

@@ -601,6 +601,17 @@ pub struct moe_tokenizer {
     _private: [u8; 0],
 }
 
+/// Two texts in one sequence, such as a question and a passage.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct moe_token_pair {
+    pub n_tokens: usize,
+    /// where the second text's type begins, for moe_encode_params; 0: there is none
+    pub second: usize,
+    /// tokens of the texts that were left out
+    pub n_cut: usize,
+}
+
 #[repr(C)]
 pub struct moe_session {
     _private: [u8; 0],
@@ -636,7 +647,7 @@ pub struct moe_encode_params {
     pub hidden: *mut f32,
     /// (d_model)
     pub pooled: *mut f32,
-    /// (n_rows, n_outputs) of the head; "classes": one row, of the first token
+    /// (n_rows, n_outputs) of the head; "classes": one row, of the text
     pub outputs: *mut f32,
     /// n_rows ascending token indices to write outputs for. NULL: all tokens. NULL for "classes".
     pub rows: *const i32,
@@ -646,6 +657,8 @@ pub struct moe_encode_params {
     pub normalize: moe_normalize,
     /// zero
     pub reserved: i32,
+    /// the first token of a second text (moe_token_pair); 0: there is none
+    pub second: usize,
 }
 
 /// How a beam search runs. Lengths exclude the end-of-text token.
@@ -1572,6 +1585,25 @@ extern "C" {
         n_tokens: *mut usize,
         error: *mut moe_error,
     ) -> moe_status;
+    /// The token ids of two texts for an encoder that reads them together, with the special tokens before,
+    /// between and after them. Of more than max_tokens (0: any number) the ends are left out, those of the
+    /// longer text first, as `tokenizers` truncates. `flags`: 0 or MOE_ENCODE_PARSE_SPECIAL.
+    /// MOE_ERR_TOO_LONG with out->n_tokens if `capacity` is too small, and if max_tokens leaves nothing of
+    /// the texts; MOE_ERR_UNSUPPORTED if the model file does not say how two texts are encoded; otherwise
+    /// as moe_tokenizer_encode.
+    pub fn moe_tokenizer_encode_pair(
+        tokenizer: *const moe_tokenizer,
+        first: *const c_char,
+        n_first_bytes: usize,
+        second: *const c_char,
+        n_second_bytes: usize,
+        flags: u32,
+        max_tokens: usize,
+        tokens: *mut i32,
+        capacity: usize,
+        out: *mut moe_token_pair,
+        error: *mut moe_error,
+    ) -> moe_status;
     /// The text of token ids in UTF-8; bytes that form no character become U+FFFD. `flags`:
     /// MOE_DECODE_*. MOE_ERR_TOO_LONG with *n_bytes if `capacity` is too small, MOE_ERR_RANGE for a
     /// token outside the vocabulary, MOE_ERR_ARGUMENT, MOE_ERR_MEMORY.
@@ -1656,7 +1688,8 @@ extern "C" {
     /// Runs the model over a text without changing the session. In an encoder every token sees every
     /// other. In a decoder a token sees the tokens before it, including those in the session; the text
     /// may fill the rest of the context, and with `hidden` NULL one chunk of hidden states is allocated.
-    /// MOE_ERR_UNSUPPORTED for outputs of a decoder (use moe_session_eval). MOE_ERR_TOO_LONG for more
+    /// MOE_ERR_UNSUPPORTED for outputs of a decoder (use moe_session_eval) or of a model without a head,
+    /// and for a second text that the model does not tell apart. MOE_ERR_TOO_LONG for more
     /// tokens than the context has room for, than an encoder's chunk (by default the context, at most
     /// 4096), or, with MOE_POOL_DEFAULT, than vector_tokens; nothing is written then. MOE_ERR_NON_FINITE
     /// if a requested value is NaN or infinite. After that and after MOE_ERR_CANCELLED the arrays are
@@ -2353,6 +2386,11 @@ fn structs_are_those_of_c() {
         available_bytes: 16,
         budget_bytes: 24,
     });
+    layout!(moe_token_pair, 24, {
+        n_tokens: 0,
+        second: 8,
+        n_cut: 16,
+    });
     layout!(moe_session_params, 20, {
         struct_size: 0,
         context: 4,
@@ -2360,7 +2398,7 @@ fn structs_are_those_of_c() {
         kv: 12,
         max_beam: 16,
     });
-    layout!(moe_encode_params, 56, {
+    layout!(moe_encode_params, 64, {
         struct_size: 0,
         pooling: 4,
         hidden: 8,
@@ -2370,6 +2408,7 @@ fn structs_are_those_of_c() {
         n_rows: 40,
         normalize: 48,
         reserved: 52,
+        second: 56,
     });
     layout!(moe_translate_params, 64, {
         struct_size: 0,

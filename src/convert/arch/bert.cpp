@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // BERT (Devlin et al. 2018) with the checkpoint's head: also MiniLM, BGE, E5, GTE and others of its
-// kind. Its second text type, which marks the second of two texts, is not stored.
+// kind. Its second text type, which marks the second of two texts, is stored where the head reads
+// pairs.
 
 #include "src/convert/arch/bert_encoder.h"
 #include "src/convert/arch/copies.h"
@@ -60,7 +61,7 @@ Imported import_bert(const JsonNode& config, const Checkpoint& checkpoint) {
   c->pad_token_id = keys.integer("pad_token_id", 0, 0, c->vocab_size - 1);
   keys.ignore({"directionality", "pooler_fc_size", "pooler_num_attention_heads",
                "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"});
-  encoder.read_positions(0);
+  encoder.read_positions(0, c->head.reads_pairs());
   TensorTable table = encoder.table();
   table.add(kNames);
   const bool untied = tokens && !c->tie_embeddings;

@@ -10,7 +10,9 @@ namespace moe {
 namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
-constexpr const char* kPositions = "positions_and_type";  // derived here
+// Derived here: positions with the row of the first or the second text type.
+constexpr const char* kPositions = "positions_and_type";
+constexpr const char* kSecondPositions = "positions_and_second_type";
 
 // A layer's names, after its prefix. Some published files still have TensorFlow's names of norms.
 constexpr TensorName kLayerNames[] = {
@@ -34,7 +36,8 @@ constexpr TensorName kLayerNames[] = {
     {"ffn_post_norm.weight", "output.LayerNorm.gamma"},
     {"ffn_post_norm.bias", "output.LayerNorm.bias"},
     {"ffn_post_norm.bias", "output.LayerNorm.beta"},
-    {"position_embedding.weight", kPositions}};
+    {"position_embedding.weight", kPositions},
+    {"second_position_embedding.weight", kSecondPositions}};
 
 // The names in a checkpoint without a head; one with a head puts its prefix in front of them.
 constexpr TensorName kBareNames[] = {{"embedding.weight", "embeddings.word_embeddings.weight"},
@@ -56,6 +59,10 @@ int32_t rows_of(const Checkpoint& checkpoint, const std::string& name, int32_t d
 }
 
 }  // namespace
+
+void ignore_score_keys(ConfigKeys* keys) {
+  keys->ignore({"sentence_transformers", "sbert_ce_default_activation_function"});
+}
 
 const EncoderTask& read_encoder_task(ConfigKeys* keys, std::span<const EncoderTask> tasks) {
   std::string known;
@@ -116,6 +123,7 @@ BertEncoder::BertEncoder(const Checkpoint& checkpoint, const char* prefix, Confi
                 "attention_probs_dropout_prob", "classifier_dropout", "bos_token_id",
                 "eos_token_id", "num_labels", "output_past", "layerdrop", "cls_token_id",
                 "mask_token_id", "summary_type"});
+  ignore_score_keys(keys);
   read_layers();
 }
 
@@ -141,7 +149,7 @@ void BertEncoder::read_layers() {
   }
 }
 
-void BertEncoder::read_positions(int32_t first_position) {
+void BertEncoder::read_positions(int32_t first_position, bool pairs) {
   const std::string name = prefix_ + "embeddings.position_embeddings.weight";
   const std::string types = prefix_ + "embeddings.token_type_embeddings.weight";
   const int32_t d = out_->config.d_model, n = rows_of(checkpoint_, name, d) - first_position;
@@ -154,11 +162,18 @@ void BertEncoder::read_positions(int32_t first_position) {
   derived.values.resize(static_cast<size_t>(n) * width);
   checkpoint_.read(*checkpoint_.find(name), static_cast<uint64_t>(first_position) * width,
                    derived.values.size(), derived.values.data());
-  (void)rows_of(checkpoint_, types, d);
-  std::vector<float> type(width);
-  checkpoint_.read(*checkpoint_.find(types), 0, width, type.data());
-  for (size_t i = 0; i < derived.values.size(); ++i) derived.values[i] += type[i % width];
-  out_->derived.push_back(std::move(derived));
+  const int32_t n_types = rows_of(checkpoint_, types, d);
+  const auto add_type = [&](DerivedTensor to, uint64_t row) {
+    std::vector<float> type(width);
+    checkpoint_.read(*checkpoint_.find(types), row * width, width, type.data());
+    for (size_t i = 0; i < to.values.size(); ++i) to.values[i] += type[i % width];
+    out_->derived.push_back(std::move(to));
+  };
+  if (pairs && n_types > 1) {
+    out_->config.second_positions = true;
+    add_type({kSecondPositions, derived.shape, derived.values}, 1);
+  }
+  add_type(std::move(derived), 0);
 }
 
 TensorTable BertEncoder::table() const {

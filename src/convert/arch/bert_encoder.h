@@ -21,6 +21,9 @@ const EncoderTask& read_encoder_task(ConfigKeys* keys, std::span<const EncoderTa
 void set_encoder_head(const Checkpoint& checkpoint, const EncoderTask& task, ConfigKeys* keys,
                       ModelConfig* config);
 
+/// Ignores what cross-encoders of `sentence-transformers` say about showing the head's outputs.
+void ignore_score_keys(ConfigKeys* keys);
+
 /// Adds name, tokenizer (also a vocab.txt) and places of tensors; the configuration is complete.
 void finish_encoder(TensorTable table, const Checkpoint& checkpoint, Imported* out);
 
@@ -31,8 +34,9 @@ class BertEncoder {
   /// the table that the first token gets. Reads sizes, layers and positions; the positions in `out`
   /// include the first text type.
   BertEncoder(const Checkpoint& checkpoint, const char* prefix, ConfigKeys* keys, Imported* out);
-  /// Position rows from the first token's on, each plus the row of the text type 0.
-  void read_positions(int32_t first_position);
+  /// Position rows from the first token's on, each plus the row of the text type 0; with `pairs`
+  /// also each plus that of type 1, if there is one.
+  void read_positions(int32_t first_position, bool pairs);
   /// The prefix that the checkpoint uses: as given, or "".
   const std::string& prefix() const { return prefix_; }
   /// Names of layers, and of the embedding without a prefix.

@@ -135,9 +135,10 @@ void add_head(const Checkpoint& checkpoint, const EncoderTask& task, ConfigKeys*
     c->head.act = keys->activation("classifier_activation");
   }
   const bool classes = task.head.kind == HeadKind::kClasses;
-  const bool mean = classes && keys->has("classifier_pooling") &&
-                    keys->node("classifier_pooling").value() != "cls";
-  if (mean) fail_value(keys->node("classifier_pooling"), "only \"cls\" is, the first token");
+  if (classes && keys->has("classifier_pooling")) {
+    const bool mean = keys->node("classifier_pooling").choice({"cls", "mean"}) == 1;
+    c->head.pooling = mean ? Pooling::kMean : Pooling::kFirst;
+  }
   if (task.head.kind == HeadKind::kNone) return;
   table->add(kHeadDense);
   if (dense_bias) table->add(kHeadDenseBias);
@@ -175,6 +176,7 @@ Imported import_modernbert(const JsonNode& config, const Checkpoint& checkpoint)
                "initializer_cutoff_factor", "layer_norm_eps", "mlp_dropout", "num_labels",
                "position_embedding_type", "reference_compile", "repad_logits_with_grad",
                "sparse_pred_ignore_index", "sparse_prediction", "mask_token_id"});
+  ignore_score_keys(&keys);
   keys.check_all_understood();
   check(c->name.assign(checkpoint.name()));
   read_companions(checkpoint, &out);

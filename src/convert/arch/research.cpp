@@ -34,12 +34,13 @@ void read_special_tokens(const JsonNode& node, ModelConfig* config) {
 }
 
 void read_head(const JsonNode& node, HeadConfig* head) {
-  node.only({"kind", "n_labels", "dense", "norm", "act"});
+  node.only({"kind", "n_labels", "dense", "norm", "act", "pooling"});
   if (node.has("kind")) head->kind = value_of(node.at("kind"), kHeadKinds);
   head->n_labels = node.integer("n_labels", 0, 0, kBig);
   head->dense = node.boolean("dense", false);
   head->norm = node.boolean("norm", false);
   if (node.has("act")) head->act = value_of(node.at("act"), kActivations);
+  if (node.has("pooling")) head->pooling = value_of(node.at("pooling"), kPoolings);
 }
 
 // Relations are validated with the whole configuration.
@@ -61,6 +62,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
              "context_length",
              "norm",
              "positions",
+             "second_positions",
              "tie_embeddings",
              "embedding_norm",
              "final_norm",
@@ -91,6 +93,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
   read_norm(node.at("norm"), config);
   config->positions = value_of(node.at("positions"), kPositionKinds);
   config->tie_embeddings = node.boolean("tie_embeddings", false);
+  config->second_positions = node.boolean("second_positions", false);
   config->embedding_norm = node.boolean("embedding_norm", false);
   config->final_norm = node.boolean("final_norm", true);
   config->embedding_multiplier = node.number("embedding_multiplier", 1);

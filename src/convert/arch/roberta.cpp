@@ -48,7 +48,7 @@ Imported import_roberta(const JsonNode& config, const Checkpoint& checkpoint) {
   BertEncoder encoder(checkpoint, "roberta.", &keys, &out);
   set_encoder_head(checkpoint, task, &keys, c);
   c->pad_token_id = keys.integer("pad_token_id", 1, 0, c->vocab_size - 1);
-  encoder.read_positions(c->pad_token_id + 1);
+  encoder.read_positions(c->pad_token_id + 1, false);  // its tokenizers give type 0 alone
   TensorTable table = encoder.table();
   table.add(kNames);
   const bool untied = task.head.kind == HeadKind::kTokens && !c->tie_embeddings;

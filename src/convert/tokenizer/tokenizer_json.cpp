@@ -269,6 +269,16 @@ void check_around(const JsonNode& node, const std::vector<uint32_t>& ids) {
        kMaxAround);
 }
 
+// Appends the ids of a special token in a template.
+void read_template_token(const JsonNode& piece, const JsonNode& processor,
+                         std::vector<uint32_t>& ids) {
+  const std::string name = piece.at("SpecialToken").at("id").string();
+  for (const JsonNode& id : processor.at("special_tokens").at(name.c_str()).at("ids").elements()) {
+    ids.push_back(static_cast<uint32_t>(id.integer(0, kMaxId)));
+  }
+  check_around(piece, ids);
+}
+
 // One template element: true for the text itself, otherwise appends its ids.
 bool read_template_piece(const JsonNode& piece, const JsonNode& processor,
                          std::vector<uint32_t>& ids) {
@@ -276,12 +286,51 @@ bool read_template_piece(const JsonNode& piece, const JsonNode& processor,
     if (piece.at("Sequence").at("id").string() == "A") return true;
     fail(MOE_ERR_UNSUPPORTED, "%s: a second text", piece.path().c_str());
   }
-  const std::string name = piece.at("SpecialToken").at("id").string();
-  for (const JsonNode& id : processor.at("special_tokens").at(name.c_str()).at("ids").elements()) {
-    ids.push_back(static_cast<uint32_t>(id.integer(0, kMaxId)));
-  }
-  check_around(piece, ids);
+  read_template_token(piece, processor, ids);
   return false;
+}
+
+/// The ids that a template for pairs puts before the texts A and B and after both, and the types.
+struct PairTemplate {
+  std::vector<uint32_t> ids[3];
+  int64_t types[3] = {0, 0, 0};  // of the ids between the texts, of B and of the ids after it
+  size_t n_texts = 0;
+  bool plain = true;  // A, then B; types as above and otherwise 0
+};
+
+PairTemplate read_pair_template(const JsonNode& node) {
+  PairTemplate out;
+  for (const JsonNode& piece : node.at("pair").elements()) {
+    const bool text = piece.has("Sequence");
+    const JsonNode element = piece.at(text ? "Sequence" : "SpecialToken");
+    const int64_t type = element.integer("type_id", 0, 0, 1 << 16);
+    if (text) {
+      const char* const wanted = out.n_texts == 0 ? "A" : "B";
+      out.plain = out.plain && out.n_texts < 2 && element.at("id").string() == wanted;
+      ++out.n_texts;
+      if (out.n_texts == 2) out.types[1] = type;
+    } else if (out.n_texts < 3) {
+      read_template_token(piece, node, out.ids[out.n_texts]);
+      if (out.n_texts > 0) out.types[out.n_texts == 1 ? 0 : 2] = type;
+    }
+    if (out.n_texts < 2 && type != 0) out.plain = false;
+  }
+  out.plain = out.plain && out.n_texts == 2;
+  return out;
+}
+
+// Takes a template for pairs of texts, each surrounded as one text is, with something between them;
+// a model that reads pairs has no other.
+void read_pair(const JsonNode& node, TokenizerData& data) {
+  data.between.clear();
+  if (!node.has("pair")) return;
+  const PairTemplate pair = read_pair_template(node);
+  const bool second = pair.types[1] == 1;
+  const bool typed =
+      second ? pair.ids[2].empty() || pair.types[2] == 1 : pair.types[1] == 0 && pair.types[2] == 0;
+  if (!pair.plain || !typed || pair.ids[0] != data.prefix || pair.ids[2] != data.suffix) return;
+  data.between = pair.ids[1];
+  data.second_type = second;
 }
 
 void read_template(const JsonNode& node, TokenizerData& data) {
@@ -296,6 +345,7 @@ void read_template(const JsonNode& node, TokenizerData& data) {
   }
   data.prefix.insert(data.prefix.begin(), before.begin(), before.end());
   data.suffix.insert(data.suffix.end(), after.begin(), after.end());
+  read_pair(node, data);
 }
 
 void read_post_processor(const JsonNode& node, TokenizerData& data, size_t depth) {
@@ -319,6 +369,10 @@ void read_post_processor(const JsonNode& node, TokenizerData& data, size_t depth
     };
     data.prefix.insert(data.prefix.begin(), id("cls"));
     data.suffix.push_back(id("sep"));
+    data.between.clear();
+    const bool alone = data.prefix.size() == 1 && data.suffix.size() == 1;
+    if (alone) data.between.assign(type == "BertProcessing" ? 1 : 2, id("sep"));
+    data.second_type = type == "BertProcessing";
     return;
   }
   fail(MOE_ERR_UNSUPPORTED, "%s: \"%.60s\" is not supported", node.path().c_str(), type.c_str());
@@ -356,6 +410,15 @@ void read_special_ids(const Json& document, const std::string& path, TokenizerDa
   find("eos_token", data.eos_id);
   find("pad_token", data.pad_id);
   find("mask_token", data.mask_id);
+}
+
+// Whether the model is given the types of texts: tokenizer_config.json can leave them out of its
+// list of inputs.
+bool gives_types(const Json& config) {
+  const Json* const names = config.is_object() ? config.find("model_input_names") : nullptr;
+  if (names == nullptr || !names->is_array()) return true;
+  return std::any_of(names->begin(), names->end(),
+                     [](const Json& name) { return name == "token_type_ids"; });
 }
 
 // A text, or a list of named ones of which "default" is used.
@@ -444,6 +507,7 @@ TokenizerData parse_files(TokenizerFiles files, const std::string& path) {
   CompletedTokenizer completed = complete_tokenizer(std::move(files));
   TokenizerData data = parse_tokenizer(completed.tokenizer, path);
   read_special_ids(completed.config, kTokenizerConfig, data);
+  if (!gives_types(completed.config)) data.second_type = false;
   compare_around(data.prefix, data.suffix, &completed);
   data.warnings = std::move(completed.warnings);
   return data;

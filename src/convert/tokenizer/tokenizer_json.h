@@ -42,6 +42,8 @@ struct TokenizerData {
   std::vector<TextStepData> decoders;
   std::vector<uint32_t> prefix;
   std::vector<uint32_t> suffix;
+  std::vector<uint32_t> between;
+  bool second_type = false;
   int32_t unk_id = -1;
   int32_t bos_id = -1;
   int32_t eos_id = -1;

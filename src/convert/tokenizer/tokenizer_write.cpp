@@ -91,6 +91,8 @@ Box<Tokenizer> make_tokenizer(const TokenizerData& data, uint32_t model_vocab) {
   spec.decoders = view(decoders);
   spec.prefix = view(data.prefix);
   spec.suffix = view(data.suffix);
+  spec.between = view(data.between);
+  spec.second_type = data.second_type;
   spec.unk_id = data.unk_id;
   spec.bos_id = data.bos_id;
   spec.eos_id = data.eos_id;
@@ -131,6 +133,7 @@ flatbuffers::Offset<fbs::Tokenizer> write_tokenizer(Builder& b, const TokenizerD
   const auto decoders = write_steps(b, data.decoders);
   const auto prefix = numbers(b, data.prefix);
   const auto suffix = numbers(b, data.suffix);
+  const auto between = numbers(b, data.between);
   const auto continuing_prefix = text(b, data.continuing_prefix);
   const auto end_suffix = text(b, data.end_suffix);
   const auto chat_template = text(b, data.chat_template);
@@ -147,6 +150,8 @@ flatbuffers::Offset<fbs::Tokenizer> write_tokenizer(Builder& b, const TokenizerD
   t.add_decoders(decoders);
   t.add_prefix(prefix);
   t.add_suffix(suffix);
+  t.add_between(between);
+  t.add_second_type(!data.between.empty() && data.second_type);
   t.add_unk_id(data.unk_id);
   t.add_bos_id(data.bos_id);
   t.add_eos_id(data.eos_id);

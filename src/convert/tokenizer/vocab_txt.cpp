@@ -76,6 +76,23 @@ Json normalizer(const JsonNode& config) {
   return out;
 }
 
+// [CLS] A [SEP] for one text, [CLS] A [SEP] B [SEP] for two.
+Json post_processor(const NamedIds& first, const NamedIds& last) {
+  Json out = surround(first, last);
+  if (out.is_null()) return out;
+  Json pair = Json::array();
+  const auto add = [&pair](const char* kind, const std::string& id, int type) {
+    pair.push_back({{kind, {{"id", id}, {"type_id", type}}}});
+  };
+  for (const auto& [name, id] : first) add("SpecialToken", name, 0);
+  add("Sequence", "A", 0);
+  for (const auto& [name, id] : last) add("SpecialToken", name, 0);
+  add("Sequence", "B", 1);
+  for (const auto& [name, id] : last) add("SpecialToken", name, 1);
+  out["pair"] = std::move(pair);
+  return out;
+}
+
 }  // namespace
 
 bool has_only_vocab_txt(const Checkpoint& checkpoint) {
@@ -114,7 +131,7 @@ Json tokenizer_of_vocab_txt(const Checkpoint& checkpoint) {
           {"added_tokens", added_tokens(config, vocabulary)},
           {"normalizer", normalizer(config)},
           {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
-          {"post_processor", surround(first, last)},
+          {"post_processor", post_processor(first, last)},
           {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
           {"model",
            {{"type", "WordPiece"},

@@ -25,8 +25,8 @@ std::string slot_name(const ModelConfig& config, Part part, int32_t layer, int32
 SlotKind slot_kind(Part part, const TensorSpec& spec) {
   if (spec.kind == TensorKind::kIds) return SlotKind::kTable;
   if (!is_matrix(spec.kind)) return SlotKind::kVector;
-  if (part == Part::kPositionEmbedding || part == Part::kSourcePositions ||
-      spec.kind == TensorKind::kF32Input)
+  if (part == Part::kPositionEmbedding || part == Part::kSecondPositions ||
+      part == Part::kSourcePositions || spec.kind == TensorKind::kF32Input)
     return SlotKind::kExact;
   const bool vocab =
       part == Part::kEmbedding || (part == Part::kHead && spec.role == Role::kWeight);
@@ -41,6 +41,7 @@ class Lister {
   std::vector<SlotGroup> list() {
     group(Part::kEmbedding);
     group(Part::kPositionEmbedding);
+    group(Part::kSecondPositions);
     group(Part::kEmbeddingNorm);
     group(Part::kSourcePositions);
     group(Part::kSourceEmbeddingNorm);

@@ -22,7 +22,7 @@ from .batch import BatchResult
 from .chat import Chat, Message, Reply, chat_template_names
 from .completion import CompletionStream
 from .converter import convert, save_synthetic, synthetic_shapes
-from .encoding import Encoded
+from .encoding import Encoded, Ranked
 from .environment import (
     Environment,
     EnvironmentInfo,
@@ -76,7 +76,7 @@ from .sampling import ModelSampling, Piece, Sample, Sampling, SamplingArguments,
 from .service import Answer, Event, RequestError, Service, ServiceStats
 from .session import Session
 from .together import eval_each, step
-from .tokenizer import Tokenizer
+from .tokenizer import Tokenizer, TokenPair
 from .translation import Translation
 
 __version__ = version()

@@ -272,6 +272,16 @@ class MemoryInfo(Sized):
     ]
 
 
+class TokenPair(c.Structure):
+    """moe_token_pair. Two texts in one sequence, such as a question and a passage."""
+
+    _fields_ = [
+        ("n_tokens", c.c_size_t),
+        ("second", c.c_size_t),
+        ("n_cut", c.c_size_t),
+    ]
+
+
 class EncodeParams(Sized):
     """moe_encode_params. The outputs of moe_session_encode. NULL: not requested."""
 
@@ -285,6 +295,7 @@ class EncodeParams(Sized):
         ("n_rows", c.c_size_t),
         ("normalize", c.c_int),
         ("reserved", c.c_int32),
+        ("second", c.c_size_t),
     ]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from . import _structs as s
-from ._arrays import FloatArray, Tokens, address, token_array
+from ._arrays import FloatArray, Tokens, address, integer, token_array
 from ._constants import Normalize, Pooling
 from ._library import call, lib
 from ._session_calls import SessionCalls
@@ -28,12 +28,19 @@ class Encoded(NamedTuple):
     outputs: FloatArray | None
 
 
+class Ranked(NamedTuple):
+    """A text that Session.rerank() scored: its place in what was given, and its score."""
+
+    index: int
+    score: float
+
+
 class Encoding(SessionCalls):
     """Part of Session."""
 
     def encode(self, tokens: Tokens, *, hidden: bool = True, pooling: str | None = None,
                outputs: bool = False, rows: Tokens | None = None,
-               normalize: bool | None = False) -> Encoded:
+               normalize: bool | None = False, second: int = 0) -> Encoded:
         """Runs the model over a text without changing the session. A token of an encoder
         sees the whole text, one of a decoder what is in front of it: the text's own tokens and what
         the session holds. Do not pad: pass one text at a time.
@@ -45,6 +52,7 @@ class Encoding(SessionCalls):
         outputs: return the outputs of an encoder's head, (len(tokens), n_outputs); "classes":
                  (1, n_outputs).
         rows:    ascending numbers of the tokens whose outputs to return; None: of all.
+        second:  the first token of a second text (Tokenizer.encode_pair); 0: there is none.
         """
         pooled_by = Pooling.MEAN if pooling is None else Pooling.of(pooling, "pooling")
         if normalize not in _NORMALIZE:
@@ -58,7 +66,8 @@ class Encoding(SessionCalls):
         out = np.empty((n, info.n_outputs), np.float32) if outputs else None
         params = s.EncodeParams(pooling=pooled_by, hidden=address(states),
                                 pooled=address(pooled), outputs=address(out),
-                                rows=address(wanted), n_rows=n, normalize=_NORMALIZE[normalize])
+                                rows=address(wanted), n_rows=n, normalize=_NORMALIZE[normalize],
+                                second=integer(second, "second", c.c_size_t))
 
         def run() -> None:
             with self._pointer() as session:
@@ -105,6 +114,32 @@ class Encoding(SessionCalls):
         pooled = self.encode(tokens, hidden=False, pooling=pooling, normalize=normalize).pooled
         assert pooled is not None
         return pooled
+
+    def score_pairs(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """The outputs of the head of classes for the query with each of the texts, (n, n_outputs),
+        such as a cross-encoder's scores of passages. Of a pair that is longer than the context the
+        ends are left out, those of the longer text first. UnsupportedError for a model without such
+        a head."""
+        info = self.model.info
+        if not info.is_encoder or info.head != "classes":
+            raise UnsupportedError("score_pairs needs an encoder with a head of classes, found "
+                                   + (f"a head of {info.head}" if info.is_encoder else "a decoder"))
+        rows = np.empty((len(texts), info.n_outputs), np.float32)
+        for i, text in enumerate(texts):
+            pair = self.model.tokenizer.encode_pair(query, text, max_tokens=self.context)
+            found = self.encode(pair.tokens, hidden=False, outputs=True, second=pair.second).outputs
+            assert found is not None
+            rows[i] = found[0]
+        return rows
+
+    def rerank(self, query: str, texts: Sequence[str], label: int = 0) -> list[Ranked]:
+        """The texts by how well they answer the query, the best first: score_pairs(), sorted by
+        the score of one label."""
+        n = self.model.info.n_outputs
+        if not 0 <= label < max(n, 1):
+            raise ArgumentError(f"label: expected 0 to {n - 1}, found {label}")
+        scores = self.score_pairs(query, texts)[:, label]
+        return [Ranked(int(i), float(scores[i])) for i in np.argsort(-scores, kind="stable")]
 
     def fill(self, text: str, top: int = 5) -> list[list[TokenLogprob]]:
         """For each mask of the text (the tokenizer's own, such as "<mask>"), the `top` most likely

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import ctypes as c
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arrays import Tokens, address, int32, token_array
+from . import _structs as s
+from ._arrays import Tokens, address, int32, integer, token_array
 from ._constants import DECODE_SKIP_SPECIAL, ENCODE_NO_SPECIAL, ENCODE_PARSE_SPECIAL
 from ._handle import Uncopyable, text_bytes
 from ._library import call, lib, text_of
@@ -21,6 +22,15 @@ def _bytes(text: Any) -> bytes:
     if isinstance(text, (bytes, bytearray, memoryview)):
         return bytes(text)
     raise TypeError(f"text: expected a str or bytes, found {type(text).__name__}")
+
+
+class TokenPair(NamedTuple):
+    """Results of Tokenizer.encode_pair(). second: where the type of the second text begins, for
+    Session.encode(); 0: there is none. n_cut: tokens of the texts that were left out."""
+
+    tokens: list[int]
+    second: int
+    n_cut: int
 
 
 class Tokenizer(Uncopyable):
@@ -58,6 +68,34 @@ class Tokenizer(Uncopyable):
                 call(lib.moe_tokenizer_encode, self._tokenizer, data, len(data), flags,
                      address(ids), len(ids), c.byref(n))
         return [int(i) for i in ids[: n.value]]
+
+    def encode_pair(self, first: str | bytes, second: str | bytes, *, max_tokens: int = 0,
+                    parse_special: bool = False) -> TokenPair:
+        """Token ids of two texts in one sequence, such as a query and a passage.
+
+        max_tokens: of more, the ends of the texts are left out, of the longer one first; 0: of any
+                    number.
+        parse_special: as of encode().
+        """
+        a, b = _bytes(first), _bytes(second)
+        flags = ENCODE_PARSE_SPECIAL if parse_special else 0
+        most = integer(max_tokens, "max_tokens", c.c_size_t)
+        ids = np.empty(len(a) + len(b) + 64, np.int32)
+        out = s.TokenPair()
+
+        def run() -> None:
+            call(lib.moe_tokenizer_encode_pair, self._tokenizer, a, len(a), b, len(b), flags, most,
+                 address(ids), len(ids), c.byref(out))
+
+        with self._model._pointer():
+            try:
+                run()
+            except TooLongError:
+                if out.n_tokens <= len(ids):
+                    raise
+                ids = np.empty(out.n_tokens, np.int32)
+                run()
+        return TokenPair([int(i) for i in ids[: out.n_tokens]], out.second, out.n_cut)
 
     def decode(self, tokens: Tokens, *, skip_special: bool = False) -> str:
         """Text of token ids; invalid UTF-8 becomes U+FFFD."""
