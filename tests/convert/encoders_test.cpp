@@ -187,7 +187,7 @@ TEST(NomicBert, PublishedKeysAndOtherNames) {
   EXPECT_EQ(status.code(), MOE_ERR_SHAPE) << status.text();
 }
 
-TEST(EncoderCases, FilesExist) { EXPECT_EQ(encoder_names().size(), 12u); }
+TEST(EncoderCases, FilesExist) { EXPECT_EQ(encoder_names().size(), 15u); }
 
 }  // namespace
 }  // namespace moe
