@@ -119,7 +119,7 @@ def test_rerank(reranker):
         scores = session.score_pairs("the cat", texts)
         assert scores.shape == (3, 1)
         found = session.rerank("the cat", texts)
-        assert [r.index for r in found] == np.argsort(-scores[:, 0]).tolist()
+        assert [r.place for r in found] == np.argsort(-scores[:, 0]).tolist()
         assert [r.score for r in found] == sorted(scores[:, 0].tolist(), reverse=True)
         assert session.rerank("the cat", []) == []
         assert session.score_pairs("the cat", ["cat " * 60]).shape == (1, 1)

@@ -1585,12 +1585,12 @@ extern "C" {
         n_tokens: *mut usize,
         error: *mut moe_error,
     ) -> moe_status;
-    /// The token ids of two texts for an encoder that reads them together, with the special tokens before,
-    /// between and after them. Of more than max_tokens (0: any number) the ends are left out, those of the
-    /// longer text first, as `tokenizers` truncates. `flags`: 0 or MOE_ENCODE_PARSE_SPECIAL.
-    /// MOE_ERR_TOO_LONG with out->n_tokens if `capacity` is too small, and if max_tokens leaves nothing of
-    /// the texts; MOE_ERR_UNSUPPORTED if the model file does not say how two texts are encoded; otherwise
-    /// as moe_tokenizer_encode.
+    /// The token ids of two texts for an encoder that reads them together, with the special tokens
+    /// before, between and after them. Of more than max_tokens (0: any number) the ends are left out,
+    /// those of the longer text first, as `tokenizers` truncates. `flags`: 0 or
+    /// MOE_ENCODE_PARSE_SPECIAL. MOE_ERR_TOO_LONG with out->n_tokens if `capacity` is too small, and if
+    /// max_tokens leaves nothing of the texts; MOE_ERR_UNSUPPORTED if the model file does not say how
+    /// two texts are encoded; otherwise as moe_tokenizer_encode.
     pub fn moe_tokenizer_encode_pair(
         tokenizer: *const moe_tokenizer,
         first: *const c_char,

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from . import _structs as s
-from ._arrays import FloatArray, Tokens, address, integer, token_array
+from ._arrays import FloatArray, Tokens, address, token_array
 from ._constants import Normalize, Pooling
 from ._library import call, lib
 from ._session_calls import SessionCalls
+from ._sized import integer
 from .errors import ArgumentError, TooLongError, UnsupportedError
 from .sampling import TokenLogprob
 
@@ -31,7 +32,7 @@ class Encoded(NamedTuple):
 class Ranked(NamedTuple):
     """A text that Session.rerank() scored: its place in what was given, and its score."""
 
-    index: int
+    place: int
     score: float
 
 
@@ -125,8 +126,10 @@ class Encoding(SessionCalls):
             raise UnsupportedError("score_pairs needs an encoder with a head of classes, found "
                                    + (f"a head of {info.head}" if info.is_encoder else "a decoder"))
         rows = np.empty((len(texts), info.n_outputs), np.float32)
+        with self._pointer() as session:
+            most = int(lib.moe_session_context(session))
         for i, text in enumerate(texts):
-            pair = self.model.tokenizer.encode_pair(query, text, max_tokens=self.context)
+            pair = self.model.tokenizer.encode_pair(query, text, max_tokens=most)
             found = self.encode(pair.tokens, hidden=False, outputs=True, second=pair.second).outputs
             assert found is not None
             rows[i] = found[0]

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _structs as s
-from ._arrays import Tokens, address, int32, integer, token_array
+from ._arrays import Tokens, address, int32, token_array
 from ._constants import DECODE_SKIP_SPECIAL, ENCODE_NO_SPECIAL, ENCODE_PARSE_SPECIAL
 from ._handle import Uncopyable, text_bytes
 from ._library import call, lib, text_of
+from ._sized import integer
 from .errors import TooLongError
 
 
