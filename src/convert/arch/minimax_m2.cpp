@@ -9,7 +9,9 @@ namespace {
 
 constexpr TensorName kSelectionBias[] = {
     {"moe.router.selection_bias", "block_sparse_moe.e_score_correction_bias"},
-    {"moe.router.selection_bias", "mlp.e_score_correction_bias"}};
+    {"moe.router.selection_bias", "mlp.e_score_correction_bias"},
+    {"moe.router.selection_bias", "mlp.gate.exp_probs_b.bias"}};  // GGUF's
+
 // The rotated part of each head: its width, which may also be given as a fraction.
 void read_rotated_part(Decoder* d) {
   const int32_t head_dim = d->layer(0).attention.head_dim;

@@ -47,6 +47,8 @@ constexpr Arch kArchs[] = {
     {.name = "glm4moe", .model_type = "glm4_moe"},
     {.name = "bailingmoe", .model_type = "bailing_moe", .interleaved = true},
     {.name = "bailingmoe2", .model_type = "bailing_moe_v2"},
+    {.name = "smollm3", .model_type = "smollm3", .interleaved = true},
+    {.name = "minimax-m2", .model_type = "minimax_m2"},
     {.name = "qwen3next", .model_type = "qwen3_next", .renormalised = 1},
     {.name = "qwen35", .model_type = "qwen3_5_text"},
     {.name = "qwen35moe", .model_type = "qwen3_5_moe_text", .renormalised = 1},
@@ -101,6 +103,7 @@ class ConfigBuilder {
       if (const Json* value = take(key.gguf)) c[key.transformers] = *value;
     }
     if (!moe) c.erase("num_experts_per_tok");
+    if (is("olmo2") && c.contains("sliding_window")) read_olmo3();
     read_shapes();
     if (is_state()) read_gguf_state(&keys_, &c);
     if (is("deepseek2")) read_deepseek();
@@ -175,6 +178,14 @@ class ConfigBuilder {
     c["use_expert_bias"] = std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
       return tensor.first.ends_with(".exp_probs_b.bias");
     });
+  }
+
+  // OLMo 3 has a window, and one base of the rotation with it and without.
+  void read_olmo3() {
+    config_["model_type"] = "olmo3";
+    const Json* const base = take("rope.freq_base_swa");
+    const Json* const other = config_.find("rope_theta");
+    if (base != nullptr && (other == nullptr || *base != *other)) fail_key("rope.freq_base_swa");
   }
 
   void read_gpt_oss() {
@@ -351,7 +362,8 @@ class ConfigBuilder {
     if (c.contains("num_experts")) rows("blk.0.ffn_gate_exps.weight", 1, "moe_intermediate_size");
     rows("blk.0.ffn_gate_shexp.weight", 0, "shared_expert_intermediate_size");
     const std::string type = c.at("model_type").text();
-    if (type == "mixtral" || type == "granitemoe" || type == "olmoe" || type == "phimoe") {
+    if (type == "minimax_m2" || type == "mixtral" || type == "granitemoe" || type == "olmoe" ||
+        type == "phimoe") {
       if (c.contains("moe_intermediate_size")) c["intermediate_size"] = c["moe_intermediate_size"];
       c.erase("moe_intermediate_size");
     }
@@ -405,6 +417,7 @@ class ConfigBuilder {
     for (const auto& [gguf, key] :
          {std::pair{"rope.scaling.factor", "factor"},
           {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+          {"rope.scaling.yarn_attn_factor", "attention_factor"},
           {"rope.scaling.yarn_beta_fast", "beta_fast"},
           {"rope.scaling.yarn_beta_slow", "beta_slow"}}) {
       if (const Json* value = take(gguf)) scaling[key] = *value;
@@ -499,7 +512,8 @@ class ConfigBuilder {
       if (found != nullptr && *found != value) fail_key(key);
     };
     const bool own_experts = is("nemotron_h") || is("nemotron_h_moe") || is("kimi-linear");
-    const bool sigmoid = is("glm4moe") || is("bailingmoe2") || is("lfm2moe") || own_experts;
+    const bool sigmoid =
+        is("minimax-m2") || is("glm4moe") || is("bailingmoe2") || is("lfm2moe") || own_experts;
     if (!is("deepseek2")) require("expert_gating_func", sigmoid ? 2 : 1);
     require("use_parallel_residual", false);
     require("attention.causal", true);

@@ -106,7 +106,8 @@ constexpr Name kOtherNames[] = {{"attn_norm", "operator_norm"},
 
 // Biases, of which a GGUF file's name has a suffix more.
 constexpr Name kOtherBiases[] = {{"exp_probs_b.bias", "mlp.gate.expert_bias"},
-                                 {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"}};
+                                 {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
+                                 {"exp_probs_b.bias", "block_sparse_moe.e_score_correction_bias"}};
 
 // "mlp.experts.3.up_proj.weight" is "mlp.experts.up_proj.weight": a GGUF file stacks experts.
 std::string without_expert(std::string part) {
