@@ -140,6 +140,24 @@ TEST_F(GgufState, MissingSizesAreNamed) {
   }
 }
 
+// Any key of the architecture may be missing: if it is needed, the error is in the file's words.
+TEST_F(GgufState, FilesWithoutAnyOneKeyConvertOrSayWhy) {
+  for (const char* family : kFamilies) {
+    const File file(family);
+    for (const auto& [key, value] : file.keys.items()) {
+      if (!key.starts_with(file.key(""))) continue;
+      File changed(family);
+      changed.keys.erase(key);
+      const Status status = convert_file(changed);
+      if (status.ok()) continue;
+      EXPECT_NE(status.code(), MOE_ERR_INTERNAL) << key << ": " << status.text();
+      const bool named = said(status).find(file.arch() + ".") != std::string::npos;
+      EXPECT_TRUE(named || said(status).starts_with("tensor blk.")) << said(status);
+      expect_own_words(status);
+    }
+  }
+}
+
 TEST_F(GgufState, WrongSizesAreNamed) {
   for (const char* family : kFamilies) {
     const File file(family);

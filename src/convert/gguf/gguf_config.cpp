@@ -474,7 +474,7 @@ class ConfigBuilder {
     if (tensor->n_elements > 4096) {
       fail(MOE_ERR_SHAPE, "tensor %s: %s", name, shape_text(tensor->shape).c_str());
     }
-    std::vector<float> factors(tensor->n_elements);
+    std::vector<float> factors(static_cast<size_t>(tensor->n_elements));
     checkpoint_.read(*tensor, 0, factors.size(), factors.data());
     return factors;
   }

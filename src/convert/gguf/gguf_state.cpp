@@ -83,7 +83,7 @@ std::vector<int64_t> read_kv_heads(GgufKeys* keys, Json* config) {
   constexpr const char* kKey = "attention.head_count_kv";
   const std::vector<int64_t> heads = read_per_layer(keys, kKey);
   const int64_t n = one_of(keys, kKey, heads);
-  (*config)["num_key_value_heads"] = n == 0 ? keys->at("attention.head_count") : Json(n);
+  (*config)["num_key_value_heads"] = n == 0 ? keys->count("attention.head_count", 1, kMaxSize) : n;
   return heads;
 }
 
@@ -119,6 +119,13 @@ Json delta_layers(GgufKeys* keys, int64_t n_layers) {
   return types;
 }
 
+// llama.cpp's default, which is not that of the checkpoints.
+void set_head_dim(GgufKeys* keys, Json* config) {
+  if (config->contains("head_dim")) return;
+  const int64_t heads = keys->count("attention.head_count", 1, kMaxSize);
+  (*config)["head_dim"] = keys->count("embedding_length", 1, kMaxSize) / heads;
+}
+
 // All norms hold the 1 that the checkpoint adds. Qwen3.5's value heads stand so that those of one
 // key head are as many apart as there are key heads.
 void read_delta(GgufKeys* keys, Json* config) {
@@ -133,10 +140,7 @@ void read_delta(GgufKeys* keys, Json* config) {
   c["norms_hold_one"] = true;
   c["value_heads_alternate"] = !keys->is("qwen3next");
   (void)keys->take("rope.dimension_sections");  // a text has the same position on all axes
-  if (!c.contains("head_dim")) {
-    const int64_t heads = keys->count("attention.head_count", 1, kMaxSize);
-    c["head_dim"] = keys->count("embedding_length", 1, kMaxSize) / heads;
-  }
+  set_head_dim(keys, config);
 }
 
 void read_mamba_sizes(GgufKeys* keys, const StateSizes& s, Json* config) {
@@ -202,6 +206,7 @@ void read_nemotron(GgufKeys* keys, Json* config) {
   const StateSizes s = read_sizes(keys);
   read_mamba_sizes(keys, s, config);
   move_key(config, "mamba_conv_bias", "use_conv_bias");
+  set_head_dim(keys, config);
   const std::vector<int64_t> heads = read_kv_heads(keys, config);
   const std::vector<int64_t> widths = read_per_layer(keys, "feed_forward_length");
   const int64_t width = one_of(keys, "feed_forward_length", widths);
@@ -260,14 +265,16 @@ void read_kimi(GgufKeys* keys, Json* config) {
   if (const Json* rank = keys->take("attention.q_lora_rank")) c["q_lora_rank"] = *rank;
   c["linear_head_dim"] = keys->count("kda.head_dim", 1, kMaxSize);
   c["linear_conv_kernel_dim"] = keys->count("ssm.conv_kernel", 1, kMaxSize);
-  c["linear_num_heads"] = keys->at("attention.head_count");
+  c["linear_num_heads"] = keys->count("attention.head_count", 1, kMaxSize);
   Json types = Json::array();
   for (const int64_t heads : read_kv_heads(keys, config)) {
     types.push_back(heads == 0 ? "linear_attention" : "full_attention");
   }
   c["layer_types"] = std::move(types);
-  c["num_key_value_heads"] = keys->at("attention.head_count");
-  move_key(config, "num_experts_per_tok", "num_experts_per_token");
+  c["num_key_value_heads"] = c.at("linear_num_heads").get<int64_t>();
+  c["num_experts"] = keys->count("expert_count", 1, kMaxSize);
+  c["num_experts_per_token"] = keys->count("expert_used_count", 1, kMaxSize);
+  c.erase("num_experts_per_tok");
   c.erase("shared_expert_intermediate_size");
   for (const auto& [gguf, key] : {std::pair{"expert_shared_count", "num_shared_experts"},
                                   {"leading_dense_block_count", "first_k_dense_replace"},

@@ -24,6 +24,7 @@ constexpr Word kConfigWords[] = {
     {"first_k_dense_replace", "leading_dense_block_count"},
     {"kv_lora_rank", "attention.kv_lora_rank"},
     {"layer_types", "attention.sliding_window_pattern"},
+    {"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
     {"mscale", "rope.scaling.yarn_log_multiplier"},
     {"mscale_all_dim", "rope.scaling.yarn_log_multiplier"},
     {"n_group", "expert_group_count"},
