@@ -54,6 +54,10 @@ go_package() {
 }
 
 node_package() {
+  CXXFLAGS="-Werror -O0" MOE_SERVE=0 sh build.sh # as where libmoe_serve is missing
+  local refusal
+  refusal=$(! node examples/serve.js "$stories" 0 2>&1)
+  grep -q "^built without libmoe_serve" <<<"$refusal" || { echo "$refusal"; exit 1; }
   CXXFLAGS="-Werror" sh build.sh
   node --test test/*.test.js
   compare node examples/generate.js

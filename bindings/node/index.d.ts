@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // moe_c.h documents every value under its C name (maxTokens is max_tokens).
 
-import type { Finish, Io, KvType, Pooling } from './names';
+import type { Endpoint, Finish, Io, KvType, Pooling } from './names';
 
-export type { ErrorCode, Finish, Io, KvType, Pooling } from './names';
+export type { Endpoint, ErrorCode, Finish, Io, KvType, Pooling } from './names';
 
 /** A text or token ids. */
 export type Tokens = string | Int32Array | readonly number[];
@@ -167,6 +167,103 @@ export interface Model extends Closable {
   /** The vocabulary's spelling. */
   piece(token: number): string;
   session(options?: SessionOptions): Promise<Session>;
+  /** Many requests at once. MOE_ERR_UNSUPPORTED if build.sh did not find libmoe_serve. */
+  service(options?: ServiceOptions): Promise<Service>;
+}
+
+export interface ServiceOptions {
+  /** Texts evaluated at the same time, each in a session. */
+  nSlots?: number;
+  /** The options of each session. */
+  session?: SessionOptions;
+  /** In place of the model's: "topk:2". */
+  router?: string;
+  /** The model's name in requests and answers; default: the model file's. */
+  name?: string;
+  chatTemplate?: string;
+  /** Texts that wait for a slot; further requests get the status 429. */
+  maxWaiting?: number;
+  /** Tokens. */
+  maxPrompt?: number;
+  /** Prompt tokens evaluated in a step while texts are being generated. */
+  slice?: number;
+  /** The time of a request, from its submission on. */
+  maxSeconds?: number;
+  /** Evaluates every prompt whole. */
+  noReuse?: boolean;
+  /** Keeps evaluated texts in files, also for a later service. */
+  cacheFolder?: string;
+  /** The most that its files take. */
+  cacheBytes?: number;
+  /** Gets the receipt of every answer just before its last event. */
+  receipt?: (json: string) => void;
+}
+
+/** A part of an answer, or the whole. */
+export interface ServiceEvent {
+  /** As HTTP counts them: 200, or that of the error in `json`. 499: cancelled. */
+  status: number;
+  /** An object in one line. */
+  json: string;
+  last: boolean;
+  /** Seconds after which the request may be tried again; 0: not said. */
+  retryAfter: number;
+  /** The event's name in a stream that has names; "": none. */
+  name: string;
+}
+
+/** Yields the events, which do not wait for their reader. Leaving the loop cancels the request. */
+export interface Request extends AsyncIterable<ServiceEvent> {
+  [Symbol.asyncIterator](): AsyncGenerator<ServiceEvent, void, void>;
+  readonly endpoint: Endpoint;
+  /** The request's number in its service; 0: it was answered at once. */
+  readonly id: bigint;
+  /** It asks for a stream, and was not refused. */
+  readonly stream: boolean;
+  /** The last event: the whole answer of a request that asks for no stream, or why there is none. */
+  answer(): Promise<ServiceEvent>;
+  /** Ends it within a step, with status 499. */
+  cancel(): void;
+}
+
+export interface ServiceStats {
+  draining: boolean;
+  nSlots: number;
+  context: number;
+  nRunning: number;
+  nWaiting: number;
+  kvPositions: number;
+  nRequests: number;
+  nRefused: number;
+  nAnswered: number;
+  nCancelled: number;
+  nFailed: number;
+  promptTokens: number;
+  generatedTokens: number;
+  nSteps: number;
+  nFirstTokens: number;
+  firstTokenSeconds: number;
+  stepSeconds: number;
+  capBytes: number;
+  countedBytes: number;
+  peakBytes: number;
+  expertUses: number;
+  expertHits: number;
+  expertReadBytes: number;
+  reusedTokens: number;
+  cacheBytes: number;
+  cacheErrors: number;
+}
+
+/** Keeps its model. After close() its functions throw MOE_ERR_STATE. */
+export interface Service {
+  /** `body`: JSON, or an object that becomes it. A refused request has an event too, with the API's error. */
+  submit(endpoint: Endpoint, body: string | Uint8Array | object, options?: { signal?: AbortSignal }): Request;
+  stats(): ServiceStats;
+  /** Refuses requests from now on; the promise is settled when those taken have ended. */
+  drain(options?: { signal?: AbortSignal }): Promise<void>;
+  /** Ends all requests, with status 503, and frees the service. */
+  close(): Promise<void>;
 }
 
 export interface ActivationStats {

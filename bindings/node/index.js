@@ -165,6 +165,19 @@ class Model extends Closable {
   async session(options = {}) {
     return new Session(await native.createSession(handleOf(this), options), this);
   }
+  async service(options = {}) {
+    expect(isObject(options), 'options: expected an object');
+    const { receipt } = options;
+    expect(receipt === undefined || typeof receipt === 'function', 'receipt: expected a function');
+    const onReceipt = receipt && ((line) => {
+      try {
+        receipt(line);
+      } catch (error) {
+        process.nextTick(() => { throw error; }); // an uncaught exception, not one in the middle of the events
+      }
+    });
+    return new Service(await native.createService(handleOf(this), options, onReceipt));
+  }
 }
 
 class Session extends Closable {
@@ -264,6 +277,109 @@ class Chat extends Closable {
 class Layer extends Closable {
   async forward(x) {
     return native.layerForward(handleOf(this), x);
+  }
+}
+
+const DRAIN = 5; // ms between two looks at whether the requests have ended
+
+function bytesOf(body) {
+  if (body instanceof Uint8Array) return body;
+  if (typeof body === 'string') return Buffer.from(body);
+  expect(isObject(body), 'body: expected a text, bytes or an object');
+  return Buffer.from(JSON.stringify(body));
+}
+
+/** A request that was submitted, and its events. */
+class Request {
+  #service;
+  #endpoint;
+  #signal;
+  #id;
+  #stream;
+  #queue = [];
+  #wake = () => {};
+  #ended;
+  #events = null;
+
+  constructor(service, endpoint, body, signal) {
+    this.#service = service;
+    this.#endpoint = endpoint;
+    this.#signal = signal;
+    let end;
+    this.#ended = new Promise((resolve) => (end = resolve));
+    const abort = () => this.cancel();
+    const ticket = native.serviceSubmit(service, endpoint, body, (event) => {
+      this.#queue.push(event);
+      if (event.last) {
+        signal?.removeEventListener('abort', abort);
+        end(event);
+      }
+      this.#wake();
+    });
+    this.#id = ticket.id;
+    this.#stream = ticket.stream;
+    signal?.addEventListener('abort', abort, { once: true });
+  }
+
+  get endpoint() {
+    return this.#endpoint;
+  }
+  get id() {
+    return this.#id;
+  }
+  get stream() {
+    return this.#stream;
+  }
+  cancel() {
+    native.serviceCancel(this.#service, this.#id);
+  }
+  async answer() {
+    const last = await this.#ended;
+    if (last.status === 499) this.#signal?.throwIfAborted();
+    return last;
+  }
+  [Symbol.asyncIterator]() {
+    this.#events ??= this.#run();
+    return this.#events;
+  }
+
+  async *#run() {
+    try {
+      for (let last = false; !last;) {
+        while (this.#queue.length === 0) await new Promise((resolve) => (this.#wake = resolve));
+        this.#signal?.throwIfAborted();
+        const event = this.#queue.shift();
+        last = event.last;
+        yield event;
+      }
+    } finally {
+      this.cancel(); // the reader left the loop
+    }
+  }
+}
+
+class Service {
+  #handle;
+  constructor(handle) {
+    this.#handle = handle;
+  }
+  submit(endpoint, body, options = {}) {
+    const signal = signalOf(options);
+    signal?.throwIfAborted();
+    return new Request(this.#handle, endpoint, bytesOf(body), signal);
+  }
+  stats() {
+    return native.serviceStats(this.#handle);
+  }
+  async drain(options = {}) {
+    const signal = signalOf(options);
+    while (!native.serviceDrain(this.#handle)) {
+      signal?.throwIfAborted();
+      await new Promise((resolve) => setTimeout(resolve, DRAIN));
+    }
+  }
+  async close() {
+    await native.serviceClose(this.#handle);
   }
 }
 

@@ -28,8 +28,6 @@ STEP_FUNCTIONS = dict.fromkeys(("moe_generation_create", "moe_generation_next", 
                                 "moe_generation_free", "moe_chat_begin_reply"), STEPS)
 SERVICE_FUNCTIONS = dict.fromkeys(("moe_service_create", "moe_service_submit", "moe_service_cancel",
                                    "moe_service_get_stats", "moe_service_drain", "moe_service_free"), SERVICE)
-SERVICE_NAMES = {**SERVICE_FUNCTIONS, **dict.fromkeys(("moe_service_params", "moe_service_event", "moe_service_ticket",
-                                                      "moe_service_stats", "moe_endpoint"), SERVICE)}
 BOTH = {
     **STEP_FUNCTIONS,
     **dict.fromkeys(("moe_convert", "moe_convert_params", "moe_synthetic_shape_name", "moe_synthetic_save",
@@ -85,7 +83,7 @@ ROUTER_FIELDS = dict.fromkeys((f"moe_router.{field}" for field in
                                ("min_k", "max_k", "n_groups", "top_groups", "cosine_eps", "jitter",
                                 "min_capacity", "resident")), ROUTERS)
 NOT_WRAPPED = {"Python": PYTHON_LACKS, "Rust": {**BOTH, **ROUTER_FIELDS, **TOOLS, **PAIRS}, "Go": {**BOTH, **ROUTER_FIELDS, **TOOLS, **PAIRS},
-               "Node": {**BOTH, **SERVICE_NAMES, **NODE_LACKS, **TOOLS, **PAIRS, "moe_router": ROUTERS}}
+               "Node": {**BOTH, **NODE_LACKS, **TOOLS, **PAIRS, "moe_router": ROUTERS}}
 # Fields that no wrapper shows: the version of a struct, and reserved space.
 UNSEEN = {"struct_size", "reserved", "reserved2"}
 # How a language's code names the functions, structs and constants of C.
@@ -136,7 +134,7 @@ def node_declaration_faults(cpp, js, types):
     """Functions that only index.js or only the C++ code names, and options that only index.d.ts or only the C++ code names."""
     declared = set(re.findall(r'declare<\w+>\(js, exports, "(\w+)"\)', cpp))
     called = set(re.findall(r"\bnative\.(\w+)", js))
-    read = set(re.findall(r'\b(?:get|int32|size|number|flag|named|text|array|set)\((?:[\w\[\]]+, )*"(\w+)"', cpp))
+    read = set(re.findall(r'\b(?:get|int32|size|number|count|flag|named|text|array|set)\((?:[\w\[\]]+, )*"(\w+)"', cpp))
     types = re.sub(r"/\*.*?\*/", "", types, flags=re.S)
     typed = set(re.findall(r"^ *(?:readonly )?(\w+)\??: ", types, re.M))
     typed |= {name for line in re.findall(r"\{([^{}]*)\}", types) for name in re.findall(r"(\w+)\??: ", line)}
@@ -203,7 +201,8 @@ class Bindings(unittest.TestCase):
             self.assertIn(text, (folder / "README.md").read_text(encoding="utf-8"), program)
 
     def test_services_of_the_readmes(self):
-        for folder, program, package in ((GO, "serve/serve_test.go", "serve."), (RUST, "tests/service.rs", "")):
+        for folder, program, package in ((GO, "serve/serve_test.go", "serve."), (RUST, "tests/service.rs", ""),
+                                         (NODE, "test/service.test.js", "")):
             text = (folder / program).read_text(encoding="utf-8")
             text = re.search(r"// The readme has this\.\n(.*?)\n\s*// The readme has no more\.\n", text, re.S)[1]
             text = textwrap.dedent(text)

@@ -49,4 +49,12 @@ napi_value chat_reply(const Js& js, const Arguments& a);
 napi_value create_layer(const Js& js, const Arguments& a);
 napi_value layer_forward(const Js& js, const Arguments& a);
 
+// service.cpp
+napi_value create_service(const Js& js, const Arguments& a);
+napi_value service_submit(const Js& js, const Arguments& a);
+napi_value service_cancel(const Js& js, const Arguments& a);
+napi_value service_stats(const Js& js, const Arguments& a);
+napi_value service_drain(const Js& js, const Arguments& a);
+napi_value service_close(const Js& js, const Arguments& a);
+
 }  // namespace moe_node

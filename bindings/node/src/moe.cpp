@@ -81,6 +81,12 @@ void declare_all(const Js& js, napi_value exports) {
   declare<chat_reply>(js, exports, "chatReply");
   declare<create_layer>(js, exports, "createLayer");
   declare<layer_forward>(js, exports, "layerForward");
+  declare<create_service>(js, exports, "createService");
+  declare<service_submit>(js, exports, "serviceSubmit");
+  declare<service_cancel>(js, exports, "serviceCancel");
+  declare<service_stats>(js, exports, "serviceStats");
+  declare<service_drain>(js, exports, "serviceDrain");
+  declare<service_close>(js, exports, "serviceClose");
 }
 
 }  // namespace
