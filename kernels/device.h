@@ -89,6 +89,16 @@ struct ScaleOp {
   float factor = 1;
 };
 
+/// gate = act(gate) * up, in place.
+struct ActivateOp {
+  float* gate = nullptr;      // (n_rows, d)
+  const float* up = nullptr;  // (n_rows, ld_up)
+  int64_t ld_up = 0;
+  int32_t n_rows = 0;
+  int32_t d = 0;
+  ActivationConfig act;
+};
+
 /// Keys and values of one session and one layer, in the cache's type, head-major; the device
 /// defines the layout within a head. int8 has one scale per (kv_head, position).
 struct KvLayer {
@@ -348,9 +358,11 @@ class Device {
   virtual void cap(Stream& s, const CapOp& op) = 0;
   virtual void gate(Stream& s, const GateOp& op) = 0;
   /// False: a model cannot be opened on the device if its layers have a multiplier, a norm for the
-  /// router, factors of experts, or see another layer's keys. scale() is then not called.
+  /// router, factors of experts, embeddings of their own, or see another layer's keys. scale()
+  /// and activate() are then not called.
   virtual bool has_layer_extras() const { return false; }
   virtual void scale(Stream&, const ScaleOp& op) { (void)op; }
+  virtual void activate(Stream&, const ActivateOp& op) { (void)op; }
   virtual void linear(Stream& s, const LinearOp& op) = 0;
   virtual void attention(Stream& s, const AttentionOp& op) = 0;
   virtual void ffn(Stream& s, const FfnOp& op) = 0;

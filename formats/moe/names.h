@@ -57,11 +57,13 @@ enum class Part : uint8_t {
   kEncoderNorm,
   kFinalNorm,
   kHead,
+  kLayerInputs,  // what each layer gets of a token: the table, and the projection with its norm
   kAttention,
   kMixer,
   kCrossAttention,
-  kFfn,     // norm before the feed-forward part, and the dense FFN or the shared expert
-  kRouter,  // including MH-MoE's head and merge
+  kLayerInput,  // gate, down and norm of a layer's part of kLayerInputs
+  kFfn,         // norm before the feed-forward part, and the dense FFN or the shared expert
+  kRouter,      // including MH-MoE's head and merge
   kExperts
 };
 
@@ -75,9 +77,11 @@ inline constexpr Named<Part> kParts[] = {
     {Part::kEncoderNorm, "encoder_norm"},
     {Part::kFinalNorm, "final_norm"},
     {Part::kHead, "head"},
+    {Part::kLayerInputs, "layer_inputs"},
     {Part::kAttention, "attention"},
     {Part::kMixer, "mixer"},
     {Part::kCrossAttention, "cross_attention"},
+    {Part::kLayerInput, "layer_input"},
     {Part::kFfn, "ffn"},
     {Part::kRouter, "router"},
     {Part::kExperts, "experts"},

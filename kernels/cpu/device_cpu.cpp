@@ -94,6 +94,9 @@ class CpuDevice final : public Device {
   void scale(Stream& stream, const ScaleOp& op) override {
     if (ready(stream, op.n_rows)) cpu_scale(runtime_, op);
   }
+  void activate(Stream& stream, const ActivateOp& op) override {
+    if (ready(stream, op.n_rows)) cpu_activate(runtime_, op);
+  }
   void linear(Stream& stream, const LinearOp& op) override {
     if (ready(stream, op.n_rows)) cpu_linear(runtime_, own(stream), op);
   }

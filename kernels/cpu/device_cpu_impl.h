@@ -91,6 +91,7 @@ void cpu_norm(const CpuRuntime& rt, CpuStream& s, const NormOp& op);
 void cpu_cap(const CpuRuntime& rt, const CapOp& op);
 void cpu_gate(const CpuRuntime& rt, const GateOp& op);
 void cpu_scale(const CpuRuntime& rt, const ScaleOp& op);
+void cpu_activate(const CpuRuntime& rt, const ActivateOp& op);
 void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op);
 void cpu_embed(const CpuRuntime& rt, CpuStream& s, const Matrix& table, const Matrix& positions,
                const BatchRow* rows, int32_t n_rows, float multiplier, float* x);

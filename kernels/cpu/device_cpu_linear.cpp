@@ -160,6 +160,15 @@ void cpu_scale(const CpuRuntime& rt, const ScaleOp& op) {
   });
 }
 
+void cpu_activate(const CpuRuntime& rt, const ActivateOp& op) {
+  rt.for_range(op.n_rows, int64_t{16} * op.d, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      float* const gate = op.gate + r * op.d;
+      rt.kernels.activation(op.act, gate, op.up + r * op.ld_up, op.d, gate);
+    }
+  });
+}
+
 void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op) {
   const float* x = op.x;
   int64_t ld_x = op.ld_x;

@@ -111,6 +111,13 @@ Offset<fbs::TextVector> write_text_vector(FlatBufferBuilder& b, const TextVector
   return out.Finish();
 }
 
+Offset<fbs::LayerInput> write_layer_input(FlatBufferBuilder& b, const LayerInputConfig& in) {
+  if (in.width == 0) return {};
+  const auto act = b.CreateSharedString(name_in(kActivations, in.act));
+  return fbs::CreateLayerInput(b, in.width, act, in.multiplier, in.projection_multiplier,
+                               in.projection_eps);
+}
+
 Offset<fbs::Router> write_router(FlatBufferBuilder& b, const RouterConfig& r) {
   const auto kind = b.CreateSharedString(router_info(r.kind).name);
   const auto weights = b.CreateSharedString(name_in(kRouterWeights, r.weights));
@@ -268,7 +275,9 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
   Offset<fbs::Sampling> sampling;
   if (whole && c.sampling.given) sampling = write_sampling(b, c.sampling);
   const auto text_vector = write_text_vector(b, c.text_vector);
+  const auto layer_input = write_layer_input(b, c.layer_input);
   fbs::ModelConfigBuilder out(b);
+  out.add_layer_input(layer_input);
   out.add_text_vector(text_vector);
   out.add_sampling(sampling);
   out.add_forced_token_id(c.forced_token_id);

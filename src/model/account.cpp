@@ -28,6 +28,17 @@ Use whole(const MoeFile& file, const FileSegment& s) {
   return use;
 }
 
+// The table's row; the projection's matrix and norm whole.
+Use layer_inputs(const MoeFile& file, const FileSegment& s) {
+  Use use;
+  for (const BlobMatrix& m : file.layout(s).matrices) {
+    const uint64_t n = m.role == Role::kWeight ? static_cast<uint64_t>(m.rows) : 1;
+    use.bytes += stored_bytes(m) / n;
+    use.parameters += elements(m) / n;
+  }
+  return use;
+}
+
 // Look-ups read one row of every matrix.
 Use one_row(const MoeFile& file, const FileSegment& s) {
   Use use;
@@ -74,6 +85,10 @@ Use active(const MoeFile& file, const ModelConfig& config) {
     // Counts a token of the text; the encoder's weights are read once per source.
     if (of_encoder(config, s)) continue;
     if (s.part == Part::kSecondPositions) continue;  // in place of the first text's
+    if (s.part == Part::kLayerInputs) {
+      sum += layer_inputs(file, s);
+      continue;
+    }
     const bool looked_up = s.part == Part::kPositionEmbedding ||
                            (s.part == Part::kEmbedding && !config.tie_embeddings);
     sum += looked_up ? one_row(file, s) : per_token(file, s);
@@ -100,12 +115,13 @@ ModelAccount account_model(const MoeFile& file, const ModelConfig& config) {
   account.lines[kMetadata] = {"metadata", file.metadata_bytes()};
   for (const FileSegment& s : file.segments()) {
     const bool attention = s.part == Part::kAttention || s.part == Part::kCrossAttention;
-    const ModelAccount::Line line = attention                  ? kAttentions
-                                    : s.part == Part::kMixer   ? kMixerLine
-                                    : s.part == Part::kFfn     ? kNetworks
-                                    : s.part == Part::kRouter  ? kRouterLine
-                                    : s.part == Part::kExperts ? kExpertLine
-                                                               : kEmbeddings;
+    const ModelAccount::Line line = attention                     ? kAttentions
+                                    : s.part == Part::kMixer      ? kMixerLine
+                                    : s.part == Part::kFfn        ? kNetworks
+                                    : s.part == Part::kLayerInput ? kNetworks
+                                    : s.part == Part::kRouter     ? kRouterLine
+                                    : s.part == Part::kExperts    ? kExpertLine
+                                                                  : kEmbeddings;
     const Use use = whole(file, s);
     account.lines[line].bytes += use.bytes;
     const bool expert = s.part == Part::kExperts;

@@ -292,6 +292,16 @@ Status validate_text_vector(const ModelConfig& config) {
   return check_int("text_vector.default_prompt", v.default_prompt, -1, n - 1);
 }
 
+Status validate_layer_input(const ModelConfig& config) {
+  const LayerInputConfig& in = config.layer_input;
+  MOE_TRY(check_int("layer_input.width", in.width, 0, kMaxWidth / config.n_layers()));
+  MOE_TRY(check_finite("layer_input.multiplier", in.multiplier));
+  MOE_TRY(check_finite("layer_input.projection_multiplier", in.projection_multiplier));
+  if (in.projection_eps != 0) MOE_TRY(check_eps("layer_input.projection_eps", in.projection_eps));
+  if (in.width == 0 || !(config.is_encoder() || config.is_encoder_decoder())) return {};
+  return Status::error(MOE_ERR_ARGUMENT, "layer_input: only for decoders without an encoder");
+}
+
 Status validate_encoder_decoder(const ModelConfig& config) {
   MOE_TRY(check_int("n_encoder_layers", config.n_encoder_layers, 0, config.n_layers() - 1));
   if (!config.is_encoder_decoder()) {
@@ -362,6 +372,7 @@ Status validate(const ModelConfig& config) {
   MOE_TRY(check_token("pad_token_id", config.pad_token_id, config.vocab_size));
   MOE_TRY(check_token("mask_token_id", config.mask_token_id, config.vocab_size));
   MOE_TRY(validate_encoder_decoder(config));
+  MOE_TRY(validate_layer_input(config));
   MOE_TRY(validate_head(config));
   MOE_TRY(validate_text_vector(config));
   if (config.add_bos && config.bos_token_id < 0) {

@@ -163,6 +163,17 @@ struct TextVectorConfig {
   Array<Prompt> prompts;        // their memory belongs to the file, or to the importer
 };
 
+/// A vector of each token for each layer l (Gemma 3n and 4): u_l = multiplier * row of a table +
+/// projection_multiplier * norm(projection of the token's embedding x). After its other blocks a
+/// layer adds out_norm(down(act(gate(x)) * u_l)) to x.
+struct LayerInputConfig {
+  int32_t width = 0;  // of a layer's part; 0: there is none
+  Activation act = Activation::kGeluTanh;
+  float multiplier = 1;
+  float projection_multiplier = 1;
+  float projection_eps = 0;  // of the norm; 0: the model's norm_eps
+};
+
 struct ModelConfig {
   explicit ModelConfig(const Allocator& allocator = system_allocator())
       : text_vector(allocator), layers(allocator), eos_token_ids(allocator), name(allocator) {}
@@ -195,6 +206,7 @@ struct ModelConfig {
   int32_t forced_token_id = -1;  // forced first token of the text; -1: none
   SamplingAdvice sampling;
   TextVectorConfig text_vector;
+  LayerInputConfig layer_input;
   Array<LayerConfig> layers;
   Array<int32_t> eos_token_ids;
   String name;

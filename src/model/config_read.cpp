@@ -186,6 +186,14 @@ Status read_text_vector(const fbs::TextVector& v, TextVectorConfig* out) {
   return {};
 }
 
+Status read_layer_input(const fbs::LayerInput& in, LayerInputConfig* out) {
+  out->width = in.width();
+  out->multiplier = in.multiplier();
+  out->projection_multiplier = in.projection_multiplier();
+  out->projection_eps = in.projection_eps();
+  return parse_name(kActivations, "activation", text_of(in.activation()), &out->act);
+}
+
 Status read_layers(const fbs::ModelConfig& config, ModelConfig* out) {
   const auto& layers = *config.layers();
   if (layers.size() > static_cast<uint32_t>(kMaxLayers)) {
@@ -236,6 +244,9 @@ Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
   if (config.head() != nullptr) MOE_TRY(read_head(*config.head(), &out->head));
   if (config.text_vector() != nullptr) {
     MOE_TRY(read_text_vector(*config.text_vector(), &out->text_vector));
+  }
+  if (config.layer_input() != nullptr) {
+    MOE_TRY(read_layer_input(*config.layer_input(), &out->layer_input));
   }
   return read_layers(config, out);
 }

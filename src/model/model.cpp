@@ -192,6 +192,12 @@ Status Model::Impl::check_mixers() const {
 }
 
 Status Model::Impl::check_extras() const {
+  if (config.layer_input.width > 0 && !device.has_layer_extras()) {
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "the model has embeddings for each layer, which are used only on the CPU "
+                         "(--device cpu): the device is %s",
+                         device.name());
+  }
   for (int32_t l = 0; l < config.n_layers() && !device.has_layer_extras(); ++l) {
     const char* const extra = extra_of(config.layers[static_cast<size_t>(l)]);
     if (extra == nullptr) continue;
@@ -329,6 +335,9 @@ void Model::Impl::bind_weights() {
     if (s.part == Part::kExperts) continue;
     bind_part(file->layout(s), s.part, blobs[i].base(), norm_of(config), &common, layer);
     if (s.part == Part::kAttention) set_latent_eps(s.layer);
+  }
+  if (const float eps = config.layer_input.projection_eps; eps != 0) {
+    common.layer_projection_norm.eps = eps;
   }
   if (config.tie_embeddings) common.head = common.embedding;
   common.transformed_head.down = common.head;

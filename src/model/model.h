@@ -61,6 +61,8 @@ struct LayerWeights {
   Matrix shared_gate;
   Norm shared_out_norm, experts_norm, experts_out_norm;  // of networks that are apart
   Norm router_norm;
+  Matrix input_gate, input_down;  // (layer_input.width, d) (d, layer_input.width) or empty
+  Norm input_out_norm;
   const float* expert_scale = nullptr;  // (n_experts) or null
   Matrix head, merge;                   // MH-MoE
   const float* head_bias = nullptr;
@@ -74,9 +76,12 @@ struct LayerWeights {
 struct ModelWeights {
   Matrix embedding;           // (vocab, d)
   Matrix position_embedding;  // (context, d) or empty
-  Matrix second_positions;    // the same for the second of two texts
-  Norm embedding_norm;        // kNone if absent; the same for the other norms
-  Matrix source_positions;    // (source_length, d) or empty, like the next two; encoder-decoders
+  Matrix second_positions;  // the same for the second of two texts
+  Matrix layer_inputs;        // (vocab, n_layers * layer_input.width) or empty, like the next
+  Matrix layer_projection;    // (n_layers * layer_input.width, d)
+  Norm layer_projection_norm;
+  Norm embedding_norm;      // kNone if absent; the same for the other norms
+  Matrix source_positions;  // (source_length, d) or empty, like the next two; encoder-decoders
   Norm source_embedding_norm;
   Norm encoder_norm;
   Norm final_norm;

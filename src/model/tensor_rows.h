@@ -43,6 +43,7 @@ struct PartSizes {
   int32_t sinks = 0;
   int32_t output_gate = 0;  // q if there is one
   // Networks.
+  int32_t layer_input = 0, layer_inputs = 0;  // of one layer, of all
   int32_t d_in = 0;
   int32_t d_ff = 0;
   int32_t gate = 0;  // d_ff if gated
@@ -57,7 +58,7 @@ struct PartSizes {
 };
 
 struct TensorRow {
-  uint16_t parts;  // bits 1 << Part
+  uint32_t parts;  // bits 1 << Part
   Role role;
   TensorKind kind;
   int32_t PartSizes::*rows;
@@ -75,29 +76,29 @@ struct TensorRow {
 
 namespace tensor_rows {
 
-constexpr uint16_t bit(Part part) {
-  return static_cast<uint16_t>(1 << static_cast<unsigned>(part));
-}
+constexpr uint32_t bit(Part part) { return uint32_t{1} << static_cast<unsigned>(part); }
 
 using K = TensorKind;
 using S = PartSizes;
 using R = Role;
-inline constexpr uint16_t kEmbedding = bit(Part::kEmbedding);
-inline constexpr uint16_t kPositions = bit(Part::kPositionEmbedding);
-inline constexpr uint16_t kSecondPositions = bit(Part::kSecondPositions);
-inline constexpr uint16_t kEmbeddingNorm = bit(Part::kEmbeddingNorm);
-inline constexpr uint16_t kSourcePositions = bit(Part::kSourcePositions);
-inline constexpr uint16_t kSourceEmbeddingNorm = bit(Part::kSourceEmbeddingNorm);
-inline constexpr uint16_t kEncoderNorm = bit(Part::kEncoderNorm);
-inline constexpr uint16_t kFinalNorm = bit(Part::kFinalNorm);
-inline constexpr uint16_t kHead = bit(Part::kHead);
-inline constexpr uint16_t kAttention = bit(Part::kAttention);
-inline constexpr uint16_t kMixer = bit(Part::kMixer);
-inline constexpr uint16_t kCross = bit(Part::kCrossAttention);
-inline constexpr uint16_t kFfn = bit(Part::kFfn);
-inline constexpr uint16_t kRouter = bit(Part::kRouter);
-inline constexpr uint16_t kExperts = bit(Part::kExperts);
-inline constexpr uint16_t kNetwork = kFfn | kExperts;
+inline constexpr uint32_t kEmbedding = bit(Part::kEmbedding);
+inline constexpr uint32_t kPositions = bit(Part::kPositionEmbedding);
+inline constexpr uint32_t kSecondPositions = bit(Part::kSecondPositions);
+inline constexpr uint32_t kEmbeddingNorm = bit(Part::kEmbeddingNorm);
+inline constexpr uint32_t kSourcePositions = bit(Part::kSourcePositions);
+inline constexpr uint32_t kSourceEmbeddingNorm = bit(Part::kSourceEmbeddingNorm);
+inline constexpr uint32_t kEncoderNorm = bit(Part::kEncoderNorm);
+inline constexpr uint32_t kFinalNorm = bit(Part::kFinalNorm);
+inline constexpr uint32_t kHead = bit(Part::kHead);
+inline constexpr uint32_t kLayerInputs = bit(Part::kLayerInputs);
+inline constexpr uint32_t kLayerInput = bit(Part::kLayerInput);
+inline constexpr uint32_t kAttention = bit(Part::kAttention);
+inline constexpr uint32_t kMixer = bit(Part::kMixer);
+inline constexpr uint32_t kCross = bit(Part::kCrossAttention);
+inline constexpr uint32_t kFfn = bit(Part::kFfn);
+inline constexpr uint32_t kRouter = bit(Part::kRouter);
+inline constexpr uint32_t kExperts = bit(Part::kExperts);
+inline constexpr uint32_t kNetwork = kFfn | kExperts;
 
 // clang-format off
 #define MODEL(field) offsetof(ModelWeights, field)
@@ -175,6 +176,13 @@ inline constexpr TensorRow kAll[] = {
     {kCross, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "cross_attention_out_norm.bias", LAYER(cross.norms.out.bias)},
     {kCross, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "cross_attention_post_norm.weight", LAYER(cross.norms.post)},
     {kCross, R::kPostNormBias, K::kBias, &S::post_norm_bias, &S::one, "cross_attention_post_norm.bias", LAYER(cross.norms.post.bias)},
+
+    {kLayerInputs, R::kWeight, K::kMatrix, &S::vocab, &S::layer_inputs, "layer_inputs.weight", MODEL(layer_inputs)},
+    {kLayerInputs, R::kProj, K::kMatrix, &S::layer_inputs, &S::d_model, "layer_inputs.proj.weight", MODEL(layer_projection)},
+    {kLayerInputs, R::kNorm, K::kRmsNorm, &S::layer_input, &S::one, "layer_inputs.norm.weight", MODEL(layer_projection_norm)},
+    {kLayerInput, R::kGate, K::kMatrix, &S::layer_input, &S::d_model, "layer_input.in.weight", LAYER(input_gate)},
+    {kLayerInput, R::kDown, K::kMatrix, &S::d_model, &S::layer_input, "layer_input.out.weight", LAYER(input_down)},
+    {kLayerInput, R::kOutNorm, K::kRmsNorm, &S::d_model, &S::one, "layer_input_out_norm.weight", LAYER(input_out_norm)},
 
     {kFfn, R::kNorm, K::kNorm, &S::norm, &S::one, "ffn_norm.weight", LAYER(ffn_norms.pre)},
     {kFfn, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "ffn_norm.bias", LAYER(ffn_norms.pre.bias)},

@@ -94,6 +94,8 @@ PartSizes sizes_of(const ModelConfig& config, Part part, const LayerConfig* laye
   s.source = config.source_length;
   s.d_model = s.norm = config.d_model;
   if (part == Part::kHead) set_head(config, &s);
+  s.layer_input = config.layer_input.width;
+  s.layer_inputs = config.layer_input.width * config.n_layers();
   if (part == Part::kAttention) set_attention(layer->attention, &s);
   if (part == Part::kMixer) set_block_norms(layer->mixer.norms, &s);
   if (part == Part::kCrossAttention) set_attention(layer->cross, &s);
@@ -164,6 +166,8 @@ bool has_own_part(const ModelConfig& config, Part part) {
     case Part::kHead:
       if (config.head.kind == HeadKind::kNone) return false;
       return config.head.dense || config.head.tied_bias || !config.tie_embeddings;
+    case Part::kLayerInputs:
+      return config.layer_input.width > 0;
     default:
       return true;
   }
@@ -178,6 +182,7 @@ bool has_part(const ModelConfig& config, Part part, int32_t layer) {
   if (part == Part::kAttention) return l.has_attention;
   if (part == Part::kMixer) return kHasMixers && l.has_mixer;
   if (part == Part::kCrossAttention) return l.has_cross;
+  if (part == Part::kLayerInput) return config.layer_input.width > 0;
   if (!l.has_ffn) return false;
   if (part != Part::kFfn) return l.ffn.kind == FfnKind::kMoe;
   const PartSizes s = sizes_of(config, part, &l);  // an MoE layer may consist of experts only

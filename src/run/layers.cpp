@@ -341,6 +341,27 @@ void mix(SessionState& lead, const Batch& batch, int32_t layer) {
   project_mixer_out(lead, batch, block, weights);
 }
 
+// x = x + out_norm(down(act(gate(x)) * u)), u the layer's part of what compute_inputs() gave.
+void layer_input(SessionState& lead, const Batch& batch, int32_t layer) {
+  const ModelConfig& config = lead.model.config();
+  const LayerWeights& weights = lead.model.layer(layer);
+  const WorkMemory& w = lead.work();
+  const int32_t d = config.d_model, width = config.layer_input.width, n_rows = batch.n_rows;
+  const LinearOut gate = {&weights.input_gate, nullptr, w.input_gate, width, false, 1};
+  lead.device.linear(lead.stream(), {w.x, d, n_rows, d, Norm(), &gate, 1});
+  ActivateOp op;
+  op.gate = w.input_gate;
+  op.up = w.inputs + int64_t{layer} * width;
+  op.ld_up = int64_t{config.n_layers()} * width;
+  op.n_rows = n_rows;
+  op.d = width;
+  op.act.kind = config.layer_input.act;
+  lead.device.activate(lead.stream(), op);
+  const LinearOut down = {&weights.input_down, nullptr, w.branch, d, false, 1};
+  lead.device.linear(lead.stream(), {w.input_gate, width, n_rows, width, Norm(), &down, 1});
+  lead.device.norm(lead.stream(), {w.branch, w.x, n_rows, d, weights.input_out_norm, true, 1});
+}
+
 void cross_attention(SessionState& lead, const Batch& batch, int32_t layer) {
   const ModelConfig& config = lead.model.config();
   const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].cross;
@@ -371,11 +392,28 @@ void run_layers(SessionState& lead, const Batch& batch, int32_t first, int32_t e
     if (mixes) mix(lead, batch, l);
     if (layer.has_cross) cross_attention(lead, batch, l);
     if (layer.has_ffn) feed_forward(lead, batch, l);
+    if (config.layer_input.width > 0) layer_input(lead, batch, l);
     if (layer.multiplier != 1) {
       lead.device.scale(lead.stream(),
                         {lead.work().x, batch.n_rows, config.d_model, layer.multiplier});
     }
   }
+}
+
+void compute_inputs(SessionState& lead, const Batch& batch) {
+  const ModelConfig& config = lead.model.config();
+  const LayerInputConfig& in = config.layer_input;
+  if (in.width == 0) return;
+  const ModelWeights& weights = lead.model.weights();
+  const WorkMemory& w = lead.work();
+  const int32_t d = config.d_model, n_layers = config.n_layers();
+  lead.device.embed(lead.stream(), weights.layer_inputs, Matrix(), batch.rows, batch.n_rows,
+                    in.multiplier, w.inputs);
+  const LinearOut out = {&weights.layer_projection,    nullptr, w.projected,
+                         int64_t{n_layers} * in.width, false,   1};
+  lead.device.linear(lead.stream(), {w.x, d, batch.n_rows, d, Norm(), &out, 1});
+  lead.device.norm(lead.stream(), {w.projected, w.inputs, batch.n_rows * n_layers, in.width,
+                                   weights.layer_projection_norm, true, in.projection_multiplier});
 }
 
 void store_source(SessionState& lead, const Batch& batch, int32_t layer) {

@@ -340,6 +340,7 @@ StreamShape stream_shape(const Model& model, const PassShape& shape) {
   s.max_context = shape.context;
   s.vocab_size = config.vocab_size;
   if (config.head.dense) s.max_d_ff = config.d_model;
+  s.max_d_in = std::max(s.max_d_in, config.n_layers() * config.layer_input.width);
   for (int32_t l = 0; l < config.n_layers(); ++l) {
     const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
     const AttentionConfig& a = layer.attention;

@@ -44,6 +44,7 @@ Widths widest_of(const ModelConfig& config) {
     w.mla_out = std::max(w.mla_out, int64_t{a.n_heads} * a.latent);
     w.q_latent = std::max(w.q_latent, int64_t{a.q_latent});
     if (a.norms.out || cross.norms.out || layer.ffn.norms.out) w.branch = config.d_model;
+    if (config.layer_input.width > 0) w.branch = config.d_model;
     if (layer.ffn.moe.apart) w.branch = w.beside = config.d_model;
   }
   w.mixed = std::max(w.mixed, w.q);
@@ -74,6 +75,11 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
   c.take(&mixed, chunk, widest.mixed);
   if (widest.branch > 0) c.take(&branch, chunk, widest.branch);
   if (widest.beside > 0) c.take(&beside, chunk, widest.beside);
+  if (const int32_t width = config.layer_input.width; width > 0) {
+    c.take(&inputs, chunk, int64_t{config.n_layers()} * width);
+    c.take(&projected, chunk, int64_t{config.n_layers()} * width);
+    c.take(&input_gate, chunk, width);
+  }
   c.take(&logits, logit_rows, config.n_outputs());
   place_scratch_logits(device, config.n_outputs());
   if (device.can_sample()) c.take(&device_logits, config.vocab_size);

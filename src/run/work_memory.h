@@ -34,10 +34,13 @@ struct WorkMemory {
   float* mla_q = nullptr;    // (mla_rows, widest n_heads * (latent + rope.dims))
   float* mla_out = nullptr;  // (mla_rows, widest n_heads * latent)
   int32_t mla_rows = 0;
-  float* mixed = nullptr;   // (rows, widest n_heads * head_dim or MixerWidths::out)
-  float* branch = nullptr;  // (rows, d_model) normed, or to be normed; null if unused
-  float* beside = nullptr;  // (rows, d_model) of experts beside their shared one; null if unused
-  float* logits = nullptr;  // (logit_rows, n_outputs)
+  float* mixed = nullptr;      // (rows, widest n_heads * head_dim or MixerWidths::out)
+  float* branch = nullptr;     // (rows, d_model) normed, or to be normed; null if unused
+  float* beside = nullptr;     // (rows, d_model) of experts beside their shared one; null if unused
+  float* inputs = nullptr;     // (rows, n_layers * layer_input.width); null if unused, as the next
+  float* projected = nullptr;  // the same: what is added to them
+  float* input_gate = nullptr;  // (rows, layer_input.width)
+  float* logits = nullptr;      // (logit_rows, n_outputs)
   int32_t logit_rows = 0;
   // (scratch_logit_rows, n_outputs) in memory that the layers no longer need when the head runs; on
   // a device with its own memory the same as `logits`.

@@ -269,6 +269,20 @@ TEST_F(DamagedFamily, Gemma4) {
             "tensor model.layers.1.router.per_expert_scale: expected (6, 1), file has (3, 2)");
 }
 
+TEST_F(DamagedFamily, Gemma4WithEmbeddingsOfLayers) {
+  load("gemma4_e");
+  const std::string good = config_;
+  config_ = test::patched(R"({"vocab_size_per_layer_input": 95})", good.c_str());
+  EXPECT_NE(error(MOE_ERR_UNSUPPORTED).find("vocab_size_per_layer_input: 95 is not supported"),
+            std::string::npos);
+  config_ = test::patched(R"({"hidden_size_per_layer_input": 11})", good.c_str());
+  EXPECT_EQ(error(MOE_ERR_SHAPE),
+            "tensor model.embed_tokens_per_layer.weight: expected (96, 66), file has (96, 72)");
+  config_ = good;
+  tensors_.erase("model.layers.3.post_per_layer_input_norm.weight");
+  EXPECT_NE(error(MOE_ERR_NOT_FOUND).find("post_per_layer_input_norm.weight"), std::string::npos);
+}
+
 TEST_F(DamagedFamily, Mamba2) {
   load("granitemoehybrid");
   const std::string good = config_;

@@ -134,6 +134,21 @@ TEST_F(BadTensors, OfLayersWithExtras) {
   expect(MOE_ERR_FORMAT, "tensor layers.1.router.sinks: the model has no such tensor");
 }
 
+TEST_F(BadTensors, OfLayerInputs) {
+  config_.layer_input = {.width = 6};
+  rebuild();
+  EXPECT_TRUE(use(put_together(raw_)).ok());
+  MemoryDevice other(system_allocator());
+  other.extras = false;
+  EXPECT_STREQ(open_model_bytes(put_together(raw_), other).status().text(),
+               "the model has embeddings for each layer, which are used only on the CPU (--device "
+               "cpu): the device is memory");
+  raw_.matrix("out_norm", "layer_input", 1).role = "post_norm";
+  expect(MOE_ERR_FORMAT, "tensor layers.0.layer_input.post_norm: the model has no such tensor");
+  config_.layer_input.width = 7;
+  expect(MOE_ERR_SHAPE, "tensor layer_inputs.weight: expected (64, 14), file has (64, 12)");
+}
+
 TEST_F(BadTensors, OfAMixer) {
   LayerConfig& layer = config_.layers[0];
   layer.has_attention = false;
@@ -314,6 +329,12 @@ TEST_F(BadConfig, OtherNumbers) {
   }
   expect_config(MOE_ERR_RANGE, "layer 1: multiplier: expected a finite number, found nan",
                 [](ModelConfig* c) { c->layers[1].multiplier = std::nanf(""); });
+  expect_config(MOE_ERR_RANGE, "layer_input.width: expected 0..524288, found -1",
+                [](ModelConfig* c) { c->layer_input.width = -1; });
+  expect_config(MOE_ERR_RANGE, "layer_input.projection_eps: expected at most 1, found 2",
+                [](ModelConfig* c) { c->layer_input = {.width = 4, .projection_eps = 2}; });
+  expect_config(MOE_ERR_RANGE, "layer_input.multiplier: expected a finite number, found inf",
+                [](ModelConfig* c) { c->layer_input = {.width = 4, .multiplier = INFINITY}; });
   expect_config(MOE_ERR_RANGE, "layer 1: attention.kv_layer: expected -1..0, found 7",
                 [](ModelConfig* c) { c->layers[1].attention.kv_layer = 7; });
   expect_config(MOE_ERR_ARGUMENT, "layer 0: there is neither attention nor ffn",

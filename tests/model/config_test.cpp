@@ -23,6 +23,7 @@ ModelConfig unusual() {
   c.residual_multiplier = 0.22f;
   c.logit_multiplier = 0.125f;
   c.logit_cap = 30;
+  c.layer_input = {6, Activation::kSilu, 1.5f, 0.75f, 1e-4f};
   c.pad_token_id = 2;
   c.add_bos = true;
   AttentionConfig& a = c.layers[0].attention;
@@ -206,6 +207,11 @@ void expect_same(const ModelConfig& a, const ModelConfig& b) {
   EXPECT_EQ(a.residual_multiplier, b.residual_multiplier);
   EXPECT_EQ(a.logit_multiplier, b.logit_multiplier);
   EXPECT_EQ(a.logit_cap, b.logit_cap);
+  EXPECT_EQ(a.layer_input.width, b.layer_input.width);
+  EXPECT_EQ(a.layer_input.act, b.layer_input.act);
+  EXPECT_EQ(a.layer_input.multiplier, b.layer_input.multiplier);
+  EXPECT_EQ(a.layer_input.projection_multiplier, b.layer_input.projection_multiplier);
+  EXPECT_EQ(a.layer_input.projection_eps, b.layer_input.projection_eps);
   EXPECT_EQ(a.bos_token_id, b.bos_token_id);
   EXPECT_EQ(a.pad_token_id, b.pad_token_id);
   EXPECT_EQ(a.add_bos, b.add_bos);

@@ -436,6 +436,8 @@ GEMMA4 = dict(num_hidden_layers=4, head_dim=8, global_head_dim=16, sliding_windo
               layer_types=["sliding_attention", "full_attention"] * 2, final_logit_softcapping=30.0)
 GEMMA4_K_EQ_V = dict(attention_k_eq_v=True, num_global_key_value_heads=1)
 GEMMA4_EXPERTS = dict(enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=24)
+GEMMA4_E = dict(GEMMA4, num_hidden_layers=6, layer_types=["sliding_attention", "full_attention"] * 3,
+                num_kv_shared_layers=3, use_double_wide_mlp=True, hidden_size_per_layer_input=12, vocab_size_per_layer_input=96)
 GEMMA2 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
               attn_logit_softcapping=1.5, final_logit_softcapping=20.0)
 TINY = dict(vocab_size=48, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
@@ -569,6 +571,11 @@ CASES = [
     Case("gemma4", "Gemma4Text", dict(GEMMA4, **GEMMA4_K_EQ_V), golden=True),
     Case("gemma4_odd", "Gemma4Text", dict(GEMMA4, **ODD, num_hidden_layers=5, layer_types=None, head_dim=10,
                                           global_head_dim=14, final_logit_softcapping=None, attention_bias=True)),
+    Case("gemma4_shared_keys", "Gemma4Text", dict(GEMMA4_E, attention_k_eq_v=True, num_global_key_value_heads=1)),
+    Case("gemma4_e", "Gemma4Text", GEMMA4_E, golden=True),
+    Case("gemma4_e_odd", "Gemma4Text", dict(GEMMA4_E, **ODD, vocab_size_per_layer_input=101, num_kv_shared_layers=4,
+                                            hidden_size_per_layer_input=5, use_double_wide_mlp=False,
+                                            attention_bias=True, final_logit_softcapping=None)),
     Case("gemma4_moe", "Gemma4Text", dict(GEMMA4, **GEMMA4_K_EQ_V, **GEMMA4_EXPERTS), golden=True),
     Case("gemma4_moe_odd", "Gemma4Text", dict(
         GEMMA4, **ODD, **GEMMA4_EXPERTS, global_head_dim=24, attention_k_eq_v=True, rope_parameters=dict(

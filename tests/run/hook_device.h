@@ -70,6 +70,10 @@ class HookDevice final : public Device {
     before(s);
     inner_.scale(s, op);
   }
+  void activate(Stream& s, const ActivateOp& op) override {
+    before(s);
+    inner_.activate(s, op);
+  }
   void linear(Stream& s, const LinearOp& op) override {
     before(s);
     inner_.linear(s, op);

@@ -343,6 +343,16 @@ inline std::vector<TinyKind> tiny_layers() {
            f.moe.apart = f.moe.router_norm = f.moe.expert_scale = true;
          });
        }},
+      {"embeddings_of_layers",
+       [](C& c, O&) {
+         c.embedding_multiplier = 3;
+         c.layer_input = {.width = 5,
+                          .act = Activation::kGeluTanh,
+                          .multiplier = 1.3f,
+                          .projection_multiplier = 0.6f,
+                          .projection_eps = 1e-3f};
+         c.layers[1].multiplier = 0.8f;
+       }},
       {"norm_and_scales_of_routers",
        [](C& c, O&) {
          each_moe(c, [](FfnConfig& f) {

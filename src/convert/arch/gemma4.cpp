@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Gemma 4 (Gemma team 2026), of models that see images or hear sounds the text part: norms around
 // each block, another head size in layers without a window, values that are normed and may be the
-// keys, a factor on each layer's result, and experts beside a dense network with own norms.
+// keys, a factor on each layer's result, experts beside a dense network with own norms, and in
+// small models embeddings for each layer and last layers that see the keys of others.
 
 #include <algorithm>
 #include <iterator>
@@ -34,6 +35,14 @@ constexpr TensorName kExperts[] = {
     {"moe.experts.gate.weight", "experts.gate_up_proj", kGateHalf},
     {"moe.experts.up.weight", "experts.gate_up_proj", kUpHalf},
     {"moe.experts.down.weight", "experts.down_proj", kStacked}};
+
+constexpr TensorName kLayerInputs[] = {
+    {"layer_inputs.weight", "model.embed_tokens_per_layer.weight"},
+    {"layer_inputs.proj.weight", "model.per_layer_model_projection.weight"},
+    {"layer_inputs.norm.weight", "model.per_layer_projection_norm.weight"},
+    {"layer_input.in.weight", "per_layer_input_gate.weight"},
+    {"layer_input.out.weight", "per_layer_projection.weight"},
+    {"layer_input_out_norm.weight", "post_per_layer_input_norm.weight"}};
 
 bool slides(const LayerConfig& layer) { return layer.attention.window > 0; }
 
@@ -198,15 +207,31 @@ void scale_router_norms(Imported* out) {
   };
 }
 
+// The projection is divided by sqrt(d_model) before its norm, which is the same as a norm with an
+// eps of d_model times the model's; and the sum of both parts by sqrt(2).
+void set_layer_input(Decoder* d) {
+  ModelConfig& c = d->config();
+  const int32_t width = d->keys.integer("hidden_size_per_layer_input", 0, 0, kMaxWidth);
+  if (width == 0) return d->keys.ignore({"vocab_size_per_layer_input"});
+  const int32_t vocab = d->keys.integer("vocab_size_per_layer_input", 262144, 1, 1 << 24);
+  if (vocab != c.vocab_size) {
+    fail_value(d->keys.node("vocab_size_per_layer_input"),
+               "only that of vocab_size, " + std::to_string(c.vocab_size) + ", is");
+  }
+  d->names(kLayerInputs);
+  c.layer_input.width = width;
+  c.layer_input.act = d->layer(0).ffn.act.kind;
+  c.layer_input.multiplier = __builtin_sqrtf(static_cast<float>(width) / 2);
+  c.layer_input.projection_multiplier = __builtin_sqrtf(0.5f);
+  c.layer_input.projection_eps = c.norm_eps * static_cast<float>(c.d_model);
+}
+
 Imported import_gemma4(const JsonNode& config, const Checkpoint& checkpoint) {
   const Json renamed = as_others(config);
   const JsonNode node(renamed, config.path());
   Decoder d(node, checkpoint);
-  if (d.keys.integer("hidden_size_per_layer_input", 0, 0, kMaxWidth) > 0) {
-    fail_value(d.keys.node("hidden_size_per_layer_input"),
-               "only models without embeddings for each layer (0) are");
-  }
-  d.keys.ignore({"hidden_activation", "vocab_size_per_layer_input"});
+  d.keys.ignore({"hidden_activation"});
+  set_layer_input(&d);
   d.out_norms(true);
   d.replace_name({"ffn_norm.weight", "pre_feedforward_layernorm.weight"});
   set_attention(&d);

@@ -33,6 +33,15 @@ void read_special_tokens(const JsonNode& node, ModelConfig* config) {
   }
 }
 
+void read_layer_input(const JsonNode& node, LayerInputConfig* in) {
+  node.only({"width", "act", "multiplier", "projection_multiplier", "projection_eps"});
+  in->width = static_cast<int32_t>(node.at("width").integer(1, 1 << 20));
+  in->act = value_of(node.at("act"), kActivations);
+  in->multiplier = node.number("multiplier", 1);
+  in->projection_multiplier = node.number("projection_multiplier", 1);
+  in->projection_eps = node.number("projection_eps", 0);
+}
+
 void read_head(const JsonNode& node, HeadConfig* head) {
   node.only({"kind", "n_labels", "dense", "norm", "act", "pooling"});
   if (node.has("kind")) head->kind = value_of(node.at("kind"), kHeadKinds);
@@ -75,6 +84,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
              "pad_token_id",
              "mask_token_id",
              "head",
+             "layer_input",
              "add_bos",
              "n_encoder_layers",
              "source_length",
@@ -101,6 +111,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
   config->logit_multiplier = node.number("logit_multiplier", 1);
   config->logit_cap = node.number("logit_cap", 0);
   if (node.has("head")) read_head(node.at("head"), &config->head);
+  if (node.has("layer_input")) read_layer_input(node.at("layer_input"), &config->layer_input);
   read_special_tokens(node, config);
   read_source(node, config);
 }

@@ -6,24 +6,22 @@
 
 namespace moe {
 
-std::string key_of(const std::string& name, bool latent) {
-  struct Pair {
-    std::string_view end, other;
-    bool not_latent;
+std::string key_of(const std::string& name, const AttentionConfig* attention) {
+  const auto with_end = [&](std::string_view end, const char* other) {
+    return name.substr(0, name.size() - end.size()).append(other);
   };
-  static constexpr Pair kPairs[] = {{".gate", ".up", false},
-                                    {".attention.k", ".attention.v", false},
-                                    {".attention.q", ".attention.v", true}};
-  for (const Pair& p : kPairs) {
-    if (!name.ends_with(p.end) || (p.not_latent && latent)) continue;
-    return name.substr(0, name.size() - p.end.size()).append(p.other);
-  }
-  return name;
+  constexpr std::string_view kGate = ".gate", kQueries = ".attention.q", kKeys = ".attention.k";
+  if (name.ends_with(kGate)) return with_end(kGate, ".up");
+  if (attention == nullptr) return name;
+  const bool alone = attention->latent > 0 || attention->shares_kv();
+  const char* const last = attention->v_from_k ? ".attention.k" : ".attention.v";
+  if (name.ends_with(kQueries) && !alone) return with_end(kQueries, last);
+  return name.ends_with(kKeys) ? with_end(kKeys, last) : name;
 }
 
-bool is_latent(const PlannedSegment& segment, const ModelConfig& config) {
-  return segment.layer >= 0 &&
-         config.layers[static_cast<size_t>(segment.layer)].attention.latent > 0;
+const AttentionConfig* attention_of(const PlannedSegment& segment, const ModelConfig& config) {
+  if (segment.layer < 0) return nullptr;
+  return &config.layers[static_cast<size_t>(segment.layer)].attention;
 }
 
 std::vector<InputKey> list_inputs(const Plan& plan, const ModelConfig& config) {

@@ -12,22 +12,28 @@
 namespace moe {
 
 /// The matrix under which shared inputs are accumulated: a gate uses its up projection's, and
-/// queries and keys use the values', except for keys and values of a latent. Always a matrix of the
-/// same segment.
-std::string key_of(const std::string& name, bool latent);
+/// queries and keys use the values', except for keys and values of a latent, or, without values,
+/// the keys'. Always a matrix of the same segment. `attention`: of its layer; null outside layers.
+std::string key_of(const std::string& name, const AttentionConfig* attention);
 
 inline bool is_product(const Slot& slot) {
   return slot.kind == SlotKind::kLinear || slot.kind == SlotKind::kVocab;
 }
 
-bool is_latent(const PlannedSegment& segment, const ModelConfig& config);
+const AttentionConfig* attention_of(const PlannedSegment& segment, const ModelConfig& config);
+
+/// A table that is only looked up.
+inline bool is_looked_up(const PlannedSegment& segment, const Slot& slot) {
+  return segment.part == Part::kLayerInputs && slot.role == Role::kWeight;
+}
 
 /// Calls f(slot, key) for all linear matrices of a segment.
 template <class F>
 void each_product(const PlannedSegment& segment, const ModelConfig& config, F&& f) {
-  const bool latent = is_latent(segment, config);
+  const AttentionConfig* const attention = attention_of(segment, config);
   for (const PlannedMatrix& m : segment.matrices) {
-    if (is_product(m.slot)) f(m.slot, key_of(m.slot.short_name(), latent));
+    if (!is_product(m.slot) || is_looked_up(segment, m.slot)) continue;
+    f(m.slot, key_of(m.slot.short_name(), attention));
   }
 }
 

@@ -29,7 +29,8 @@ SlotKind slot_kind(Part part, const TensorSpec& spec) {
       part == Part::kSourcePositions || spec.kind == TensorKind::kF32Input)
     return SlotKind::kExact;
   const bool vocab =
-      part == Part::kEmbedding || (part == Part::kHead && spec.role == Role::kWeight);
+      part == Part::kEmbedding ||
+      ((part == Part::kHead || part == Part::kLayerInputs) && spec.role == Role::kWeight);
   return vocab ? SlotKind::kVocab : SlotKind::kLinear;
 }
 
@@ -45,10 +46,12 @@ class Lister {
     group(Part::kEmbeddingNorm);
     group(Part::kSourcePositions);
     group(Part::kSourceEmbeddingNorm);
+    group(Part::kLayerInputs);
     for (int32_t l = 0; l < config_.n_layers(); ++l) {
       group(Part::kAttention, l);
       group(Part::kMixer, l);
       group(Part::kCrossAttention, l);
+      group(Part::kLayerInput, l);
       group(Part::kFfn, l);
       group(Part::kRouter, l);
       if (!has_part(config_, Part::kExperts, l)) continue;
