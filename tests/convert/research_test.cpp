@@ -121,6 +121,38 @@ TEST_F(ResearchTest, ReadsScalingOfRope) {
       patched(R"({"positions": "none", "layer_defaults": {"attention": {"rope": {"dim": 4}}}})"));
 }
 
+TEST_F(ResearchTest, ReadsWhatGemma4Needs) {
+  const Imported in = read(patched(R"({
+      "layer_input": {"width": 6, "act": "silu", "multiplier": 2, "projection_eps": 1e-3},
+      "layer_defaults": {"multiplier": 0.5, "attention": {"v_norm": true, "rope": {"dims": 4,
+          "scaling": {"kind": "proportional", "factor": 1, "turning": 2}}}},
+      "layers": [{"index": 0, "attention": {"v_from_k": true}},
+                 {"index": 1, "multiplier": 3, "attention": {"v_norm": false, "kv_layer": 0},
+                  "ffn": {"kind": "moe", "out_norm": true, "moe": {"n_experts": 4,
+                  "router": {"kind": "softmax", "k": 2}, "shared": {"d_ff": 8},
+                  "apart": true, "router_norm": true, "expert_scale": true}}}]})"));
+  EXPECT_EQ(in.config.layer_input.width, 6);
+  EXPECT_EQ(in.config.layer_input.act, Activation::kSilu);
+  EXPECT_EQ(in.config.layer_input.multiplier, 2);
+  EXPECT_EQ(in.config.layer_input.projection_multiplier, 1);
+  EXPECT_EQ(in.config.layer_input.projection_eps, 1e-3f);
+  const LayerConfig &first = in.config.layers[0], &second = in.config.layers[1];
+  EXPECT_TRUE(first.attention.v_norm && first.attention.v_from_k);
+  EXPECT_EQ(first.attention.kv_layer, -1);
+  EXPECT_EQ(first.multiplier, 0.5f);
+  EXPECT_EQ(first.attention.rope.scaling, RopeScaling::kProportional);
+  EXPECT_EQ(first.attention.rope.turning, 2);
+  EXPECT_EQ(second.multiplier, 3);
+  EXPECT_EQ(second.attention.kv_layer, 0);
+  EXPECT_FALSE(second.attention.v_norm || second.attention.v_from_k);
+  const MoeConfig& moe = second.ffn.moe;
+  EXPECT_TRUE(moe.apart && moe.router_norm && moe.expert_scale);
+  EXPECT_EQ(in.config.layers[0].ffn.moe.apart, false);
+  error_of(patched(R"({"layer_input": {"width": 0, "act": "silu"}})"));
+  error_of(patched(R"({"layer_defaults": {"attention": {"kv_layer": "first"}}})"));
+  error_of(patched(R"({"layers": [{"index": 0, "multiplier": "half"}]})"));
+}
+
 TEST_F(ResearchTest, ReadsPrecisionAndTokenizer) {
   const Imported in = read(patched(R"({"tokenizer": "tokenizer.json", "precision": [
       {"match": "*", "weights": "auto"}, {"match": "*.experts.*", "weights": "ternary3",

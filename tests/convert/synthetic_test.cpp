@@ -102,7 +102,8 @@ TEST(Synthetic, SizesAreThePublishedOnes) {
   // routers take 16 bits.
   EXPECT_NEAR(millions("glm-4.7-flash"), 29943 + 47 * (0.66 + 0.16) - 3, 5);
   EXPECT_NEAR(millions("kimi-linear-48b-a3b"), 49123 + 7 * (2.1 + 4.72 + 0.2) - 7.7, 5);
-  EXPECT_NEAR(millions("gemma-4-26b-a4b"), 25233 - 5, 3);  // counted by transformers; 16-bit routers
+  EXPECT_NEAR(millions("gemma-4-26b-a4b"), 25233 - 5,
+              3);  // counted by transformers; 16-bit routers
   EXPECT_NEAR(millions("ling-mini-2.0"), 16256, 5);
   EXPECT_NEAR(millions("lfm2-8b-a1b"), 8340, 2);
   EXPECT_NEAR(millions("maple-20b-a1b"), 20200, 100);

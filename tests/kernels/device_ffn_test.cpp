@@ -271,6 +271,63 @@ TEST(DeviceFfn, StatisticsAddUp) {
   EXPECT_LT(stats.n_positive, stats.n_activations * 3 / 4);
 }
 
+// An expert's factor and the router's norm against an ordinary layer whose matrices have them: both
+// are powers of two, so the sums are the same.
+TEST(DeviceFfn, FactorsOfExpertsAndANormForTheRouter) {
+  LayerKind kind;
+  kind.router = router(RouterKind::kSoftmax);
+  const std::vector<float> x = random_floats(static_cast<size_t>(7 * kind.d_model), 3);
+  for (const OpenedDevice& d : all_devices()) {
+    RandomLayer plain(kind);
+    const LayerRun expected = run_layer(*d.device, plain.layer, x, 7);
+    ASSERT_TRUE(expected.status.ok());
+    RandomLayer random(kind);
+    const std::vector<float> twice(64, 2.0f);
+    random.layer.op.expert_scale = twice.data();
+    LayerRun found = run_layer(*d.device, random.layer, x, 7);
+    ASSERT_TRUE(found.status.ok());
+    ASSERT_EQ(found.expert, expected.expert);
+    ASSERT_EQ(found.weight, expected.weight);  // as the router gave them
+    for (size_t i = 0; i < found.y.size(); ++i) EXPECT_EQ(found.y[i], 2 * expected.y[i]) << d.name;
+    random.layer.op.expert_scale = nullptr;
+    const std::vector<float> zeros(static_cast<size_t>(kind.d_model), 0.0f);
+    random.layer.op.router_norm = {NormKind::kRms, 1e-6f, zeros.data(), nullptr};
+    found = run_layer(*d.device, random.layer, x, 7);
+    ASSERT_TRUE(found.status.ok());
+    for (size_t i = 0; i < found.scores.size(); ++i) {  // the bias of the scores is left
+      EXPECT_EQ(found.scores[i], found.scores[i % static_cast<size_t>(kind.n_experts)]);
+    }
+  }
+}
+
+TEST(DeviceFfn, ScalesAndActivatesRows) {
+  const std::vector<float> gate = random_floats(5 * 37, 1), up = random_floats(5 * 90, 2);
+  for (const OpenedDevice& d : all_devices()) {
+    Result<Stream*> stream = d.device->open_stream({.max_rows = 5, .d_model = 37});
+    ASSERT_TRUE(stream.ok());
+    std::vector<float> y = gate;
+    d.device->scale(*stream.value(), {y.data(), 5, 37, -1.5f});
+    for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], -1.5f * gate[i]);
+    y = gate;
+    ActivateOp op;
+    op.gate = y.data();
+    op.up = up.data() + 11;
+    op.ld_up = 90;
+    op.n_rows = 5;
+    op.d = 37;
+    op.act.kind = Activation::kSilu;
+    d.device->activate(*stream.value(), op);
+    for (size_t r = 0; r < 5; ++r) {
+      for (size_t i = 0; i < 37; ++i) {
+        const double g = static_cast<double>(gate[r * 37 + i]);
+        EXPECT_NEAR(static_cast<double>(y[r * 37 + i]),
+                    g / (1 + std::exp(-g)) * static_cast<double>(up[r * 90 + 11 + i]), 1e-5);
+      }
+    }
+    d.device->close_stream(stream.value());
+  }
+}
+
 TEST(DeviceFfn, ScoresThatAreNotFiniteAreLatched) {
   LayerKind kind;
   kind.router = router(RouterKind::kSoftmax);
