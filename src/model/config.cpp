@@ -348,6 +348,8 @@ Status validate_sampling(const SamplingAdvice& s) {
 const char* extra_of(const LayerConfig& layer) {
   if (layer.multiplier != 1) return "multiplies its result";
   if (layer.attention.shares_kv()) return "sees the keys of another layer";
+  if (layer.attention.v_norm) return "has a norm for its values";
+  if (layer.ffn.moe.apart) return "has experts apart from their shared one";
   if (layer.ffn.moe.router_norm) return "has a norm for its router";
   return layer.ffn.moe.expert_scale ? "multiplies the outputs of its experts" : nullptr;
 }

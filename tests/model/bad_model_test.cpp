@@ -125,6 +125,10 @@ TEST_F(BadTensors, OfLayersWithExtras) {
   layer.attention.kv_layer = 0;
   refused("sees the keys of another layer");
   layer.attention.kv_layer = -1;
+  layer.attention.v_norm = true;
+  refused("has a norm for its values");
+  EXPECT_EQ(raw_.front[10], 6);
+  layer.attention.v_norm = false;
   layer.ffn.moe.router_norm = true;
   refused("has a norm for its router");
   layer.ffn.moe.router_norm = false;

@@ -570,7 +570,8 @@ CASES = [
     Case("gemma3_with_images_published", "Gemma3", GEMMA3_SIZES, make=make_gemma3_with_images, vocab_size=262208),
     Case("gemma4", "Gemma4Text", dict(GEMMA4, **GEMMA4_K_EQ_V), golden=True),
     Case("gemma4_odd", "Gemma4Text", dict(GEMMA4, **ODD, num_hidden_layers=5, layer_types=None, head_dim=10,
-                                          global_head_dim=14, final_logit_softcapping=None, attention_bias=True)),
+                                          global_head_dim=14, final_logit_softcapping=None, attention_bias=True),
+         tolerance_kv16=1e-3),  # scores are not divided: a key that is rounded the other way counts more
     Case("gemma4_shared_keys", "Gemma4Text", dict(GEMMA4_E, attention_k_eq_v=True, num_global_key_value_heads=1)),
     Case("gemma4_e", "Gemma4Text", GEMMA4_E, golden=True),
     Case("gemma4_e_odd", "Gemma4Text", dict(GEMMA4_E, **ODD, vocab_size_per_layer_input=101, num_kv_shared_layers=4,
