@@ -76,7 +76,7 @@ struct LayerWeights {
 struct ModelWeights {
   Matrix embedding;           // (vocab, d)
   Matrix position_embedding;  // (context, d) or empty
-  Matrix second_positions;  // the same for the second of two texts
+  Matrix second_positions;    // the same for the second of two texts
   Matrix layer_inputs;        // (vocab, n_layers * layer_input.width) or empty, like the next
   Matrix layer_projection;    // (n_layers * layer_input.width, d)
   Norm layer_projection_norm;

@@ -23,11 +23,8 @@ PYTHON, RUST, GO, NODE = (ROOT / "bindings" / name for name in ("python/src/moe"
 CONVERTER = "libmoe_convert is a library of its own; `moe convert` does the same"
 MEMORY = "memory of the language cannot be lent to the library for its whole life"
 STEPS = "moe_session_generate and moe_chat_reply do the same; steps are for programs that evaluate several sessions together"
-SERVICE = "libmoe_serve is a library of its own; `moe serve` does the same over HTTP"
 STEP_FUNCTIONS = dict.fromkeys(("moe_generation_create", "moe_generation_next", "moe_generation_stop",
                                 "moe_generation_free", "moe_chat_begin_reply"), STEPS)
-SERVICE_FUNCTIONS = dict.fromkeys(("moe_service_create", "moe_service_submit", "moe_service_cancel",
-                                   "moe_service_get_stats", "moe_service_drain", "moe_service_free"), SERVICE)
 BOTH = {
     **STEP_FUNCTIONS,
     **dict.fromkeys(("moe_convert", "moe_convert_params", "moe_synthetic_shape_name", "moe_synthetic_save",
