@@ -54,7 +54,7 @@ Status ToolCallParser::step_json(Step* out) {
     if (match != Match::kYes) return {};
     go(2);
   }
-  skip_space();
+  if (!close.empty()) skip_space();
   const Match match = close.empty() ? Match::kYes : literal(close);
   *out = match == Match::kMore ? Step::kMore : Step::kBad;
   if (match != Match::kYes) return {};
