@@ -1318,12 +1318,32 @@ MOE_API moe_status moe_chat_add_message(moe_chat* chat, const char* json, size_t
  *       "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
  * NULL or an empty list: none. The template gets them as they are, and calls in later replies are
  * found and reported as pieces with MOE_PIECE_TOOL_CALL, in the order of the text around them. What
- * is no whole call with valid arguments, or takes more than 1 MiB, is text. Whether a call's
- * arguments suit the tool is for the caller to check. The list is copied. MOE_ERR_ARGUMENT for what
- * is no such list, MOE_ERR_UNSUPPORTED for "strict": true, if the template does not use tools, or
- * if moe_chat_tool_format is NULL. */
+ * is no whole call with valid arguments, or takes more than 1 MiB, is text.
+ *
+ * With "strict": true in a function, every call is held to a form while it is generated: it names
+ * one of the tools, and the arguments of such a tool satisfy its parameters (docs/structured.md);
+ * text outside of calls is free. Otherwise calls are as the model writes them, and whether they
+ * suit the tools is for the caller to check. The template does not see "strict".
+ *
+ * The list is copied. MOE_ERR_ARGUMENT for what is no such list, MOE_ERR_UNSUPPORTED if the
+ * template does not use tools, if moe_chat_tool_format is NULL, or for what calls cannot be held
+ * to; other errors of a schema as moe_grammar_create. */
 MOE_API moe_status moe_chat_set_tools(moe_chat* chat, const char* json, size_t n_bytes,
                                       moe_error* error);
+/* Whether a reply must call a tool. */
+typedef enum moe_tool_choice {
+  MOE_TOOLS_AUTO = 0,     /* the model decides */
+  MOE_TOOLS_REQUIRED = 1, /* the reply is calls and no text, behind the model's thinking */
+  MOE_TOOLS_ONE = 2       /* the same, and one call alone */
+} moe_tool_choice;
+
+/* Chooses for the replies from now on, until moe_chat_set_tools gets an empty list. name: the
+ * tool that is called, if one must be; NULL: any. Arguments then satisfy the
+ * tools' parameters, except for a tool with "strict": false, whose arguments are any object.
+ * MOE_ERR_STATE without tools, MOE_ERR_ARGUMENT if none has that name, other errors as
+ * moe_chat_set_tools; then nothing changes. */
+MOE_API moe_status moe_chat_set_tool_choice(moe_chat* chat, moe_tool_choice choice,
+                                            const char* name, moe_error* error);
 /* The format in which the chat's template asks for calls of tools: "hermes" (also Qwen), "llama3",
  * "mistral", "deepseek", "gpt-oss" ... NULL: none that is known, and for NULL. Static. */
 MOE_API const char* moe_chat_tool_format(const moe_chat* chat);

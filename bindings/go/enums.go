@@ -354,6 +354,31 @@ func (t Thinking) String() string {
 	return strconv.Itoa(int(t))
 }
 
+// ToolChoice is moe_tool_choice of the C API. Whether a reply must call a tool.
+type ToolChoice int32
+
+const (
+	// the model decides
+	ToolsAuto ToolChoice = C.MOE_TOOLS_AUTO
+	// the reply is calls and no text, behind the model's thinking
+	ToolsRequired ToolChoice = C.MOE_TOOLS_REQUIRED
+	// the same, and one call alone
+	ToolsOne ToolChoice = C.MOE_TOOLS_ONE
+)
+
+// String is the name in small letters, or the number if this package does not know it.
+func (t ToolChoice) String() string {
+	switch t {
+	case ToolsAuto:
+		return "auto"
+	case ToolsRequired:
+		return "required"
+	case ToolsOne:
+		return "one"
+	}
+	return strconv.Itoa(int(t))
+}
+
 // Endpoint is moe_endpoint of the C API. The purpose of a request.
 type Endpoint int32
 

@@ -118,6 +118,14 @@ export type Thinking =
   | 'off';
 
 /**
+ * Whether a reply must call a tool.
+ */
+export type ToolChoice =
+  | 'auto'
+  | 'required'
+  | 'one';
+
+/**
  * The purpose of a request.
  */
 export type Endpoint =

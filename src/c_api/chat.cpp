@@ -7,15 +7,24 @@
 #include "src/c_api/generate.h"
 #include "src/c_api/handles.h"
 #include "src/c_api/load_tokenizer.h"
+#include "src/text/chat/tools/message.h"
 
 struct moe_chat {
   explicit moe_chat(moe_session& s)
-      : model(s.model), allocator(&model->env->allocator), session(&s) {}
+      : model(s.model),
+        allocator(&model->env->allocator),
+        session(&s),
+        tools(*allocator),
+        tool(*allocator) {}
 
   const moe::Ref<moe_model> model;
   const moe::Allocator* allocator;
-  moe::Mutex mutex;  // guards session
+  moe::Mutex mutex;  // guards session and calls
   moe::Ref<moe_session> session;
+  moe::Ref<moe_grammar> calls{nullptr};  // of the tools' calls; null: they are free
+  moe::String tools;                     // as given
+  moe_tool_choice choice = MOE_TOOLS_AUTO;
+  moe::String tool;  // that must be called; empty: any
   moe::Box<moe::Chat> chat;
 };
 
@@ -178,12 +187,90 @@ Status tokens(const moe_chat* chat, bool begin_reply, int32_t* tokens, size_t ca
   return write_array(ids.data(), ids.size(), tokens, capacity, n_tokens);
 }
 
+/// Whether a reply must call a tool, and which.
+struct Choice {
+  moe_tool_choice kind;
+  std::string_view tool;
+};
+
+// The grammar of the calls of these tools; null if they are free.
+Status make_calls(const moe_chat& chat, std::string_view tools, const Choice& choice,
+                  Ref<moe_grammar>* out) {
+  *out = Ref<moe_grammar>(nullptr);
+  const bool required = choice.kind != MOE_TOOLS_AUTO;
+  if (!required && !any_strict(tools)) return {};
+  Box<moe_grammar> made;
+  MOE_TRY(make_grammar(*chat.model, &made));
+  MOE_TRY(made->grammar->create_calls(
+      *chat.chat->tool_format(), tools,
+      {.required = required, .one = choice.kind == MOE_TOOLS_ONE, .only = choice.tool},
+      *chat.model->text.tokenizer));
+  *out = Ref<moe_grammar>(made.get());
+  moe_grammar_free(made.release());  // the reference stays
+  return {};
+}
+
+// Without tools nothing can be chosen any more.
+Status set_tools(moe_chat* chat, std::string_view tools) {
+  if (chat == nullptr) return null_argument("chat");
+  bool none = false;
+  MOE_TRY(chat->chat->check_tools(tools, &none));
+  Ref<moe_grammar> calls(nullptr);
+  String kept(*chat->allocator);
+  if (!none) {
+    MOE_TRY(make_calls(*chat, tools, {chat->choice, chat->tool.view()}, &calls));
+    MOE_TRY(kept.assign(tools));
+  }
+  MOE_TRY(chat->chat->set_tools(tools));
+  LockGuard guard(chat->mutex);
+  std::swap(chat->calls, calls);
+  chat->tools = std::move(kept);
+  if (!none) return {};
+  chat->choice = MOE_TOOLS_AUTO;
+  chat->tool.clear();
+  return {};
+}
+
+Status set_tool_choice(moe_chat* chat, moe_tool_choice choice, const char* name) {
+  if (chat == nullptr) return null_argument("chat");
+  const int number = enum_number(choice);
+  if (number < MOE_TOOLS_AUTO || number > MOE_TOOLS_ONE) {
+    return Status::error(MOE_ERR_ARGUMENT, "choice: expected 0..2, found %d", number);
+  }
+  const bool required = number != MOE_TOOLS_AUTO;
+  const std::string_view tool = name == nullptr ? "" : name;
+  if (!required && !tool.empty()) {
+    return Status::error(MOE_ERR_ARGUMENT, "name: only for a call that is required, found '%.60s'",
+                         name);
+  }
+  if (required && chat->tools.empty()) {
+    return Status::error(MOE_ERR_STATE, "the chat has no tools: moe_chat_set_tools gives it some");
+  }
+  Ref<moe_grammar> calls(nullptr);
+  if (!chat->tools.empty()) {
+    MOE_TRY(make_calls(*chat, chat->tools.view(), {choice, tool}, &calls));
+  }
+  String kept(*chat->allocator);
+  MOE_TRY(kept.assign(tool));
+  LockGuard guard(chat->mutex);
+  std::swap(chat->calls, calls);
+  chat->choice = choice;
+  chat->tool = std::move(kept);
+  return {};
+}
+
+Ref<moe_grammar> calls_of(moe_chat* chat) {
+  LockGuard guard(chat->mutex);
+  return chat->calls;
+}
+
 Status reply(moe_chat* chat, const moe_generate_params* given, moe_chat_result* out) {
   if (chat == nullptr) return null_argument("chat");
   MOE_TRY(check_env(chat->model->env.get()));
   MOE_TRY(check_out_struct(out, "out"));
   GenerateCall call(*chat->allocator);
   MOE_TRY(call.read(given, *chat->model));
+  call.hold_calls(calls_of(chat));
   ChatReply r;
   MOE_TRY(chat->chat->reply(call.options, &r));
   moe_chat_result value{};
@@ -217,6 +304,7 @@ Status begin_reply(moe_chat* chat, const moe_generate_params* given, moe_generat
   MOE_ASSIGN(Box<moe_generation> made,
              make_box<moe_generation>(*chat->allocator, *session, *chat->allocator));
   MOE_TRY(made->read(given));
+  made->call.hold_calls(calls_of(chat));
   MOE_ASSIGN(made->steps, chat->chat->begin_reply(made->call.options));
   *out = made.release();
   return {};
@@ -258,9 +346,13 @@ moe_status moe_chat_add_message(moe_chat* chat, const char* json, size_t n_bytes
 }
 
 moe_status moe_chat_set_tools(moe_chat* chat, const char* json, size_t n_bytes, moe_error* error) {
-  if (chat == nullptr) return moe::deliver(moe::null_argument("chat"), error);
   const std::string_view text = json == nullptr ? "" : std::string_view(json, n_bytes);
-  return moe::deliver(chat->chat->set_tools(text), error);
+  return moe::deliver(moe::set_tools(chat, text), error);
+}
+
+moe_status moe_chat_set_tool_choice(moe_chat* chat, moe_tool_choice choice, const char* name,
+                                    moe_error* error) {
+  return moe::deliver(moe::set_tool_choice(chat, choice, name), error);
 }
 
 const char* moe_chat_tool_format(const moe_chat* chat) {

@@ -16,6 +16,12 @@ struct GenerateCall {
   /// model: of the session. The core checks the numbers.
   Status read(const moe_generate_params* given, const moe_model& model);
 
+  /// In a chat with tools; null: their calls are free.
+  void hold_calls(Ref<moe_grammar> given) {
+    calls = std::move(given);
+    options.calls = calls.get() == nullptr ? nullptr : calls->grammar.get();
+  }
+
   GenerateOptions options;
 
  private:
@@ -23,7 +29,8 @@ struct GenerateCall {
   static bool change_logits(void* user, std::span<const int32_t> text, std::span<float> logits);
 
   Array<std::string_view> stops;
-  Ref<moe_grammar> grammar{nullptr};  // that of the options
+  Ref<moe_grammar> grammar{nullptr};  // those of the options
+  Ref<moe_grammar> calls{nullptr};
   moe_piece_fn callback = nullptr;
   void* user = nullptr;
   moe_logits_fn logits_callback = nullptr;

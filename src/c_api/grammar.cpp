@@ -13,18 +13,6 @@ void destroy(moe_grammar* grammar) {
   deallocate(allocator, grammar, sizeof *grammar);
 }
 
-Status vocabulary_of(moe_model& model, const grammar::TokenTrie** out) {
-  const LockGuard guard(model.making_vocabulary);
-  if (!model.vocabulary) {
-    const Allocator& allocator = model.memory.get();
-    MOE_ASSIGN(Box<grammar::TokenTrie> made, make_box<grammar::TokenTrie>(allocator, allocator));
-    MOE_TRY(made->create(*model.text.tokenizer));
-    model.vocabulary = std::move(made);
-  }
-  *out = model.vocabulary.get();
-  return {};
-}
-
 Status create_grammar(moe_model* model, moe_grammar_kind kind, const char* text, size_t n_bytes,
                       moe_grammar** out) {
   MOE_TRY(check_model(model));
@@ -37,11 +25,8 @@ Status create_grammar(moe_model* model, moe_grammar_kind kind, const char* text,
   if (!model->text.tokenizer) {
     return Status::error(MOE_ERR_UNSUPPORTED, "a grammar needs a model with a tokenizer");
   }
-  const grammar::TokenTrie* vocabulary = nullptr;
-  MOE_TRY(vocabulary_of(*model, &vocabulary));
-  const Allocator& allocator = model->memory.get();
-  MOE_ASSIGN(Box<moe_grammar> made, make_box<moe_grammar>(allocator, *model));
-  MOE_ASSIGN(made->grammar, make_box<grammar::Grammar>(allocator, *vocabulary, allocator));
+  Box<moe_grammar> made;
+  MOE_TRY(make_grammar(*model, &made));
   MOE_TRY(made->grammar->create(static_cast<grammar::Kind>(number),
                                 {n_bytes == 0 ? "" : text, n_bytes}));
   *out = made.release();
@@ -49,6 +34,28 @@ Status create_grammar(moe_model* model, moe_grammar_kind kind, const char* text,
 }
 
 }  // namespace
+
+Status vocabulary_of(moe_model& model, const grammar::TokenTrie** out) {
+  const LockGuard guard(model.making_vocabulary);
+  if (!model.vocabulary) {
+    const Allocator& allocator = model.memory.get();
+    MOE_ASSIGN(Box<grammar::TokenTrie> made, make_box<grammar::TokenTrie>(allocator, allocator));
+    MOE_TRY(made->create(*model.text.tokenizer));
+    model.vocabulary = std::move(made);
+  }
+  *out = model.vocabulary.get();
+  return {};
+}
+
+Status make_grammar(moe_model& model, Box<moe_grammar>* out) {
+  const grammar::TokenTrie* vocabulary = nullptr;
+  MOE_TRY(vocabulary_of(model, &vocabulary));
+  const Allocator& allocator = model.memory.get();
+  MOE_ASSIGN(Box<moe_grammar> made, make_box<moe_grammar>(allocator, model));
+  MOE_ASSIGN(made->grammar, make_box<grammar::Grammar>(allocator, *vocabulary, allocator));
+  *out = std::move(made);
+  return {};
+}
 
 void drop(moe_grammar* grammar) {
   if (grammar->references.remove()) destroy(grammar);

@@ -67,6 +67,11 @@ struct moe_grammar {
 
 namespace moe {
 
+/// The texts of a model's tokens, made when it first needs them.
+Status vocabulary_of(moe_model& model, const grammar::TokenTrie** out);
+/// A grammar without a text yet.
+Status make_grammar(moe_model& model, Box<moe_grammar>* out);
+
 /// Receives the choices of a session's routing hook.
 struct RoutingWatch {
   Session* session = nullptr;

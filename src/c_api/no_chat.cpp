@@ -39,6 +39,10 @@ moe_status moe_chat_set_tools(moe_chat*, const char*, size_t, moe_error* error) 
   return moe::refuse(error);
 }
 
+moe_status moe_chat_set_tool_choice(moe_chat*, moe_tool_choice, const char*, moe_error* error) {
+  return moe::refuse(error);
+}
+
 const char* moe_chat_tool_format(const moe_chat*) { return nullptr; }
 
 moe_status moe_chat_truncate(moe_chat*, size_t, moe_error* error) { return moe::refuse(error); }

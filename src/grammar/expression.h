@@ -2,6 +2,7 @@
 #pragma once
 // Expressions over characters: what regular expressions and rules of GBNF are parsed into.
 
+#include "src/base/string.h"
 #include "src/grammar/char_set.h"
 
 namespace moe::grammar {
@@ -59,6 +60,9 @@ enum class Match : uint8_t { kWhole, kAnywhere };
 
 /// The rules are in docs/structured.md. Errors name the byte.
 Status parse_regex(std::string_view text, Expressions& to, uint32_t* expr);
+
+/// Appends a regular expression that only `text` matches.
+Status regex_of(std::string_view text, String& to);
 
 /// Adds the rules of a text of GBNF; *root: the rule `root`.
 Status parse_gbnf(std::string_view text, Network& network, uint32_t* root);

@@ -4,6 +4,7 @@
 
 #include "src/grammar/machine.h"
 #include "src/grammar/token_trie.h"
+#include "src/grammar/tool_calls.h"
 
 namespace moe::grammar {
 
@@ -19,6 +20,10 @@ class Grammar final {
   /// Errors name the place in `text`. MOE_ERR_RANGE if no text satisfies the grammar,
   /// MOE_ERR_UNSUPPORTED if the tokenizer can write none of them.
   Status create(Kind kind, std::string_view text);
+
+  /// Replies that call tools (tool_calls.h), in the texts of this tokenizer.
+  Status create_calls(const ToolFormat& format, std::string_view tools, const CallChoice& choice,
+                      const Tokenizer& tokenizer);
 
   const Network& network() const { return network_; }
   const TokenTrie& tokens() const { return tokens_; }

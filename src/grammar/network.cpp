@@ -260,6 +260,14 @@ Status Network::restrict_to(const ByteSet& writable) {
   return {};
 }
 
+Status Network::satisfiable(std::span<const uint32_t> rules, Array<uint8_t>& out) const {
+  MOE_TRY(status_);
+  Array<uint8_t> productive(allocator());
+  MOE_TRY(spread(false, productive));
+  for (const uint32_t rule : rules) MOE_TRY(out.push(productive[starts_[rule]]));
+  return {};
+}
+
 Status Network::finish(uint32_t root, const ByteSet& writable) {
   MOE_TRY(status_);
   root_ = root;

@@ -72,6 +72,9 @@ class Network final {
   /// if nothing is left.
   Status finish(uint32_t root, const ByteSet& writable);
 
+  /// Before finish(): whether a text satisfies a rule.
+  Status satisfiable(std::span<const uint32_t> rules, Array<uint8_t>& out) const;
+
   // After finish():
   uint32_t root() const { return starts_[root_]; }
   uint32_t start(uint32_t rule) const { return starts_[rule]; }

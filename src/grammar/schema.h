@@ -10,4 +10,25 @@ namespace moe::grammar {
 /// keywords are there, and how the text is spelled). Errors name the place as a JSON pointer.
 Status compile_schema(std::string_view text, Network& network, uint32_t* root);
 
+/// The arguments of a call: objects that satisfy the schema, without white space before them.
+Status compile_object(std::string_view text, Network& network, uint32_t* rule);
+
+/// How the members of an object stand in tags. The text of an argument is JSON without quotes
+/// around strings, so that "5" may be a number or a text: `types` says how a reader takes it.
+struct TagStyle {
+  std::string_view value_end;  // a text that ends a value; no string contains it
+  /// The node that reads an argument's name and everything around it and its value.
+  uint32_t (*argument)(void* user, Network& network, std::string_view name, uint32_t value_rules[2],
+                       uint32_t next) = nullptr;
+  /// The types of JSON, as ArgumentType, as which a reader takes the text of an argument; 0: all.
+  uint32_t (*types)(void* user, std::string_view name) = nullptr;
+  /// Whether tags can hold the name.
+  bool (*writable)(void* user, std::string_view name) = nullptr;
+  void* user = nullptr;
+};
+
+/// Objects that satisfy the schema, with their members in tags, in the order of the schema; only
+/// those that it names.
+Status compile_tags(std::string_view text, const TagStyle& style, Network& network, uint32_t* rule);
+
 }  // namespace moe::grammar

@@ -2,8 +2,6 @@
 // Lists of schemas: references, allOf, choices, types.
 #include "src/grammar/schema_compiler.h"
 
-#include "src/grammar/schema.h"
-
 namespace moe::grammar {
 namespace {
 
@@ -315,12 +313,16 @@ Status SchemaCompiler::flatten(Parts& parts) {
 
 Status SchemaCompiler::rule_of(const Parts& given, uint32_t* rule) {
   Parts parts(allocator());
+  parts.mode = given.mode;
+  parts.reader = given.reader;
   for (const Part& p : given) {
     MOE_TRY(check_keywords(p.node));
     if (json_.kind(p.node) != Json::kTrue) MOE_TRY(parts.push(p));
   }
   MOE_TRY(flatten(parts));
   Array<uint32_t> key(allocator());
+  MOE_TRY(key.push(static_cast<uint32_t>(parts.mode)));
+  MOE_TRY(key.push(parts.reader));
   for (const Part& p : parts) {
     MOE_TRY(key.push(p.node));
     MOE_TRY(key.push(p.done));
@@ -345,7 +347,9 @@ Status SchemaCompiler::rule_of(const Parts& given, uint32_t* rule) {
 Status SchemaCompiler::define_rule(uint32_t id) {
   Parts parts(allocator());
   const std::span<const uint32_t> key = keys_[id];
-  for (size_t i = 0; i < key.size(); i += 2) MOE_TRY(parts.push({key[i], key[i + 1]}));
+  parts.mode = static_cast<Mode>(key[0]);
+  parts.reader = key[1];
+  for (size_t i = 2; i < key.size(); i += 2) MOE_TRY(parts.push({key[i], key[i + 1]}));
   uint32_t start = kNever;
   bool never = false;
   size_t any_of = parts.size();
@@ -389,6 +393,8 @@ Status SchemaCompiler::split_choice(const Parts& parts, size_t i, std::string_vi
     }
     Parts option(allocator());
     MOE_TRY(option.append(parts.data(), parts.size()));
+    option.mode = parts.mode;
+    option.reader = parts.reader;
     option[i].done |= one ? Part::kOneOf : Part::kAnyOf;
     MOE_TRY(add_part(option, i + 1, c));
     uint32_t rule = 0;
@@ -427,10 +433,17 @@ Status SchemaCompiler::types_of(const Parts& parts, uint32_t* types) const {
 Status SchemaCompiler::leaf(const Parts& parts, uint32_t* out) {
   uint32_t types = 0;
   MOE_TRY(types_of(parts, &types));
+  if (parts.mode == Mode::kPlainText) return plain_text(parts, types, out);
+  if (parts.mode == Mode::kWithout) types &= ~uint32_t{kTypeString};
+  if (parts.mode == Mode::kObject || parts.mode == Mode::kTags) types &= kTypeObject;
   for (const Part& p : parts) {
-    if (get(p, "enum") != Json::kNone || get(p, "const") != Json::kNone) {
-      return values(parts, types, out);
-    }
+    if (get(p, "enum") == Json::kNone && get(p, "const") == Json::kNone) continue;
+    if (parts.mode == Mode::kTags) return unsupported(p.node, "enum or const of whole arguments");
+    return values(parts, types, out);
+  }
+  if (parts.mode == Mode::kTags) {
+    *out = kNever;
+    return types == 0 ? Status() : tags(parts, kEnd, out);
   }
   Array<uint32_t> targets(allocator());
   uint32_t node = kNever;
@@ -572,7 +585,8 @@ Status SchemaCompiler::disjoint_values(const Parts& a, const Parts& b, bool* out
   return {};
 }
 
-Status SchemaCompiler::compile(uint32_t* root) {
+// *rule: that of the whole schema.
+Status SchemaCompiler::define_rules(Mode mode, uint32_t* rule) {
   MOE_TRY(checked_.resize(json_.n_nodes()));
   const uint32_t draft = json_.find(json_.root(), "$schema");
   if (draft != Json::kNone && json_.kind(draft) == Json::kString) {
@@ -581,13 +595,27 @@ Status SchemaCompiler::compile(uint32_t* root) {
     }
   }
   Parts parts(allocator());
+  parts.mode = mode;
   MOE_TRY(parts.push({json_.root(), 0}));
-  uint32_t rule = 0;
-  MOE_TRY(rule_of(parts, &rule));
+  MOE_TRY(rule_of(parts, rule));
   for (uint32_t i = 0; i < rules_.size(); ++i) MOE_TRY(define_rule(i));
+  return network_.status();
+}
+
+Status SchemaCompiler::compile(uint32_t* root) {
+  uint32_t rule = 0;
+  MOE_TRY(define_rules(Mode::kAny, &rule));
   *root = network_.add_rule();
   network_.define(*root, space(network_.call(rule, kEnd)));
   return network_.status();
+}
+
+Status SchemaCompiler::compile_object(uint32_t* rule) { return define_rules(Mode::kObject, rule); }
+
+Status compile_object(std::string_view text, Network& network, uint32_t* rule) {
+  Json json(network.allocator());
+  MOE_TRY(json.parse(text).with_context("JSON schema"));
+  return SchemaCompiler(json, network).compile_object(rule);
 }
 
 Status compile_schema(std::string_view text, Network& network, uint32_t* root) {

@@ -9,6 +9,7 @@
 #include "src/grammar/automaton.h"
 #include "src/grammar/json.h"
 #include "src/grammar/keys.h"
+#include "src/grammar/schema.h"
 
 namespace moe::grammar {
 
@@ -19,7 +20,21 @@ struct Part {
   uint32_t done = 0;
 };
 
-using Parts = Array<Part>;
+/// The form of a value's text, which besides satisfies its schemas.
+enum class Mode : uint8_t {
+  kAny,
+  kObject,     // an object
+  kTags,       // an object whose members stand in tags
+  kWithout,    // no string: a value in a tag ...
+  kPlainText,  // ... or a string without quotes and escapes
+};
+
+/// A list of schemas that a value must all satisfy.
+struct Parts : Array<Part> {
+  using Array<Part>::Array;
+  Mode mode = Mode::kAny;
+  uint32_t reader = 0;  // of kPlainText: the types that it must not be read as (TagStyle::types)
+};
 
 /// Types of values, as bits.
 enum Type : uint32_t {
@@ -37,11 +52,16 @@ class SchemaCompiler final {
  public:
   SchemaCompiler(const Json& json, Network& network);
   Status compile(uint32_t* root);
+  /// *rule: objects that satisfy the schema, without white space before them.
+  Status compile_object(uint32_t* rule);
+  /// The same, their members in tags.
+  Status compile_tags(const TagStyle& style, uint32_t* rule);
 
  private:
   // schema_compiler.cpp: lists of schemas, choices.
   Status rule_of(const Parts& parts, uint32_t* rule);
   Status define_rule(uint32_t rule);
+  Status define_rules(Mode mode, uint32_t* rule);
   Status flatten(Parts& parts);
   Status add_part(Parts& parts, size_t at, uint32_t node);
   Status split_choice(const Parts& parts, size_t i, std::string_view keyword, uint32_t* out);
@@ -56,6 +76,8 @@ class SchemaCompiler final {
 
   // schema_value.cpp: fixed values, and any value.
   Status values(const Parts& parts, uint32_t types, uint32_t* out);
+  template <class F>
+  Status each_value(const Parts& parts, uint32_t types, F&& f);
   Status admits(uint32_t value, const Parts& parts, uint32_t types, bool* out);
   uint32_t write(uint32_t value, uint32_t next);
   uint32_t space(uint32_t next);
@@ -76,13 +98,23 @@ class SchemaCompiler final {
 
   // schema_object.cpp
   Status object(const Parts& parts, uint32_t next, uint32_t* out);
-  struct Property;
+  struct Property {
+    std::string_view name;
+    uint32_t rule = 0;  // of its value
+    bool required = false;
+    bool allowed = true;  // by propertyNames
+  };
   struct Others;
   Status properties(const Parts& parts, Array<Property>& out);
   Status value_of(const Parts& parts, std::string_view name, Parts& out);
   Status others(const Parts& parts, const Array<Property>& named, Array<Others>& out);
   Status names(const Parts& parts, Automaton& out, bool* any);
   Status pattern_of(uint32_t schema, const Automaton** out);
+
+  // schema_tags.cpp
+  Status tags(const Parts& parts, uint32_t next, uint32_t* out);
+  Status misread(uint32_t types, Automaton& out) const;
+  Status plain_text(const Parts& parts, uint32_t types, uint32_t* out);
 
   // schema_array.cpp
   Status array(const Parts& parts, uint32_t next, uint32_t* out);
@@ -120,6 +152,7 @@ class SchemaCompiler final {
   Array<uint8_t> checked_;  // per node of the text
   mutable uint64_t n_steps_ = 0;
   uint64_t n_key_bytes_ = 0;
+  const TagStyle* tags_ = nullptr;
   bool ref_alone_ = false;    // what stands beside $ref is ignored (up to draft 7)
   uint32_t shared_[kShared];  // rules; ~0: not made yet
   struct Pattern {
@@ -128,5 +161,26 @@ class SchemaCompiler final {
   };
   Array<Pattern> patterns_;  // of patternProperties
 };
+
+/// Calls f(value) for the values of enum and const that satisfy all the schemas.
+template <class F>
+Status SchemaCompiler::each_value(const Parts& parts, uint32_t types, F&& f) {
+  uint32_t list = Json::kNone;
+  uint32_t only = Json::kNone;
+  for (const Part& p : parts) {
+    if (only == Json::kNone) only = get(p, "const");
+    if (list == Json::kNone) list = get(p, "enum");
+  }
+  if (only == Json::kNone && json_.kind(list) != Json::kArray) {
+    return malformed(list, "expected an array of values");
+  }
+  for (uint32_t c = only != Json::kNone ? only : json_.first(list); c != Json::kNone;
+       c = only != Json::kNone ? Json::kNone : json_.next(c)) {
+    bool admitted = false;
+    MOE_TRY(admits(c, parts, types, &admitted));
+    if (admitted) MOE_TRY(f(c));
+  }
+  return {};
+}
 
 }  // namespace moe::grammar

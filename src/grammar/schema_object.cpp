@@ -10,12 +10,6 @@ constexpr size_t kMaxPlaces = 200000;  // properties times counts
 
 }  // namespace
 
-struct SchemaCompiler::Property {
-  std::string_view name;
-  uint32_t rule = 0;
-  bool required = false;
-};
-
 /// Properties without a name in the schema.
 struct SchemaCompiler::Others {
   explicit Others(const Allocator& a) : names(a) {}
@@ -92,7 +86,7 @@ Status SchemaCompiler::properties(const Parts& parts, Array<Property>& out) {
     uint32_t id = 0;
     bool fresh = false;
     MOE_TRY(numbers.add(name, &id, &fresh));
-    if (fresh) MOE_TRY(out.push({name, 0, false}));
+    if (fresh) MOE_TRY(out.push({.name = name}));
     out[id].required = out[id].required || required;
     return {};
   };
@@ -116,13 +110,7 @@ Status SchemaCompiler::properties(const Parts& parts, Array<Property>& out) {
   Automaton allowed(allocator());
   bool any = false;
   MOE_TRY(names(parts, allowed, &any));
-  for (Property& p : out) {
-    Parts value(allocator());
-    MOE_TRY(value_of(parts, p.name, value));
-    MOE_TRY(rule_of(value, &p.rule));
-    if (any || allowed.contains(p.name)) continue;
-    p.rule = network_.add_rule();  // never
-  }
+  for (Property& p : out) p.allowed = any || allowed.contains(p.name);
   return {};
 }
 
@@ -193,6 +181,12 @@ Status SchemaCompiler::object(const Parts& parts, uint32_t next, uint32_t* out) 
   Array<Property> named(allocator());
   Array<Others> rest(allocator());
   MOE_TRY(properties(parts, named));
+  for (Property& p : named) {
+    Parts value(allocator());
+    MOE_TRY(value_of(parts, p.name, value));
+    MOE_TRY(rule_of(value, &p.rule));
+    if (!p.allowed) p.rule = network_.add_rule();  // never
+  }
   MOE_TRY(others(parts, named, rest));
   uint32_t n_required = 0;
   for (const Property& p : named) n_required += p.required ? 1 : 0;

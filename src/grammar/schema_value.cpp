@@ -68,24 +68,10 @@ uint32_t SchemaCompiler::shared(Shared what) {
   return rule;
 }
 
-// The values of enum and const that satisfy all the schemas.
+// A choice of the values of enum and const.
 Status SchemaCompiler::values(const Parts& parts, uint32_t types, uint32_t* out) {
-  uint32_t list = Json::kNone;
-  uint32_t only = Json::kNone;
-  for (const Part& p : parts) {
-    if (only == Json::kNone) only = get(p, "const");
-    if (list == Json::kNone) list = get(p, "enum");
-  }
-  if (only == Json::kNone && json_.kind(list) != Json::kArray) {
-    return malformed(list, "expected an array of values");
-  }
   Array<uint32_t> targets(allocator());
-  for (uint32_t c = only != Json::kNone ? only : json_.first(list); c != Json::kNone;
-       c = only != Json::kNone ? Json::kNone : json_.next(c)) {
-    bool admitted = false;
-    MOE_TRY(admits(c, parts, types, &admitted));
-    if (admitted) MOE_TRY(targets.push(write(c, kEnd)));
-  }
+  MOE_TRY(each_value(parts, types, [&](uint32_t c) { return targets.push(write(c, kEnd)); }));
   *out = network_.split(targets.span());
   return {};
 }

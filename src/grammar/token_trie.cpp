@@ -23,6 +23,14 @@ uint32_t easy_length(std::string_view text) {
   return n <= TokenTrie::kLengths ? n : 0;
 }
 
+Status spell_token(int32_t token, String& to) {
+  char bytes[1 + kTokenDigits] = {static_cast<char>(kTokenByte)};
+  for (int i = 0; i < kTokenDigits; ++i) {
+    bytes[1 + i] = static_cast<char>(kTokenDigit + token_digit(token, i));
+  }
+  return to.append({bytes, sizeof bytes});
+}
+
 Status check_decoder(const Tokenizer& tokenizer) {
   const TokenDecoder& decoder = tokenizer.parts().decoder;
   bool joins = decoder.empty();
@@ -36,6 +44,14 @@ Status check_decoder(const Tokenizer& tokenizer) {
 }
 
 }  // namespace
+
+uint32_t read_token(Network& network, int32_t token, uint32_t next) {
+  for (int i = kTokenDigits; i-- > 0;) {
+    const auto byte = static_cast<uint8_t>(kTokenDigit + token_digit(token, i));
+    next = network.byte(byte, byte, next);
+  }
+  return network.byte(kTokenByte, kTokenByte, next);
+}
 
 TokenTrie::TokenTrie(const Allocator& a)
     : easy_(a), others_(a), next_same_(a), texts_(a), begins_(a), up_to_(a) {}
@@ -51,7 +67,14 @@ Status TokenTrie::create(const Tokenizer& tokenizer) {
   String text(texts_.allocator());
   for (int32_t i = 0; i < tokenizer.n_vocab(); ++i) {
     text.clear();
-    if (!tokenizer.is_special(i)) MOE_TRY(tokenizer.token_bytes(i, text));
+    if (tokenizer.is_special(i)) {
+      MOE_TRY(spell_token(i, text));
+    } else {
+      MOE_TRY(tokenizer.token_bytes(i, text));
+      const auto no_text = [](char c) { return static_cast<uint8_t>(c) >= kTokenByte; };
+      const std::string_view bytes = text.view();
+      if (std::any_of(bytes.begin(), bytes.end(), no_text)) text.clear();
+    }
     MOE_TRY(add_text(text.view()));
   }
   return sort_tokens();
@@ -65,6 +88,7 @@ Status TokenTrie::create(std::span<const std::string_view> texts) {
 Status TokenTrie::sort_tokens() {
   const Allocator& allocator = texts_.allocator();
   n_tokens_ = static_cast<uint32_t>(begins_.size());
+  std::fill(std::begin(writable_) + kTokenByte, std::end(writable_), true);
   MOE_TRY(begins_.push(static_cast<uint32_t>(texts_.size())));
   MOE_TRY(next_same_.resize(n_tokens_));
   for (uint32_t i = 0; i < kLengths; ++i) {

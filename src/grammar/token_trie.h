@@ -7,6 +7,18 @@
 
 namespace moe::grammar {
 
+/// A network reads a special token, which has no text, as bytes that occur in no text: this one,
+/// and kTokenDigit and more for eight digits of its number.
+inline constexpr uint8_t kTokenByte = 0xF5;
+inline constexpr uint8_t kTokenDigit = 0xF8;
+inline constexpr int kTokenDigits = 8;
+/// A digit of a token's number, from 0 to 7; `i` from the left.
+inline uint32_t token_digit(int32_t token, int i) {
+  return static_cast<uint32_t>(token) >> (3 * (kTokenDigits - 1 - i)) & 7;
+}
+/// A node that reads a special token.
+uint32_t read_token(Network& network, int32_t token, uint32_t next);
+
 /// A set of tokens.
 class TokenSet final {
  public:
@@ -27,7 +39,8 @@ class TokenSet final {
   Array<uint64_t> words_;
 };
 
-/// Immutable after create(): any thread. Tokens without text, and special ones, are in no trie.
+/// Immutable after create(): any thread. Tokens without text are in no trie, unless they are
+/// special; nor are those with bytes that no UTF-8 has.
 ///
 /// Nodes are in the order of a walk that goes down first. Two tries share the tokens: the tokens
 /// that are up to kLengths whole characters which a string of JSON holds as they are ("easy" ones),

@@ -130,15 +130,18 @@ Result<size_t> first_that_fits(size_t n, Fits&& fits) {
 
 // The options of a generation whose pieces `collector` takes.
 GenerateOptions collected(const GenerateOptions& given, Collector& collector, ThinkingGate& gate,
-                          std::span<const int32_t> stops) {
+                          std::span<const int32_t> stops, const ThinkingTags& tags) {
   GenerateOptions options = given;
+  const bool calls = given.calls != nullptr;
+  if (calls) options.grammar = given.calls;
   options.more_eos = stops;
   options.callback = Collector::call;
   options.user = &collector;
   options.all_text = true;
   options.in_parts = true;  // such as thinking and answer
   options.headers = collector.headers();
-  options.gate = gate.gate();
+  // A call in a channel has its name in the header, which a grammar of calls reads from the start.
+  if (!calls || !tags.channels) options.gate = gate.gate();
   return options;
 }
 
@@ -429,7 +432,8 @@ Result<Box<SteppedGeneration>> Chat::begin_reply(const GenerateOptions& given) {
     MOE_TRY(
         made->collector.find_calls(*format_, made->tools.view(), seed_of_ids(ids.span(), given)));
   }
-  const GenerateOptions options = collected(given, made->collector, made->gate, made->stops.span());
+  const GenerateOptions options =
+      collected(given, made->collector, made->gate, made->stops.span(), tags_);
   const PieceFilter filter = {made.release(), SteppedReply::finish, SteppedReply::destroy};
   return SteppedGeneration::create(*session_, &tokenizer_, options, filter, allocator_);
 }
@@ -466,7 +470,7 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
     MOE_TRY(collector.find_calls(*format_, tools_.view(), seed_of_ids(ids.span(), given)));
   }
   ThinkingGate gate(tags_, tokenizer_, begins_inside(text), allocator_);
-  const GenerateOptions options = collected(given, collector, gate, stops_.span());
+  const GenerateOptions options = collected(given, collector, gate, stops_.span(), tags_);
   GenerateResult made;
   rewind_to(state, n_reused);
   MOE_TRY(generate(state, &tokenizer_, rest, options, &made));

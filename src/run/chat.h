@@ -79,8 +79,11 @@ class Chat final {
   Status add_message(std::string_view json);
   /// A list of tools in JSON, or empty for none. From now on the template gets them, and calls in
   /// replies are found. MOE_ERR_ARGUMENT for the list, MOE_ERR_UNSUPPORTED if the template has no
-  /// tools or its calls no format that is known.
+  /// tools or its calls no format that is known. What is "strict" is for the caller, who gives the
+  /// options of a reply a grammar of calls.
   Status set_tools(std::string_view json);
+  /// The errors of set_tools(). *none: there is no tool in the list.
+  Status check_tools(std::string_view json, bool* none) const;
   /// The format of the template's calls; null: none that is known.
   const ToolFormat* tool_format() const { return format_; }
   Status truncate(size_t n_messages);  // retains the first n

@@ -15,25 +15,32 @@ bool has(std::string_view text, std::string_view what) {
 
 }  // namespace
 
+Status Chat::check_tools(std::string_view json, bool* none) const {
+  if (!json.empty()) MOE_TRY(moe::check_tools(json));
+  json = json::trimmed(json);
+  *none = json.empty() || json::trimmed(slice(json, 1, json.size() - 2)).empty();
+  if (*none) return {};
+  if (!template_->uses("tools")) {
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "the chat template has no tools; another template can be given");
+  }
+  if (format_ != nullptr) return {};
+  return Status::error(MOE_ERR_UNSUPPORTED,
+                       "the chat template asks for calls in no format that is known (%s); "
+                       "another template can be given",
+                       tool_format_names());
+}
+
 Status Chat::set_tools(std::string_view json) {
   const Change change(busy_);
   MOE_TRY(change.status());
-  if (!json.empty()) MOE_TRY(check_tools(json));
-  json = json::trimmed(json);
-  const bool none = json.empty() || json::trimmed(slice(json, 1, json.size() - 2)).empty();
+  bool none = false;
+  MOE_TRY(check_tools(json, &none));
   String fresh(allocator_);
   if (!none) {
-    if (!template_->uses("tools")) {
-      return Status::error(MOE_ERR_UNSUPPORTED,
-                           "the chat template has no tools; another template can be given");
-    }
-    if (format_ == nullptr) {
-      return Status::error(MOE_ERR_UNSUPPORTED,
-                           "the chat template asks for calls in no format that is known (%s); "
-                           "another template can be given",
-                           tool_format_names());
-    }
-    MOE_TRY(fresh.assign(json));
+    json = json::trimmed(json);
+    const bool strict = json.find("\"strict\"") != std::string_view::npos;
+    MOE_TRY(strict ? write_without_strict(json, fresh) : fresh.assign(json));
   }
   tools_ = std::move(fresh);
   return {};

@@ -87,6 +87,9 @@ struct GenerateOptions {
   /// tokenizer, the one that the grammar was made for. null: any text.
   const grammar::Grammar* grammar = nullptr;
   AnswerGate gate = {};
+  /// In a chat with tools, instead of `grammar`: replies whose calls are held to a form
+  /// (grammar::compile_calls).
+  const grammar::Grammar* calls = nullptr;
 };
 
 struct GenerateResult {

@@ -47,7 +47,7 @@ void read_chat(const Host& host, const Json& request, Order& order) {
   ChatOptions options{.list = "messages"};
   read_effort(request, "reasoning_effort", "", options);
   const ToolUse use = chat_tools(request);
-  options.tools = use.list;
+  options.tools = use;
   s.one_call = use.one_call;
   check_format_alone(s.grammar, use, "response_format");
   order.chat = conversation(host, request, chat_turns(host, request), options);

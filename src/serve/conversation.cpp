@@ -69,6 +69,21 @@ void check_given(moe_status status, const moe_error& error, const std::string& f
   check(status, error);
 }
 
+void give_tools(moe_chat* chat, const ToolUse& use) {
+  if (use.list.empty()) return;
+  const std::string tools = to_text(use.list);
+  moe_error error;
+  moe_status status = moe_chat_set_tools(chat, tools.data(), tools.size(), &error);
+  if (status == MOE_OK && use.required) {
+    const char* only = use.only.empty() ? nullptr : use.only.c_str();
+    const moe_tool_choice choice = use.one_call ? MOE_TOOLS_ONE : MOE_TOOLS_REQUIRED;
+    status = moe_chat_set_tool_choice(chat, choice, only, &error);
+  }
+  // Their schemas fail in more ways than other fields.
+  if (status == MOE_ERR_MEMORY) check(status, error);
+  if (status != MOE_OK) throw bad_field("tools", error.text, "unsupported_value");
+}
+
 void add_turn(moe_chat* chat, const Turn& turn) {
   moe_error error;
   if (turn.message.is_null()) {
@@ -203,11 +218,7 @@ Chat conversation(const Host& host, const Json& request, const std::vector<Turn>
                   options.list, "unsupported_value");
   }
   Chat chat = make_chat(host, variables_of(host, request, options), options);
-  if (!options.tools.empty()) {
-    const std::string tools = to_text(options.tools);
-    moe_error error;
-    check_given(moe_chat_set_tools(chat.get(), tools.data(), tools.size(), &error), error, "tools");
-  }
+  give_tools(chat.get(), options.tools);
   for (const Turn& turn : turns) add_turn(chat.get(), turn);
   return chat;
 }

@@ -7,6 +7,7 @@
 
 #include "src/serve/host.h"
 #include "src/serve/json.h"
+#include "src/serve/tools.h"
 
 namespace moe_serve {
 
@@ -33,7 +34,7 @@ struct ChatOptions {
   std::string effort_field = {};
   moe_thinking thinking = MOE_THINKING_DEFAULT;
   std::string thinking_field = {};
-  Json tools = Json::array();  // as chat completions have them
+  ToolUse tools = {};
 };
 
 // All of these throw Refusal.

@@ -136,7 +136,7 @@ void read_output(const Json& request, ChatOptions& options) {
 
 Chat chat_of(const Host& host, const Json& request, const ToolUse& use) {
   ChatOptions options{.list = "messages"};
-  options.tools = use.list;
+  options.tools = use;
   read_thinking(host, request, options);
   read_output(request, options);
   return conversation(host, request, message_turns(host, request), options);

@@ -133,7 +133,7 @@ void read_response(const Host& host, const Json& request, Order& order) {
   ChatOptions options{.list = "input"};
   read_reasoning(request, options);
   const ToolUse use = response_tools(request);
-  options.tools = use.list;
+  options.tools = use;
   s.one_call = use.one_call;
   check_format_alone(s.grammar, use, "text.format");
   order.chat = conversation(host, request, input_turns(host, request), options);

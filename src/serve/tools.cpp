@@ -17,16 +17,6 @@ const Json* tools_in(const Json& request) {
 
 Json function_tool(const Json& function) { return {{"type", "function"}, {"function", function}}; }
 
-// A grammar of the tool's parameters would be asked for here.
-void check_strict(const Json& tool, const std::string& where) {
-  const Json strict = tool.value("strict", Json(false));
-  if (strict == false || strict.is_null()) return;
-  throw bad_field(where + ".strict",
-                  "arguments that are held to their schema are not supported; send false, or leave "
-                  "it out, and check the arguments of each call",
-                  "unsupported_value");
-}
-
 // The members of a tool that stand together in all APIs. schema: of its parameters.
 Json function_of(const Json& tool, const std::string& where, const char* schema) {
   Json function = {{"name", text_in(tool, "name", where)}};
@@ -34,7 +24,9 @@ Json function_of(const Json& tool, const std::string& where, const char* schema)
   if (tool.contains("description") && !tool["description"].is_null()) {
     function["description"] = text_in(tool, "description", where);
   }
-  check_strict(tool, where);
+  if (tool.contains("strict") && !tool["strict"].is_null()) {
+    function["strict"] = flag_of(tool, "strict", false, where + ".");
+  }
   const auto at = tool.find(schema);
   if (at == tool.end() || at->is_null()) return function;
   if (!at->is_object()) {
@@ -67,18 +59,29 @@ void check_type(const Json& tool, const std::string& where, const char* expected
                   "unsupported_value");
 }
 
-// type: of the choice; found: the field.
-void choose(const std::string& type, const Json& found, ToolUse& use) {
-  const bool chosen = type == "auto" || type == "none";
-  if (chosen && type == "auto" && use.list.empty()) {
-    throw bad_field("tool_choice", "only with 'tools'");
+// type: of the choice, of which `any` and `named` are the API's words for calls that are asked for;
+// found: the field, name: the field of the tool's name.
+void choose(const std::string& type, const Json& found, const char* any, const char* named,
+            ToolUse& use) {
+  const bool none = type == "none";
+  if (!none && type != "auto" && type != any && type != named) {
+    throw bad_field(
+        "tool_choice",
+        std::string("expected auto, none, ") + any + " or a tool, found " + shown(found),
+        "unsupported_value");
   }
-  if (type == "none") use.list = Json::array();
-  if (chosen) return;
-  throw bad_field("tool_choice",
-                  "expected auto or none, found " + shown(found) +
-                      ": a call cannot be forced; ask for it in a message",
-                  "unsupported_value");
+  if (!none && use.list.empty()) throw bad_field("tool_choice", "only with 'tools'");
+  if (none) use.list = Json::array();
+  use.required = type == any || type == named;
+}
+
+void choose_tool(const std::string& name, const std::string& where, ToolUse& use) {
+  use.only = name;
+  use.one_call = true;
+  for (const Json& tool : use.list) {
+    if (tool["function"]["name"] == name) return;
+  }
+  throw bad_field(where, "expected the name of a tool, found " + shown(Json(name)));
 }
 
 // Chat completions and responses choose with a word; an object names a tool that must be called.
@@ -87,8 +90,25 @@ void read_choice(const Json& request, ToolUse& use) {
   if (parallel != request.end()) use.one_call = !flag_of(request, "parallel_tool_calls", true);
   const auto at = request.find("tool_choice");
   if (at == request.end()) return;
-  const bool none = *at == Json{{"type", "none"}};
-  choose(none ? "none" : at->is_string() ? at->get<std::string>() : "", *at, use);
+  if (!at->is_object()) {
+    return choose(at->is_string() ? at->get<std::string>() : "", *at, "required", "", use);
+  }
+  const std::string type = text_in(*at, "type", "tool_choice");
+  choose(type == "required" || type == "auto" ? "" : type, *at, "required", "function", use);
+  if (!use.required) return;
+  // Responses name the function beside the type.
+  const auto function = at->find("function");
+  if (function == at->end()) {
+    check_keys(*at, "tool_choice", {"type", "name"});
+    return choose_tool(text_in(*at, "name", "tool_choice"), "tool_choice.name", use);
+  }
+  const std::string inner = "tool_choice.function";
+  check_keys(*at, "tool_choice", {"type", "function"});
+  if (!function->is_object()) {
+    throw bad_field(inner, "expected an object, found " + kind_of(*function));
+  }
+  check_keys(*function, inner, {"name"});
+  choose_tool(text_in(*function, "name", inner), inner + ".name", use);
 }
 
 }  // namespace
@@ -138,7 +158,10 @@ ToolUse message_tools(const Json& request) {
   if (!at->is_object()) throw bad_field("tool_choice", "expected an object, found " + shown(*at));
   check_keys(*at, "tool_choice", {"type", "name", "disable_parallel_tool_use"});
   use.one_call = flag_of(*at, "disable_parallel_tool_use", false, "tool_choice.");
-  choose(text_in(*at, "type", "tool_choice"), *at, use);
+  choose(text_in(*at, "type", "tool_choice"), *at, "any", "tool", use);
+  if (at->value("type", "") == "tool") {
+    choose_tool(text_in(*at, "name", "tool_choice"), "tool_choice.name", use);
+  }
   return use;
 }
 

@@ -29,6 +29,8 @@ ToolCall read_call(std::string_view json);
 struct ToolUse {
   Json list = Json::array();  // as chat completions have it; empty: the model gets none
   bool one_call = false;      // at most one in a reply
+  bool required = false;      // at least one
+  std::string only;           // of this tool; "": any
 };
 
 // All of these throw Refusal. Those of chat completions, messages and responses:

@@ -693,6 +693,39 @@ static void add_json(moe_chat* chat, const char* json) {
 }
 
 // Tools, calls and results reach the template as they are, and never become special tokens.
+/* Calls that must be made: the model alone would say "Yes." */
+static void test_tool_choice(moe_chat* chat) {
+  static const char kStrict[] =
+      "[{\"type\": \"function\", \"function\": {\"name\": \"weather\"}}, {\"type\": \"function\", "
+      "\"function\": {\"name\": \"f\", \"strict\": true, \"parameters\": {\"type\": \"object\", "
+      "\"properties\": {\"n\": {\"enum\": [5]}}, \"required\": [\"n\"], \"additionalProperties\": "
+      "false}}}]";
+  static const char kFalse[] =
+      "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"strict\": true, "
+      "\"parameters\": {\"type\": \"array\"}}}]";
+  moe_chat_result r;
+  const size_t n = moe_chat_message_count(chat);
+  CHECK(moe_chat_set_tool_choice(NULL, MOE_TOOLS_AUTO, NULL, NULL) == MOE_ERR_ARGUMENT);
+  CHECK(moe_chat_set_tool_choice(chat, (moe_tool_choice)3, NULL, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_chat_set_tool_choice(chat, MOE_TOOLS_AUTO, "f", &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_chat_set_tools(chat, kFalse, sizeof kFalse - 1, &error) == MOE_ERR_RANGE);
+  CHECK(strstr(error.text, "tools[0].function.parameters: no object") != NULL);
+  CHECK_OK(moe_chat_set_tools(chat, kStrict, sizeof kStrict - 1, &error));
+  CHECK(strstr(rendered(chat, false), "strict") == NULL);
+  CHECK(moe_chat_set_tool_choice(chat, MOE_TOOLS_ONE, "g", &error) == MOE_ERR_ARGUMENT);
+  CHECK_OK(moe_chat_set_tool_choice(chat, MOE_TOOLS_ONE, "f", &error));
+  Heard heard = {.stop_after = 0};
+  CHECK_OK(reply(chat, &heard, NULL, &r));
+  CHECK(r.n_tool_calls == 1 && r.finish == MOE_FINISH_EOS);
+  moe_chat_message m = MOE_INIT(moe_chat_message);
+  CHECK_OK(moe_chat_get_message(chat, n, &m, &error));
+  CHECK(m.n_bytes == 0 && strstr(m.members, "\"name\": \"f\"") != NULL);
+  CHECK(strstr(m.members, "5") != NULL);
+  CHECK_OK(moe_chat_truncate(chat, n, &error));
+  CHECK_OK(moe_chat_set_tools(chat, NULL, 0, &error));
+  CHECK(moe_chat_set_tool_choice(chat, MOE_TOOLS_REQUIRED, NULL, &error) == MOE_ERR_STATE);
+}
+
 static void test_tools(void) {
   static const char kTemplate[] =
       "{% for t in tools or [] %}{{ t.function | tojson }};{% endfor %}"
@@ -756,6 +789,7 @@ static void test_tools(void) {
   CHECK(strstr(error.text, "not together with tools") != NULL && steps == NULL);
   moe_grammar_free(grammar);
   CHECK(moe_chat_message_count(chat) == 4);
+  test_tool_choice(chat);
   CHECK_OK(moe_chat_set_tools(chat, NULL, 0, &error));
   CHECK(strncmp(rendered(chat, false), "<|im_start|>user", 16) == 0);
   moe_chat_free(chat);

@@ -34,7 +34,8 @@ BOTH = {
     **dict.fromkeys(("moe_env_params.clock", "moe_env_params.clock_user"),
                     "where the language runs there is an operating system, which has a clock"),
 }
-TOOLS = dict.fromkeys(("moe_chat_add_message", "moe_chat_set_tools", "moe_chat_tool_format", "moe_chat_message.members",
+TOOLS = dict.fromkeys(("moe_chat_add_message", "moe_chat_set_tools", "moe_chat_set_tool_choice", "moe_tool_choice",
+                       "moe_chat_tool_format", "moe_chat_message.members",
                        "moe_chat_result.n_tool_calls", "MOE_PIECE_TOOL_CALL"),
                       "calls of tools: of the bindings, Python has them")
 PAIRS = dict.fromkeys(("moe_tokenizer_encode_pair", "moe_token_pair", "moe_encode_params.second"),

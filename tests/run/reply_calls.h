@@ -3,6 +3,7 @@
 // Replies with calls of tools, taken as from a model: in tokens of any length, with the marks of
 // formats as texts or as special tokens.
 
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -11,6 +12,29 @@
 #include "tests/text/tokenizer_support.h"
 
 namespace moe {
+
+/// Texts by which templates are recognised.
+inline const std::map<std::string, std::string>& templates() {
+  static const std::map<std::string, std::string> texts = {
+      {"gpt-oss", "<|channel|><|message|> to=functions."},
+      {"deepseek", "<｜tool▁calls▁begin｜>"},
+      {"kimi-k2", "<|tool_calls_section_begin|><|tool_call_argument_begin|>"},
+      {"minimax-m2", "<minimax:tool_call> <tool_call>"},
+      {"glm", "<tool_call><arg_key>"},
+      {"seed-oss", "<seed:tool_call><function=f><parameter=p>"},
+      {"qwen3-coder", "<tool_call><function=f><parameter=p>"},
+      {"gemma4", "{{ '<|tool_call>call:' }}"},
+      {"functiongemma", "<start_function_call>call:"},
+      {"mistral", "[TOOL_CALLS]"},
+      {"cohere", "<|START_ACTION|>"},
+      {"phi4", "<|tool_call|><|/tool_call|>"},
+      {"granite", "<|tool_call|>"},
+      {"nemotron", "<TOOLCALL>"},
+      {"hunyuan", "<tool_calls>"},
+      {"hermes", "<tools></tools> <tool_call>"},
+      {"llama3", "respond {\"name\": function name, \"parameters\": ...}"}};
+  return texts;
+}
 
 struct GivenReply {
   std::string chat_template;

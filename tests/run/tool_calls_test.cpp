@@ -19,29 +19,6 @@ constexpr const char* kTools = R"([{"type": "function", "function": {"name": "f"
   "type": "object", "properties": {"s": {"type": "string"}, "n": {"type": "integer"}, "b": {"type": ["boolean", "null"]},
   "o": {"anyOf": [{"type": "object"}, {"type": "array"}]}, "e": {"enum": ["5", 6]}}}}}])";
 
-// Texts by which templates are recognised.
-const std::map<std::string, std::string>& templates() {
-  static const std::map<std::string, std::string> texts = {
-      {"gpt-oss", "<|channel|><|message|> to=functions."},
-      {"deepseek", "<｜tool▁calls▁begin｜>"},
-      {"kimi-k2", "<|tool_calls_section_begin|><|tool_call_argument_begin|>"},
-      {"minimax-m2", "<minimax:tool_call> <tool_call>"},
-      {"glm", "<tool_call><arg_key>"},
-      {"seed-oss", "<seed:tool_call><function=f><parameter=p>"},
-      {"qwen3-coder", "<tool_call><function=f><parameter=p>"},
-      {"gemma4", "{{ '<|tool_call>call:' }}"},
-      {"functiongemma", "<start_function_call>call:"},
-      {"mistral", "[TOOL_CALLS]"},
-      {"cohere", "<|START_ACTION|>"},
-      {"phi4", "<|tool_call|><|/tool_call|>"},
-      {"granite", "<|tool_call|>"},
-      {"nemotron", "<TOOLCALL>"},
-      {"hunyuan", "<tool_calls>"},
-      {"hermes", "<tools></tools> <tool_call>"},
-      {"llama3", "respond {\"name\": function name, \"parameters\": ...}"}};
-  return texts;
-}
-
 GivenReply given(const std::string& format, const std::string& text,
                  const std::vector<std::string>& specials = {}) {
   return {
@@ -158,6 +135,7 @@ TEST(ToolCalls, OtherForms) {
       {"granite",
        R"(<|tool_call|>[{"name": "f", "arguments": {"n": 1}}, {"name": "g", "arguments": {}}])",
        R"([f {"n": 1}][g {}])"},
+      {"granite", R"(a <|tool_call|>[{"name": "f", "arguments": {}}] b)", "a  b[f {}]"},
       {"hermes", R"(<tool_call>{"name": "f", "arguments": "{\"n\": 1}"}</tool_call>)",
        R"([f {"n": 1}])"},
       {"hermes", "a\n\n<tool_call>\n{\"name\": \"f\"}\n</tool_call>\n\nb", "a\n\n\n\nb[f {}]"},
@@ -446,8 +424,17 @@ TEST(ToolCalls, MessagesAndTools) {
                             R"([{"function": {"name": "f", "parameters": []}}])"}) {
     EXPECT_EQ(check_tools(tools).code(), MOE_ERR_ARGUMENT) << tools;
   }
-  EXPECT_EQ(check_tools(R"([{"function": {"name": "f", "strict": true}}])").code(),
-            MOE_ERR_UNSUPPORTED);
+  EXPECT_EQ(check_tools(R"([{"function": {"name": "f", "strict": "yes"}}])").code(),
+            MOE_ERR_ARGUMENT);
+  constexpr const char* kStrict =
+      R"([{"type": "function", "function": {"strict": true, "name": "f"}}, {"function": {"name": "g"}}])";
+  EXPECT_EQ(check_tools(kStrict).code(), MOE_OK);
+  EXPECT_TRUE(any_strict(kStrict));
+  EXPECT_FALSE(any_strict(kTools));
+  String loose;
+  check(write_without_strict(kStrict, loose));
+  EXPECT_EQ(loose.view(),
+            R"([{"type": "function", "function": {"name": "f"}}, {"function": {"name": "g"}}])");
 }
 
 }  // namespace

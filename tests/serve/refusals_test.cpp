@@ -186,7 +186,7 @@ TEST_F(RefusalsTest, FieldsOfMessages) {
   with(R"("system": [{"type": "image"}])", "system[0].type", "'text'");
   with(R"("system": [{"type": "text"}])", "system[0].text", "missing");
   with(R"("tools": [{"name": "a"}])", "tools[0].input_schema", "missing");
-  with(R"("tool_choice": {"type": "any"})", "tool_choice", "cannot be forced");
+  with(R"("tool_choice": {"type": "any"})", "tool_choice", "only with 'tools'");
   with(R"("mcp_servers": [{}])", "mcp_servers", "not supported");
   with(R"("container": "a")", "container", "not supported");
   with(R"("prefill": "a")", "prefill", "not supported");

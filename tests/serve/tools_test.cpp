@@ -8,6 +8,12 @@ namespace moe_serve_test {
 namespace {
 
 constexpr moe_endpoint kChat = MOE_ENDPOINT_CHAT;
+const Json kForecast = Json::parse(R"({"type": "object", "properties": {
+  "city": {"enum": ["Paris", "Rome"]}, "exact": {"type": "boolean"}},
+  "required": ["city", "exact"], "additionalProperties": false})");
+const Json kSum = Json::parse(R"({"type": "object", "properties": {"terms": {"type": "array",
+  "items": {"type": "integer", "minimum": 1, "maximum": 9}, "minItems": 2, "maxItems": 2}},
+  "required": ["terms"], "additionalProperties": false})");
 constexpr const char* kWeather = R"({"city": "Zürich", "days": 2})";
 
 class ToolsTest : public ScriptTest {
@@ -42,6 +48,26 @@ class ToolsTest : public ScriptTest {
     return {{"messages", says("Weather?")},
             {"temperature", 0},
             {"tools", Json::array({{{"type", "function"}, {"function", function("weather")}}})}};
+  }
+  static Json strict(const Json& parameters, const char* name = "forecast") {
+    return {{"type", "function"},
+            {"function", {{"name", name}, {"strict", true}, {"parameters", parameters}}}};
+  }
+  /// A call of forecast or sum whose arguments satisfy its schema.
+  static void check_call(const Json& call) {
+    const Json arguments = Json::parse(std::string(call["arguments"]));
+    if (call["name"] == "sum") {
+      ASSERT_EQ(arguments.size(), 1U) << call;
+      ASSERT_EQ(arguments["terms"].size(), 2U) << call;
+      for (const Json& term : arguments["terms"]) {
+        EXPECT_TRUE(term.is_number_integer() && term >= 1 && term <= 9) << call;
+      }
+      return;
+    }
+    EXPECT_EQ(call["name"], "forecast");
+    for (const auto& [key, value] : arguments.items()) EXPECT_TRUE(key == "city" || key == "exact");
+    EXPECT_TRUE(arguments["city"] == "Paris" || arguments["city"] == "Rome") << call;
+    EXPECT_TRUE(arguments["exact"].is_boolean()) << call;
   }
   static Json message() {
     Json tool = function("weather");
@@ -205,18 +231,122 @@ TEST_F(ToolsTest, Responses) {
   EXPECT_EQ(ask(request, kResponses)["output"][0]["content"][0]["text"], "Yes.");
 }
 
+// The model would say "Ok!" first, and call a second tool, which there is not.
+TEST_F(ToolsTest, CallsThatAreAskedFor) {
+  Json request = chat();
+  request["tools"] = Json::array({strict(kForecast), strict(kSum, "sum")});
+  request["tool_choice"] = "required";
+  request["max_tokens"] = 400;
+  request["parallel_tool_calls"] = false;
+  const Json any = ask(request)["choices"][0];
+  EXPECT_EQ(any["finish_reason"], "tool_calls");
+  EXPECT_TRUE(any["message"]["content"].is_null() || any["message"]["content"] == "") << any;
+  ASSERT_EQ(any["message"]["tool_calls"].size(), 1U);
+  check_call(any["message"]["tool_calls"][0]["function"]);
+  for (const char* name : {"forecast", "sum"}) {
+    request["tool_choice"] = {{"type", "function"}, {"function", {{"name", name}}}};
+    for (const bool strict : {true, false}) {
+      for (Json& tool : request["tools"]) tool["function"].erase("strict");
+      if (strict) request["tools"][0]["function"]["strict"] = true;
+      const Json choice = ask(request)["choices"][0];
+      ASSERT_EQ(choice["message"]["tool_calls"].size(), 1U) << choice;
+      EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], name);
+      check_call(choice["message"]["tool_calls"][0]["function"]);
+      std::vector<Json> streamed;
+      for (const Json& event : stream(request)) {
+        for (const Json& call : event["choices"][0]["delta"].value("tool_calls", Json::array())) {
+          if (call.contains("id")) streamed.push_back(call);
+        }
+      }
+      ASSERT_EQ(streamed.size(), 1U);
+      EXPECT_EQ(streamed[0]["id"], choice["message"]["tool_calls"][0]["id"]);
+      EXPECT_EQ(streamed[0]["function"]["name"], name);
+    }
+  }
+}
+
+TEST_F(ToolsTest, CallsThatAreAskedForInOtherApis) {
+  Json tool = strict(kForecast)["function"];
+  tool["input_schema"] = tool["parameters"];
+  tool.erase("parameters");
+  Json request = message();
+  request["max_tokens"] = 400;
+  request["tools"] = Json::array({tool});
+  for (const Json& choice : {Json{{"type", "any"}, {"disable_parallel_tool_use", true}},
+                             Json{{"type", "tool"}, {"name", "forecast"}}}) {
+    request["tool_choice"] = choice;
+    const Json said = ask(request, kMessages);
+    EXPECT_EQ(said["stop_reason"], "tool_use") << said;
+    ASSERT_EQ(said["content"].size(), 1U) << said;
+    EXPECT_EQ(said["content"][0]["name"], "forecast");
+    check_call({{"name", "forecast"}, {"arguments", said["content"][0]["input"].dump()}});
+  }
+  Json asked = response();
+  Json flat = strict(kForecast)["function"];
+  flat["type"] = "function";
+  asked["tools"] = Json::array({flat});
+  asked["max_output_tokens"] = 400;
+  asked["parallel_tool_calls"] = false;
+  for (const Json& choice : {Json("required"), Json{{"type", "function"}, {"name", "forecast"}}}) {
+    asked["tool_choice"] = choice;
+    const Json said = ask(asked, kResponses);
+    ASSERT_EQ(said["output"].size(), 1U) << said;
+    EXPECT_EQ(said["output"][0]["type"], "function_call");
+    EXPECT_EQ(said["tool_choice"], choice);
+    check_call(said["output"][0]);
+  }
+}
+
+// The text is the model's; its call of "weather" has other arguments, and "clock" does not exist.
+TEST_F(ToolsTest, StrictCallsInText) {
+  Json request = chat();
+  request["tools"] = Json::array({strict(kForecast, "weather")});
+  request["max_tokens"] = 400;
+  const Json prompt = ask(request)["usage"]["prompt_tokens"];
+  const Json strict_one = ask(request)["choices"][0];
+  EXPECT_EQ(std::string(strict_one["message"]["content"]).substr(0, 3), "Ok!") << strict_one;
+  ASSERT_GE(strict_one["message"]["tool_calls"].size(), 1U) << strict_one;
+  for (const Json& call : strict_one["message"]["tool_calls"]) {
+    EXPECT_EQ(call["function"]["name"], "weather");
+    check_call({{"name", "forecast"}, {"arguments", call["function"]["arguments"]}});
+  }
+  // The model does not see "strict".
+  request["tools"][0]["function"].erase("strict");
+  const Json loose = ask(request);
+  EXPECT_EQ(loose["usage"]["prompt_tokens"], prompt);
+  EXPECT_EQ(loose["choices"][0]["message"]["tool_calls"][1]["function"]["name"], "clock");
+  request["tools"][0]["function"]["strict"] = true;
+  request["tools"][0]["function"]["parameters"] = function("weather")["parameters"];
+  request["tools"][0]["function"]["parameters"]["properties"]["days"] = {{"type", "integer"}};
+  request["tools"].push_back(strict({{"type", "object"}}, "clock"));
+  const Json same = ask(request)["choices"][0]["message"];
+  ASSERT_EQ(same["tool_calls"].size(), 2U);  // nothing was in its way
+  EXPECT_EQ(same["tool_calls"][0]["function"]["arguments"], kWeather);
+  EXPECT_EQ(same["content"], "Ok!");
+}
+
 TEST_F(ToolsTest, WhatIsRefused) {
   const auto with = [](Json request, const char* key, const Json& value) {
     request[key] = value;
     return request;
   };
-  refuses(with(chat(), "tool_choice", "required"), "tool_choice", "cannot be forced");
-  refuses(with(chat(), "tool_choice", {{"type", "function"}, {"function", {{"name", "weather"}}}}),
-          "tool_choice", "cannot be forced");
-  refuses(
-      with(chat(), "tools",
-           Json::array({{{"type", "function"}, {"function", {{"name", "a"}, {"strict", true}}}}})),
-      "tools[0].function.strict", "leave it out");
+  refuses(with(chat(), "tool_choice", "some"), "tool_choice", "expected auto, none, required");
+  refuses(with(chat(), "tool_choice", {{"type", "function"}, {"function", {{"name", "wind"}}}}),
+          "tool_choice.function.name", "the name of a tool");
+  refuses(with(chat(), "tool_choice", {{"type", "allowed_tools"}}), "tool_choice", "allowed_tools");
+  refuses(with(chat(), "tools", Json::array({strict({{"type", "object"}, {"not", true}})})),
+          "tools", "tools[0].function.parameters: JSON schema: #/not: ");
+  Json forced = with(chat(), "tools", Json::array({strict({{"type", "object"}, {"not", true}})}));
+  forced["tool_choice"] = "required";
+  forced["tools"][0]["function"].erase("strict");
+  refuses(forced, "tools", "with \"strict\": false they are any object");
+  refuses(with(chat(), "tools", Json::array({strict({{"type", "string"}})})), "tools",
+          "tools[0].function.parameters: no object satisfies");
+  refuses(with(chat(), "tools",
+               Json::array({{{"type", "function"}, {"function", {{"name", "a"}, {"strict", 5}}}}})),
+          "tools[0].function.strict", "true or false");
+  refuses({{"messages", says("a")}, {"tool_choice", "required"}}, "tool_choice",
+          "only with 'tools'");
   refuses(
       with(chat(), "tools",
            Json::array({{{"type", "function"}, {"function", {{"name", "a"}, {"parameters", 5}}}}})),
@@ -230,15 +360,14 @@ TEST_F(ToolsTest, WhatIsRefused) {
   Json constrained = chat();
   constrained["response_format"] = {{"type", "json_object"}};
   refuses(constrained, "response_format", "not together with 'tools'");
-  refuses(with(message(), "tool_choice", {{"type", "any"}}), "tool_choice", "cannot be forced",
-          kMessages);
+  refuses(with(message(), "tool_choice", {{"type", "tool"}, {"name", "wind"}}), "tool_choice.name",
+          "the name of a tool", kMessages);
+  refuses(with(message(), "tool_choice", {{"type", "all"}}), "tool_choice",
+          "expected auto, none, any or a tool", kMessages);
   refuses(with(message(), "tools", Json::array({{{"name", "a"}}})), "tools[0].input_schema",
           "missing", kMessages);
   refuses(with(response(), "tools", Json::array({{{"type", "web_search"}}})), "tools[0].type",
           "no tools of its own", kResponses);
-  refuses(with(response(), "tools",
-               Json::array({{{"type", "function"}, {"name", "a"}, {"strict", true}}})),
-          "tools[0].strict", "leave it out", kResponses);
   const Json call = {
       {"id", "c"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", "{bad"}}}};
   Json history = says("a");

@@ -75,6 +75,11 @@ inline constexpr Name<moe_thinking> kThinkingNames[] = {
   {"on", MOE_THINKING_ON},
   {"off", MOE_THINKING_OFF},
 };
+inline constexpr Name<moe_tool_choice> kToolChoiceNames[] = {
+  {"auto", MOE_TOOLS_AUTO},
+  {"required", MOE_TOOLS_REQUIRED},
+  {"one", MOE_TOOLS_ONE},
+};
 inline constexpr Name<moe_endpoint> kEndpointNames[] = {
   {"chat", MOE_ENDPOINT_CHAT},
   {"completions", MOE_ENDPOINT_COMPLETIONS},

@@ -254,8 +254,22 @@ def test_tools(environment, tmp_path, chat):
         assert c.messages == before and c.render() == rendered
         with pytest.raises(moe.ArgumentError, match=r"tool_calls\[0\]"):
             c.add_message({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]})
-        with pytest.raises(moe.UnsupportedError, match="strict"):
-            c.set_tools([{"type": "function", "function": {"name": "f", "strict": True}}])
+        with pytest.raises(moe.UnsupportedError, match=r"tools\[0\].function.parameters: JSON schema: #/not"):
+            c.set_tools([{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"not": True}}}])
+        schema = {"type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"],
+                  "additionalProperties": False}
+        c.set_tools([WEATHER, {"type": "function", "function": {"name": "f", "strict": True, "parameters": schema}}])
+        c.set_tool_choice("one", "f")
+        pieces = list(c.reply("Weather?"))
+        (made,) = [p.tool_call for p in pieces if p.tool_call]
+        assert made["name"] == "f" and made["arguments"] in ({"yes": True}, {"yes": False})
+        assert not "".join(p.text for p in pieces if not p.tool_call)
+        with pytest.raises(moe.ArgumentError, match="none with the name 'g'"):
+            c.set_tool_choice("one", "g")
+        with pytest.raises(ValueError, match="expected auto, required or one"):
+            c.set_tool_choice("some")
+        c.set_tool_choice("auto")
+        c.messages = before
         c.set_tools([])
         assert c.messages == before
     assert chat.tool_format is None

@@ -394,6 +394,29 @@ impl Thinking {
     }
 }
 
+/// Whether a reply must call a tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ToolChoice {
+    /// the model decides
+    #[default]
+    Auto,
+    /// the reply is calls and no text, behind the model's thinking
+    Required,
+    /// the same, and one call alone
+    One,
+}
+
+impl ToolChoice {
+    /// The number in `moe_c.h`.
+    pub fn code(self) -> i32 {
+        match self {
+            ToolChoice::Auto => sys::MOE_TOOLS_AUTO,
+            ToolChoice::Required => sys::MOE_TOOLS_REQUIRED,
+            ToolChoice::One => sys::MOE_TOOLS_ONE,
+        }
+    }
+}
+
 /// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {

@@ -170,6 +170,15 @@ pub const MOE_THINKING_DEFAULT: moe_thinking = 0;
 pub const MOE_THINKING_ON: moe_thinking = 1;
 pub const MOE_THINKING_OFF: moe_thinking = 2;
 
+/// Whether a reply must call a tool.
+pub type moe_tool_choice = c_int;
+/// the model decides
+pub const MOE_TOOLS_AUTO: moe_tool_choice = 0;
+/// the reply is calls and no text, behind the model's thinking
+pub const MOE_TOOLS_REQUIRED: moe_tool_choice = 1;
+/// the same, and one call alone
+pub const MOE_TOOLS_ONE: moe_tool_choice = 2;
+
 /// The purpose of a request.
 pub type moe_endpoint = c_int;
 /// /v1/chat/completions
@@ -2025,14 +2034,31 @@ extern "C" {
     ///       "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
     /// NULL or an empty list: none. The template gets them as they are, and calls in later replies are
     /// found and reported as pieces with MOE_PIECE_TOOL_CALL, in the order of the text around them. What
-    /// is no whole call with valid arguments, or takes more than 1 MiB, is text. Whether a call's
-    /// arguments suit the tool is for the caller to check. The list is copied. MOE_ERR_ARGUMENT for what
-    /// is no such list, MOE_ERR_UNSUPPORTED for "strict": true, if the template does not use tools, or
-    /// if moe_chat_tool_format is NULL.
+    /// is no whole call with valid arguments, or takes more than 1 MiB, is text.
+    ///
+    /// With "strict": true in a function, every call is held to a form while it is generated: it names
+    /// one of the tools, and the arguments of such a tool satisfy its parameters (docs/structured.md);
+    /// text outside of calls is free. Otherwise calls are as the model writes them, and whether they
+    /// suit the tools is for the caller to check. The template does not see "strict".
+    ///
+    /// The list is copied. MOE_ERR_ARGUMENT for what is no such list, MOE_ERR_UNSUPPORTED if the
+    /// template does not use tools, if moe_chat_tool_format is NULL, or for what calls cannot be held
+    /// to; other errors of a schema as moe_grammar_create.
     pub fn moe_chat_set_tools(
         chat: *mut moe_chat,
         json: *const c_char,
         n_bytes: usize,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// Chooses for the replies from now on, until moe_chat_set_tools gets an empty list. name: the
+    /// tool that is called, if one must be; NULL: any. Arguments then satisfy the
+    /// tools' parameters, except for a tool with "strict": false, whose arguments are any object.
+    /// MOE_ERR_STATE without tools, MOE_ERR_ARGUMENT if none has that name, other errors as
+    /// moe_chat_set_tools; then nothing changes.
+    pub fn moe_chat_set_tool_choice(
+        chat: *mut moe_chat,
+        choice: moe_tool_choice,
+        name: *const c_char,
         error: *mut moe_error,
     ) -> moe_status;
     /// The format in which the chat's template asks for calls of tools: "hermes" (also Qwen), "llama3",

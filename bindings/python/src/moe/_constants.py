@@ -199,6 +199,17 @@ class Thinking(Enum):
     OFF = 2
 
 
+class ToolChoice(Enum):
+    """moe_tool_choice. Whether a reply must call a tool."""
+
+    # the model decides
+    AUTO = 0
+    # the reply is calls and no text, behind the model's thinking
+    REQUIRED = 1
+    # the same, and one call alone
+    ONE = 2
+
+
 class Endpoint(Enum):
     """moe_endpoint. The purpose of a request."""
 

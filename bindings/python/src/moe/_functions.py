@@ -305,6 +305,7 @@ MOE: Prototypes = {
     "moe_chat_add": (c.c_int, [c.c_void_p, c.c_char_p, c.c_char_p, c.c_size_t, c.POINTER(s.Error)]),
     "moe_chat_add_message": (c.c_int, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(s.Error)]),
     "moe_chat_set_tools": (c.c_int, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(s.Error)]),
+    "moe_chat_set_tool_choice": (c.c_int, [c.c_void_p, c.c_int, c.c_char_p, c.POINTER(s.Error)]),
     "moe_chat_tool_format": (c.c_char_p, [c.c_void_p]),
     "moe_chat_truncate": (c.c_int, [c.c_void_p, c.c_size_t, c.POINTER(s.Error)]),
     "moe_chat_remove_oldest": (c.c_int, [

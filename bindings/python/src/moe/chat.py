@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import address, token_array
-from ._constants import Finish, Thinking
+from ._constants import Finish, Thinking, ToolChoice
 from ._handle import Closable, Native, Raised, c_strings, optional_bytes, text_bytes
 from ._library import call, lib, names_of, text_of
 from ._making import LogitsProcessor, Request
@@ -207,11 +207,22 @@ class Chat(Closable):
         """Gives the model tools that it may call, as OpenAI's chat completions have them: [{"type":
         "function", "function": {"name": ..., "description": ..., "parameters": {a JSON schema}}}].
         Calls in later replies are pieces with Piece.tool_call, and members of the reply's message.
-        An empty list: none. UnsupportedError if the template has no tools, or asks for calls in no
-        format that is known (tool_format)."""
+        An empty list: none. With "strict": True in a function, calls are held to a form while they
+        are generated: the arguments of such a tool satisfy its parameters. UnsupportedError if the
+        template has no tools, or asks for calls in no format that is known (tool_format), or for a
+        schema that arguments cannot be held to."""
         data = json.dumps(list(tools), ensure_ascii=False).encode("utf-8", "surrogatepass")
         with self._pointer() as chat:
             call(lib.moe_chat_set_tools, chat, data, len(data))
+
+    def set_tool_choice(self, choice: str, name: str | None = None) -> None:
+        """Chooses whether later replies call tools: "auto", "required" (calls and no text), "one" (a
+        single call). name: of the tool, if one must be called."""
+        kinds = {"auto": ToolChoice.AUTO, "required": ToolChoice.REQUIRED, "one": ToolChoice.ONE}
+        if choice not in kinds:
+            raise ValueError(f"choice: expected auto, required or one, found {choice!r}")
+        with self._pointer() as chat:
+            call(lib.moe_chat_set_tool_choice, chat, kinds[choice], None if name is None else name.encode())
 
     @property
     def tool_format(self) -> str | None:

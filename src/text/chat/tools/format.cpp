@@ -7,6 +7,13 @@ namespace {
 
 using enum ToolSyntax;
 
+constexpr CallObject kPlain = {};
+constexpr CallObject kList = {.list = true};
+constexpr CallObject kListWithIds = {.id = "id", .list = true};
+constexpr CallObject kCohere = {
+    .name = "tool_name", .arguments = "parameters", .id = "tool_call_id", .list = true};
+constexpr CallObject kParameters = {.arguments = "parameters"};
+
 #define MOE_DEEPSEEK(word) "<\uFF5Ctool\u2581" word "\uFF5C>"
 
 // In each row of marks: open, close, call open, name end, key open, key end, value open, value end,
@@ -44,6 +51,7 @@ constexpr ToolFormat kFormats[] = {
      {"<function=", "<parameter="},
      {"<tool_call>", "</tool_call>", "<function=", ">", "<parameter=", ">", "", "</parameter>",
       "</function>"},
+     kPlain,
      true},
     {"gemma4",
      kGemma,
@@ -53,17 +61,22 @@ constexpr ToolFormat kFormats[] = {
      kGemma,
      {"<start_function_call>", ""},
      {"<start_function_call>", "<end_function_call>", "", "", "<escape>"}},
-    {"mistral", kMistral, {"[TOOL_CALLS]", ""}, {"[TOOL_CALLS]", "", "", "[ARGS]", "[CALL_ID]"}},
-    {"cohere", kJson, {"<|START_ACTION|>", ""}, {"<|START_ACTION|>", "<|END_ACTION|>"}},
-    {"phi4", kJson, {"<|/tool_call|>", ""}, {"<|tool_call|>", "<|/tool_call|>"}},
-    {"granite", kJson, {"<|tool_call|>", ""}, {"<|tool_call|>"}},
-    {"nemotron", kJson, {"<TOOLCALL>", ""}, {"<TOOLCALL>", "</TOOLCALL>"}},
-    {"hunyuan", kJson, {"<tool_calls>", ""}, {"<tool_calls>", "</tool_calls>"}},
+    {"mistral",
+     kMistral,
+     {"[TOOL_CALLS]", ""},
+     {"[TOOL_CALLS]", "", "", "[ARGS]", "[CALL_ID]"},
+     kListWithIds},
+    {"cohere", kJson, {"<|START_ACTION|>", ""}, {"<|START_ACTION|>", "<|END_ACTION|>"}, kCohere},
+    {"phi4", kJson, {"<|/tool_call|>", ""}, {"<|tool_call|>", "<|/tool_call|>"}, kList},
+    {"granite", kJson, {"<|tool_call|>", ""}, {"<|tool_call|>"}, kList},
+    {"nemotron", kJson, {"<TOOLCALL>", ""}, {"<TOOLCALL>", "</TOOLCALL>"}, kList},
+    {"hunyuan", kJson, {"<tool_calls>", ""}, {"<tool_calls>", "</tool_calls>"}, kList},
     {"hermes", kJson, {"<tool_call>", ""}, {"<tool_call>", "</tool_call>"}},
     {"llama3",
      kJson,
      {"{\"name\": function name, \"parameters\"", ""},
      {"<|python_tag|>"},
+     kParameters,
      false,
      true},
 };

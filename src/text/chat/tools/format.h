@@ -18,6 +18,14 @@ enum class ToolSyntax : uint8_t {
   kChannels,  // the recipient in a channel's header, an object of arguments as its text
 };
 
+/// The objects of kJson, and of kMistral's older form, as a template asks for them.
+struct CallObject {
+  std::string_view name = "name";
+  std::string_view arguments = "arguments";
+  std::string_view id = {};  // may be missing; empty: there is none
+  bool list = false;         // the calls stand in a list
+};
+
 /// A format. A mark is a text, or a special token with this spelling.
 struct ToolFormat {
   enum Mark : uint8_t {
@@ -37,6 +45,7 @@ struct ToolFormat {
   ToolSyntax syntax;
   std::string_view needles[2];  // texts of its templates
   std::string_view marks[kMarks];
+  CallObject object = {};
   bool lines = false;  // kTags: values stand on lines of their own
   bool bare = false;   // kJson: an object at the beginning of a reply may be a call without open
 };

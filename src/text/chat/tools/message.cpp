@@ -43,12 +43,9 @@ Status check_tool(std::string_view tool, size_t i) {
   if (!parameters.empty() && !json::is_object(parameters) && parameters != "null") {
     return bad("tools", i, ".function.parameters", "a JSON schema, which is an object", parameters);
   }
-  // A grammar of the parameters would be chosen here, and begin where a call's arguments do.
-  if (json::member(function, "strict") == "true") {
-    return Status::error(MOE_ERR_UNSUPPORTED,
-                         "tools[%zu].function.strict: arguments that are held to their schema are "
-                         "not supported; leave it out, or check the arguments of each call",
-                         i);
+  const std::string_view strict = json::member(function, "strict");
+  if (!strict.empty() && strict != "true" && strict != "false" && strict != "null") {
+    return bad("tools", i, ".function.strict", "true or false", strict);
   }
   return {};
 }
@@ -150,6 +147,38 @@ Status check_tools(std::string_view tools) {
     MOE_TRY(check_tool(tool, n));
   }
   return {};
+}
+
+bool any_strict(std::string_view tools) {
+  std::string_view key;
+  std::string_view tool;
+  for (json::Parts parts(json::trimmed(tools)); parts.next(&key, &tool);) {
+    if (json::member(json::member(tool, "function"), "strict") == "true") return true;
+  }
+  return false;
+}
+
+Status write_without_strict(std::string_view tools, String& out) {
+  std::string_view key;
+  std::string_view tool;
+  bool first = true;
+  MOE_TRY(out.append("["));
+  for (json::Parts parts(json::trimmed(tools)); parts.next(&key, &tool); first = false) {
+    MOE_TRY(out.append(first ? "{" : ", {"));
+    std::string_view value;
+    for (json::Parts members(tool); members.next(&key, &value);) {
+      const bool function = json::spells(key, "function");
+      MOE_TRY(put_member(key, function ? std::string_view("{") : value, out));
+      if (!function) continue;
+      std::string_view inner;
+      for (json::Parts own(value); own.next(&key, &inner);) {
+        if (!json::spells(key, "strict")) MOE_TRY(put_member(key, inner, out));
+      }
+      MOE_TRY(out.append("}"));
+    }
+    MOE_TRY(out.append("}"));
+  }
+  return out.append("]");
 }
 
 Status rewrite_calls(std::string_view members, bool as_texts, String& out) {

@@ -8,9 +8,14 @@
 
 namespace moe {
 
-/// Checks a list of tools. MOE_ERR_ARGUMENT names the place and what is expected there;
-/// MOE_ERR_UNSUPPORTED for arguments that shall be held to their schema ("strict").
+/// Checks a list of tools. MOE_ERR_ARGUMENT names the place and what is expected there.
 Status check_tools(std::string_view tools);
+
+/// Whether the arguments of one of the tools shall be held to their schema ("strict": true).
+bool any_strict(std::string_view tools);
+
+/// Appends the list without the members "strict", which say nothing to a model.
+Status write_without_strict(std::string_view tools, String& out);
 
 /// A message taken apart.
 struct MessageParts {

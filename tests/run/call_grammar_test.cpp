@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT
+// Grammars of calls: whatever they let through is found as calls by the reader of replies, with
+// arguments that satisfy the tools' schemas, in every format.
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "formats/import/json.h"
+#include "src/grammar/grammar.h"
+#include "tests/grammar/support.h"
+#include "tests/run/reply_calls.h"
+
+namespace moe {
+namespace {
+
+using grammar::CallChoice;
+
+constexpr const char* kWeather = R"({"type": "object", "properties": {
+  "city": {"type": "string", "minLength": 1, "maxLength": 6}, "days": {"type": "integer", "minimum": -2, "maximum": 14},
+  "unit": {"enum": ["c", "f", "5", 7]}, "deep": {"type": "object", "properties": {"a": {"type": "array",
+  "items": {"type": ["string", "null"], "maxLength": 3}, "maxItems": 2}}, "additionalProperties": false}},
+  "required": ["city"], "additionalProperties": false})";
+constexpr const char* kStore = R"({"type": "object", "properties": {
+  "any": {"anyOf": [{"type": "string", "maxLength": 4}, {"type": "integer", "minimum": 3, "maximum": 40}, {"type": "null"}]},
+  "word": {"$ref": "#/$defs/word"}, "flag": {"type": "boolean"}},
+  "required": ["any", "word"], "additionalProperties": false,
+  "$defs": {"word": {"type": "string", "pattern": "^[0-9a-f<]{1,4}$"}}})";
+
+std::string tool(const std::string& name, const std::string& schema, const std::string& strict) {
+  return R"({"type": "function", "function": {"name": ")" + name + R"(", "parameters": )" + schema +
+         (strict.empty() ? "" : ", \"strict\": " + strict) + "}}";
+}
+
+std::string tools() {
+  return "[" + tool("weather", kWeather, "true") + ", " + tool("store", kStore, "true") + ", " +
+         R"({"type": "function", "function": {"name": "now", "strict": true}}])";
+}
+
+/// A model's vocabulary: the characters of ASCII, those of the marks, and special tokens.
+struct Vocabulary {
+  explicit Vocabulary(const std::vector<std::string>& specials) : trie(system_allocator()) {
+    TokenizerData data;
+    data.kind = "bpe";
+    data.decoders.emplace_back().kind = "byte_fallback";
+    data.decoders.emplace_back().kind = "fuse";
+    std::vector<std::string> pieces = {"a"};
+    pieces.insert(pieces.end(), specials.begin(), specials.end());
+    for (char c = '\t'; c < 0x7F; ++c) {
+      if (c != 'a' && (c >= ' ' || c == '\n' || c == '\t')) pieces.emplace_back(1, c);
+    }
+    for (int b = 0x80; b < 0x100; ++b) {
+      char piece[8];
+      std::snprintf(piece, sizeof piece, "<0x%02X>", static_cast<unsigned>(b));
+      pieces.emplace_back(piece);
+    }
+    for (const char* more : {"<tool", "\": \"", "{\"", "</", "\n</", "true"}) {
+      pieces.emplace_back(more);
+    }
+    set_pieces(data, pieces);
+    for (size_t i = 0; i < specials.size(); ++i) {
+      data.added_ids.push_back(static_cast<int32_t>(i) + 1);
+      data.added_flags.push_back(kAddedSpecial);
+    }
+    loaded = load(data);
+    check(loaded->status);
+    check(trie.create(*loaded->tokenizer));
+  }
+
+  std::unique_ptr<LoadedTokenizer> loaded;
+  grammar::TokenTrie trie;
+};
+
+struct CallGrammar {
+  CallGrammar(const std::string& format, const std::string& tools, const CallChoice& choice,
+              const std::vector<std::string>& specials)
+      : vocabulary(specials), grammar(vocabulary.trie, system_allocator()) {
+    status = grammar.create_calls(*tool_format(templates().at(format)), tools, choice,
+                                  *vocabulary.loaded->tokenizer);
+  }
+
+  /// A reply of random tokens behind `begin`, special ones spelled out; "" if it would take too
+  /// many.
+  std::string reply(uint64_t seed, const GivenReply& begin) {
+    std::mt19937_64 random(seed);
+    grammar::Matcher matcher(grammar);
+    check(matcher.init());
+    const Tokenizer& tokenizer = *vocabulary.loaded->tokenizer;
+    std::string text = begin.text;
+    take(begin, matcher);
+    for (int n = 0; n < 3000; ++n) {
+      if (matcher.must_end() || (matcher.may_end() && random() % 3 == 0)) return text;
+      const grammar::TokenSet* allowed = nullptr;
+      check(matcher.allowed(&allowed));
+      std::vector<int32_t> tokens;
+      std::vector<int32_t> halves;
+      for (int32_t i = 0; i < tokenizer.n_vocab(); ++i) {
+        if (!allowed->has(static_cast<size_t>(i))) continue;
+        const std::string_view piece = tokenizer.piece(i);
+        // The ends of parts are likelier, so that replies end.
+        const bool likely = piece == "\"" || piece == "}" || piece == "]" || piece == "<" ||
+                            tokenizer.is_special(i);
+        const bool half = piece.starts_with("<0x") && piece.size() > 4;  // a character
+        tokens.insert(tokens.end(), half ? 0 : likely ? 12 : 1, i);
+        if (half) halves.push_back(i);
+      }
+      if (tokens.empty()) tokens = halves;
+      if (tokens.empty()) {
+        ADD_FAILURE() << "no token may follow " << text;
+        return "";
+      }
+      const int32_t token = tokens[random() % tokens.size()];
+      bool fits = false;
+      check(matcher.accept(token, &fits));
+      EXPECT_TRUE(fits);
+      check(matcher.tidy());
+      text += tokenizer.is_special(token) ? tokenizer.piece(token) : vocabulary.trie.text(token);
+    }
+    return "";
+  }
+
+  /// Takes a text whose special tokens are spelled out. False if it does not fit.
+  static bool take(const GivenReply& reply, grammar::Matcher& matcher) {
+    for (const ReplyToken& token : cut_reply(reply, 0, 3)) {
+      bool fits = false;
+      if (token.text.empty()) check(matcher.accept(token.id, &fits));
+      if (!token.text.empty()) check(matcher.accept_text(token.text, &fits));
+      if (!fits) return false;
+    }
+    return true;
+  }
+
+  /// Whether a reply is one of the grammar.
+  bool accepts(const GivenReply& reply) {
+    grammar::Matcher matcher(grammar);
+    check(matcher.init());
+    return take(reply, matcher) && matcher.may_end();
+  }
+
+  Vocabulary vocabulary;
+  grammar::Grammar grammar;
+  Status status;
+};
+
+std::vector<std::string> specials_of(const std::string& format) {
+  if (format == "gpt-oss") {
+    return {"<|start|>", "<|end|>", "<|channel|>", "<|message|>", "<|call|>", "<|constrain|>"};
+  }
+  std::vector<std::string> specials = {"<|eos|>"};
+  for (const std::string_view mark : tool_format(templates().at(format))->marks) {
+    if (!mark.empty() && std::count(specials.begin(), specials.end(), mark) == 0) {
+      specials.emplace_back(mark);
+    }
+  }
+  return specials;
+}
+
+void check_arguments(const std::string& call, const std::string& where) {
+  static const std::map<std::string, std::string> schemas = {
+      {"weather", kWeather},
+      {"store", kStore},
+      {"now", R"({"type": "object", "maxProperties": 0})"}};
+  static std::map<std::string, std::unique_ptr<grammar::Compiled>> compiled;
+  const std::string name = parse_json(call, "call").at("name").get<std::string>();
+  ASSERT_EQ(schemas.count(name), 1U) << where;
+  auto& made = compiled[name];
+  if (!made) {
+    made = std::make_unique<grammar::Compiled>(grammar::Kind::kJsonSchema, schemas.at(name));
+    ASSERT_TRUE(made->status.ok()) << made->status.text();
+  }
+  const size_t at = call.find("\"arguments\": ");
+  const std::string arguments = call.substr(at + 13, call.size() - at - 14);
+  EXPECT_TRUE(grammar::is_whole(made->grammar, arguments)) << arguments << "\nin " << where;
+}
+
+struct Counts {
+  int replies = 0;
+  int calls = 0;
+};
+
+// Random replies of a grammar, read as a reply is.
+Counts check_replies(const std::string& format, const CallChoice& choice,
+                     const std::vector<std::string>& specials, int n,
+                     const std::string& begin = "") {
+  Counts counts;
+  CallGrammar made(format, tools(), choice, specials);
+  EXPECT_TRUE(made.status.ok()) << format << ": " << made.status.text();
+  if (!made.status.ok()) return counts;
+  for (int seed = 0; seed < n; ++seed) {
+    GivenReply given = {.chat_template = templates().at(format),
+                        .tools = tools(),
+                        .specials = specials,
+                        .text = begin};
+    const std::string text = made.reply(static_cast<uint64_t>(seed), given);
+    if (text.empty()) continue;
+    given.text = text;
+    const FoundReply found = find_calls(given, static_cast<uint64_t>(seed), seed % 7 + 1);
+    EXPECT_TRUE(found == find_calls(given, 0, 1 << 20)) << text;
+    ++counts.replies;
+    counts.calls += static_cast<int>(found.calls.size());
+    if (choice.required) {
+      EXPECT_EQ(found.content, "") << format << ": " << text;
+      EXPECT_GE(found.calls.size(), 1U) << format << ": " << text;
+    }
+    if (choice.one) {
+      EXPECT_EQ(found.calls.size(), 1U) << format << ": " << text;
+    }
+    for (const std::string& call : found.calls) {
+      check_arguments(call, format + ": " + text);
+      if (!choice.only.empty()) {
+        EXPECT_EQ(parse_json(call, "call").at("name").get<std::string>(), choice.only) << text;
+      }
+    }
+    if (testing::Test::HasFailure()) return counts;
+  }
+  return counts;
+}
+
+TEST(CallGrammar, RequiredCallsAreFoundAndSatisfyTheirSchemas) {
+  for (const auto& [format, text] : templates()) {
+    for (const bool special : {true, false}) {
+      if (tool_format(text)->syntax == ToolSyntax::kGemma) continue;
+      if (!special && format == "gpt-oss") continue;  // channels are told by tokens
+      const auto specials = special ? specials_of(format) : std::vector<std::string>{"<|eos|>"};
+      const Counts counts = check_replies(format, {.required = true}, specials, 30);
+      EXPECT_GE(counts.replies, 20) << format;
+      const Counts one =
+          check_replies(format, {.required = true, .one = true, .only = "store"}, specials, 30);
+      EXPECT_GE(one.calls, 20) << format;
+    }
+  }
+}
+
+TEST(CallGrammar, TextIsFreeAndCallsInItSatisfyTheirSchemas) {
+  for (const auto& [format, text] : templates()) {
+    if (tool_format(text)->syntax == ToolSyntax::kGemma) continue;
+    std::string begin = "Well < " + std::string(tool_format(text)->marks[ToolFormat::kOpen]);
+    if (format == "gpt-oss") begin = "<|channel|>commentary to=functions.";
+    for (const bool special : {true, false}) {
+      if (!special && format == "gpt-oss") continue;
+      const auto specials = special ? specials_of(format) : std::vector<std::string>{"<|eos|>"};
+      const Counts counts = check_replies(format, {}, specials, 30, begin);
+      EXPECT_GE(counts.replies, 20) << format;
+      EXPECT_GE(counts.calls, 15) << format;
+    }
+  }
+}
+
+// The calls that templates of real models write are allowed.
+TEST(CallGrammar, AsTemplatesWriteCalls) {
+  const Json golden = read_json_file("tests/data/chat/tool_calls.json");
+  std::string tools = golden.at("tools").get<std::string>();
+  for (size_t at = 0; (at = tools.find("\"parameters\"", at)) != std::string::npos;) {
+    tools.insert(at, "\"strict\": true, ");
+    at += 30;
+  }
+  // Some of the calls lack arguments that the tools require.
+  for (size_t at = 0; (at = tools.find("\"required\": [", at)) != std::string::npos; ++at) {
+    tools.replace(at, tools.find(']', at) + 1 - at, "\"required\": []");
+  }
+  std::map<std::string, int> seen;
+  for (const Json& c : golden.at("cases")) {
+    const auto format = c.at("format").get<std::string>();
+    if (tool_format(templates().at(format))->syntax == ToolSyntax::kGemma) continue;
+    GivenReply reply = {.chat_template = templates().at(format),
+                        .tools = tools,
+                        .specials = {"<|eos|>"},
+                        .text = c.at("text").get<std::string>()};
+    for (const Json& special : c.at("specials"))
+      reply.specials.push_back(special.get<std::string>());
+    CallGrammar made(format, tools, {}, reply.specials);
+    ASSERT_TRUE(made.status.ok()) << format << ": " << made.status.text();
+    EXPECT_TRUE(made.accepts(reply)) << format << ": " << reply.text;
+    ++seen[format];
+  }
+  EXPECT_GE(seen.size(), 11U);
+}
+
+}  // namespace
+}  // namespace moe
