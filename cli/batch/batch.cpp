@@ -61,6 +61,9 @@ class Batch {
   void begin(Slot& slot, const std::string& line, bool whole);
   void reply(Slot& slot, const Json& request);
   void constrain(Slot& slot);
+  moe_grammar* grammar_of(const Slot& slot) const {
+    return slot.grammar ? slot.grammar.get() : sampling_.params.grammar;
+  }
   void sample(Slot& slot);
   void sample_constrained(Slot& slot);
   void step();
@@ -113,6 +116,7 @@ void Batch::reply(Slot& slot, const Json& request) {
   params.max_tokens = slot.settings.max_tokens;
   params.stop = stops.data();
   params.n_stop = static_cast<int32_t>(stops.size());
+  params.grammar = grammar_of(slot);
   params.n_top = std::max(0, options_.n_top);
   Json result = slot.begin_result();
   chat_.reply(slot.session.get(), request, params, options_.n_top >= 0, result);
@@ -128,6 +132,7 @@ void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   check(moe_session_rewind(slot.session.get(), 0, &error), error);
   slot.stops = stops_of(request, model_, options_.sampling.stop);
   slot.settings = settings_of(request, {options_.sampling.max_tokens, *sampling_.params.sampling});
+  slot.grammar = format_of(request, model_);
   if (request.contains("messages")) return reply(slot, request);
   slot.prompt = tokens_of(request, model_);
   const std::vector<int32_t>& tokens = slot.prompt;
@@ -140,7 +145,7 @@ void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   check_line(moe_session_eval(slot.session.get(), tokens.data(), tokens.size(), MOE_ROWS_NONE,
                               nullptr, &error),
              error);
-  if (sampling_.params.grammar != nullptr) constrain(slot);
+  if (grammar_of(slot) != nullptr) constrain(slot);
   sample(slot);
 }
 
@@ -151,6 +156,7 @@ void Batch::constrain(Slot& slot) {
   params.max_tokens = slot.settings.max_tokens;
   params.stop = nullptr;
   params.n_stop = 0;
+  params.grammar = grammar_of(slot);
   params.n_top = std::max(0, options_.n_top);
   params.piece = Slot::take;
   params.piece_user = &slot;

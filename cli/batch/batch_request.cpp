@@ -21,7 +21,7 @@ constexpr const char* kKeys[] = {
 #define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) #name,
 #include "cli/model/sampling_list.h"
     "seed",   "repetition_penalty", "custom_id",   "max_completion_tokens",
-    "tools"};
+    "tools",  "response_format"};
 // OpenAI's keys that clients always send: with these values they change nothing here.
 const std::pair<const char*, Json> kWithoutEffect[] = {{"n", 1},
                                                        {"stream", false},
@@ -29,8 +29,7 @@ const std::pair<const char*, Json> kWithoutEffect[] = {{"n", 1},
                                                        {"presence_penalty", 0},
                                                        {"logprobs", false},
                                                        {"tool_choice", "auto"},
-                                                       {"parallel_tool_calls", true},
-                                                       {"response_format", Json{{"type", "text"}}}};
+                                                       {"parallel_tool_calls", true}};
 // With any value; the model is the one that the command was given.
 constexpr const char* kIgnored[] = {"user", "metadata", "store", "model"};
 
@@ -172,7 +171,7 @@ void check_without_effect(const std::string& key, const Json& value) {
                   "'top_k', "
 #define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) "'" #name "', "
 #include "cli/model/sampling_list.h"
-                  "'repetition_penalty', 'seed' and 'tools'");
+                  "'repetition_penalty', 'seed', 'response_format' and 'tools'");
 }
 
 }  // namespace
@@ -289,6 +288,31 @@ std::vector<std::string> stops_of(const Json& request, const moe_model* model,
   return stops;
 }
 
+// As in the service: a schema holds whether it is "strict" or not.
+Grammar format_of(const Json& request, moe_model* model) {
+  if (!request.contains("response_format")) return nullptr;
+  const Json& format = request["response_format"];
+  const Json type = member(format, "type");
+  if (type == "text") return nullptr;
+  std::string schema = R"({"type": "object"})";
+  if (type == "json_schema") {
+    const Json given = member(member(format, "json_schema"), "schema");
+    if (given.is_null()) throw LineError("'response_format.json_schema.schema' is missing");
+    schema = given.dump(-1, ' ', false, Json::error_handler_t::replace);
+  } else if (type != "json_object") {
+    throw LineError(
+        "'response_format.type': expected 'text', 'json_object' or 'json_schema', found " +
+        shown(type));
+  }
+  moe_grammar* raw = nullptr;
+  moe_error error;
+  const moe_status status = moe_grammar_create(model, MOE_GRAMMAR_JSON_SCHEMA, schema.data(),
+                                               schema.size(), &raw, &error);
+  if (status == MOE_ERR_MEMORY) check_line(status, error);
+  if (status != MOE_OK) throw LineError(std::string("'response_format': ") + error.text);
+  return Grammar(raw);
+}
+
 bool begins_with_system(const Json& messages) {
   if (!messages.is_array() || messages.empty()) return false;
   const Json role = member(messages[0], "role");
@@ -309,10 +333,8 @@ void add_tools(moe_chat* chat, const Json& request) {
   const std::string json = request["tools"].dump(-1, ' ', false, Json::error_handler_t::replace);
   moe_error error;
   const moe_status status = moe_chat_set_tools(chat, json.data(), json.size(), &error);
-  const bool fault =
-      status == MOE_ERR_RANGE || status == MOE_ERR_ARGUMENT || status == MOE_ERR_UNSUPPORTED;
-  if (fault) throw LineError(std::string("'tools': ") + error.text);
-  check_line(status, error);
+  if (status == MOE_ERR_MEMORY) check_line(status, error);
+  if (status != MOE_OK) throw LineError(std::string("'tools': ") + error.text);
 }
 
 bool may_answer(const std::string& result, const std::string& line, bool whole,

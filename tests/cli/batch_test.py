@@ -264,12 +264,12 @@ class Batch(Cli):
         idle = {"frequency_penalty": 0, "presence_penalty": 0.0, "logprobs": False, "response_format": {"type": "text"},
                 "user": "me", "metadata": {"a": "b"}, "store": True, "model": "any"}
         found, _ = self.batch([{"messages": [hello]}, {"messages": [hello], **idle}, {"messages": [hello, silent, hello]},
-                               {"messages": [{**hello, "function_call": {}}]}, {"messages": [hello], "response_format": {"type": "json_object"}},
+                               {"messages": [{**hello, "function_call": {}}]}, {"messages": [hello], "response_format": {"type": "xml"}},
                                {"messages": [hello], "max_tokens": 1 << 30}, {"messages": [hello], "colour": 1},
                                {"custom_id": "w", "url": "/v1", "body": 3}], model=self.path("chat.moe"))
         self.assertEqual({**found[0], "line": 2}, found[1])
         self.assertNotIn("error", found[2])
-        for result, words in zip(found[3:], ("'messages[0]': unknown key 'function_call'", "'response_format': expected", "in 1..16777216, found 1073741824",
+        for result, words in zip(found[3:], ("'messages[0]': unknown key 'function_call'", "'response_format.type': expected", "in 1..16777216, found 1073741824",
                                              "'custom_id', 'stop', 'max_tokens' or 'max_completion_tokens'", "'body': expected"), strict=True):
             self.assertIn(words, result["error"])
         self.assertEqual(found[7]["custom_id"], "w")

@@ -69,6 +69,31 @@ class Grammars(Cli):
                             "--json-schema", path)
             self.assertEqual(json.loads(alone.stdout)["text"], result["text"])
 
+    def test_lines_of_a_batch_have_formats_of_their_own(self):
+        with open(self.schema(), encoding="utf-8") as f:
+            schema = json.load(f)
+        one = {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": schema}}
+        five = {"type": "json_schema", "json_schema": {"schema": {"const": 5}}}
+        formats = [one, None, five, {"type": "text"}, {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}, {"type": "json_schema"},
+                   {"type": "json_object"}]
+        with open(self.path("in.jsonl"), "w", encoding="utf-8") as f:
+            for i, form in enumerate(formats):
+                f.write(json.dumps({"prompt": "Once", "seed": i, "temperature": 1.5, "max_tokens": 20 if form in (None, {"type": "text"}) else 400, "response_format": form}) + "\n")
+        for sessions in ("1", "4"):
+            self.ok("batch", MODEL, self.path("in.jsonl"), self.path("out.jsonl"), "--sessions", sessions)
+            with open(self.path("out.jsonl"), encoding="utf-8") as f:
+                found = [json.loads(line) for line in f]
+            self.check(found[0]["text"])
+            alone = self.ok("generate", MODEL, "-p", "Once", "--json", "-n", "400", "--temp", "1.5", "--seed", "0", "--json-schema", self.schema())
+            self.assertEqual(json.loads(alone.stdout)["text"], found[0]["text"])
+            self.assertEqual(found[2]["text"].strip(), "5")
+            for i in (1, 3):
+                alone = self.ok("generate", MODEL, "-p", "Once", "--json", "-n", "20", "--temp", "1.5", "--seed", str(i))
+                self.assertEqual(json.loads(alone.stdout)["text"], found[i]["text"])
+            self.assertIn("'response_format': JSON schema: #/not", found[4]["error"])
+            self.assertIn("json_schema.schema' is missing", found[5]["error"])
+            self.assertEqual(found[6]["text"].lstrip()[0], "{")
+
     def test_a_chat_thinks_freely_and_answers_in_the_grammar(self):
         self.ok("convert", CHAT, self.path("chat.moe"), "--weights", "f32")
         out = self.ok("chat", self.path("chat.moe"), "-p", "Hello", "--json", "--regex", "No[!?]", "--temp", "0")
