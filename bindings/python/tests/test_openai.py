@@ -115,7 +115,7 @@ IDLE = {"frequency_penalty": 0, "presence_penalty": 0.0, "response_format": {"ty
         "metadata": {"a": "b"}, "store": False, "model": "mine", "logprobs": False}
 
 
-@pytest.mark.parametrize("key, value", [("frequency_penalty", 0.5), ("response_format", {"type": "json_object"}),
+@pytest.mark.parametrize("key, value", [("frequency_penalty", 0.5), ("response_format", {"type": "xml"}),
                                         ("max_tokens", 0), ("max_tokens", -1), ("logit_bias", {"x": 1})])
 def test_arguments_of_clients(model, key, value):
     assert model.create_completion(PROMPT, max_tokens=2, **IDLE)["choices"][0]["logprobs"] is None
@@ -124,6 +124,21 @@ def test_arguments_of_clients(model, key, value):
         call(PROMPT, **{"max_tokens": 2, **IDLE})
         with pytest.raises(moe.ArgumentError, match=f"{key}: expected"):
             call(PROMPT, **{key: value})
+
+
+def test_formats_of_answers(model):
+    form = {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": {"enum": ["yes", "no"]}}}
+    messages = [{"role": "user", "content": "Hi"}]
+    chat = model.create_chat_completion(messages, template="plain", response_format=form)
+    text = model.create_completion(PROMPT, response_format=form, max_tokens=60)
+    for found, said in ((chat, chat["choices"][0]["message"]["content"]), (text, text["choices"][0]["text"])):
+        assert json.loads(said) in ("yes", "no") and found["choices"][0]["finish_reason"] == "stop"
+    text = model.create_completion(PROMPT, response_format={"type": "json_object"}, max_tokens=60)["choices"][0]["text"]
+    assert text.lstrip().startswith("{")
+    with pytest.raises(moe.ArgumentError, match="no 'schema'"):
+        model.create_completion(PROMPT, response_format={"type": "json_schema"})
+    with pytest.raises(moe.ArgumentError, match="give one of them"):
+        model.create_completion(PROMPT, response_format=form, json_schema={"const": 1})
 
 
 def test_a_session_is_closed_where_generate_raises(model, monkeypatch):

@@ -45,16 +45,35 @@ def only(arguments: Iterable[str], known: Iterable[str], where: str) -> None:
 
 
 # Arguments that clients of the API send anyway: with these values they change nothing.
-_WITHOUT_EFFECT: Completion = {"n": 1, "frequency_penalty": 0, "presence_penalty": 0,
-                               "response_format": {"type": "text"}}
+_WITHOUT_EFFECT: Completion = {"n": 1, "frequency_penalty": 0, "presence_penalty": 0}
 _IGNORED = ("user", "metadata", "store")
 
 
+def _schema(response_format: Any) -> Any:
+    """The schema that a response_format asks for; None: any text."""
+    given = given_of(response_format, "response_format")
+    kind = given.get("type")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "object"}
+    if kind != "json_schema":
+        raise ArgumentError(f"response_format: expected the type 'text', 'json_object' or 'json_schema', found {kind!r}")
+    holder = given_of(given.get("json_schema", {}), "response_format.json_schema")
+    if "schema" not in holder:
+        raise ArgumentError("response_format.json_schema: no 'schema'")
+    return holder["schema"]
+
+
 def without_idle(arguments: Mapping[str, Any], idle: Mapping[str, Any]) -> Completion:
-    """The arguments that were given, without those of the API, and of `idle`, that have no effect."""
+    """The arguments that were given, without those of the API, and of `idle`, that have no effect. A
+    response_format becomes a json_schema."""
     given = given_of(arguments, "arguments")
     for key in _IGNORED:
         given.pop(key, None)
+    schema = _schema(given.pop("response_format", {"type": "text"}))
+    if schema is not None and given.setdefault("json_schema", schema) != schema:
+        raise ArgumentError("response_format and json_schema are the same; give one of them")
     for key, value in {**_WITHOUT_EFFECT, **idle}.items():
         if given.pop(key, value) != value:
             raise ArgumentError(f"{key}: expected {value!r}, found {arguments[key]!r}")

@@ -464,7 +464,7 @@ class Model(Closable):
         sampling: max_tokens or max_completion_tokens, temperature, top_p, seed, stop and the others of
                   Chat.reply(), with the defaults of that: temperature 0 (Model.sampling has others).
                   n can only be 1. The API's user, metadata and store are ignored, its penalties can
-                  only be 0, and its response_format is {"type": "text"}.
+                  only be 0; a response_format holds the answer to a JSON schema.
 
         None stands for what is not given. ArgumentError names an argument, or a key of a message,
         that is not known.
