@@ -41,11 +41,4 @@ Status Grammar::create(Kind kind, std::string_view text) {
   return network_.finish(root, tokens_.writable());
 }
 
-Status Grammar::create_calls(const ToolFormat& format, std::string_view tools,
-                             const CallChoice& choice, const Tokenizer& tokenizer) {
-  uint32_t root = 0;
-  MOE_TRY(compile_calls(format, tools, choice, tokenizer, network_, &root));
-  return network_.finish(root, tokens_.writable()).with_context("tools");
-}
-
 }  // namespace moe::grammar

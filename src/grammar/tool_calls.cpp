@@ -3,6 +3,7 @@
 #include "src/grammar/tool_calls.h"
 
 #include "src/grammar/automaton.h"
+#include "src/grammar/grammar.h"
 #include "src/grammar/schema.h"
 #include "src/grammar/token_trie.h"
 #include "src/grammar/tool_text.h"
@@ -436,6 +437,13 @@ class CallCompiler {
 Status compile_calls(const ToolFormat& format, std::string_view tools, const CallChoice& choice,
                      const Tokenizer& tokenizer, Network& network, uint32_t* root) {
   return CallCompiler(format, tools, choice, tokenizer, network).compile(root);
+}
+
+Status Grammar::create_calls(const ToolFormat& format, std::string_view tools,
+                             const CallChoice& choice, const Tokenizer& tokenizer) {
+  uint32_t root = 0;
+  MOE_TRY(compile_calls(format, tools, choice, tokenizer, network_, &root));
+  return network_.finish(root, tokens_.writable()).with_context("tools");
 }
 
 }  // namespace moe::grammar
