@@ -235,10 +235,6 @@ TEST_F(DamagedFamily, Gemma4) {
   EXPECT_NE(changed(R"({"layer_types": ["full_attention"]})", MOE_ERR_SHAPE)
                 .find("layer_types: expected 4 entries"),
             std::string::npos);
-  EXPECT_EQ(changed(R"({"layer_types": ["full_attention", "full_attention", "full_attention",
-                        "sliding_attention"]})",
-                    MOE_ERR_UNSUPPORTED),
-            "config.json: layer_types: the last layer has full attention");
   EXPECT_NE(changed(R"({"use_bidirectional_attention": "all"})", MOE_ERR_UNSUPPORTED)
                 .find("use_bidirectional_attention: \"all\""),
             std::string::npos);
@@ -267,6 +263,73 @@ TEST_F(DamagedFamily, Gemma4) {
   tensors_["model.layers.1.router.per_expert_scale"].shape = {3, 2};
   EXPECT_EQ(error(MOE_ERR_SHAPE),
             "tensor model.layers.1.router.per_expert_scale: expected (6, 1), file has (3, 2)");
+}
+
+TEST_F(DamagedFamily, Gemma4HeadsByLayer) {
+  load("gemma4_heads_by_layer");
+  const std::string good = config_;
+  for (const char* index : {"12", "012", "-1", "+1", "", "1 ", "0x1", "full_attention", "comment",
+                            "18446744073709551617"}) {
+    const std::string change =
+        R"({"per_layer_config": {")" + std::string(index) + R"(": {"head_dim": 16}}})";
+    config_ = test::patched(change.c_str(), good.c_str());
+    EXPECT_EQ(error(MOE_ERR_FORMAT),
+              "config.json: per_layer_config: expected the index of a layer, 0 to 11, found \"" +
+                  std::string(index) + "\"");
+  }
+  config_ = test::patched(R"({"per_layer_config": {"5": {"head_dim": 16}}})", good.c_str());
+  EXPECT_EQ(error(MOE_ERR_FORMAT), "config.json: per_layer_config.5: layer 5 is there twice");
+  config_ = test::patched(R"({"per_layer_config": 3})", good.c_str());
+  EXPECT_NE(error(MOE_ERR_FORMAT).find("per_layer_config: expected an object"), std::string::npos);
+}
+
+TEST_F(DamagedFamily, Gemma4Rope) {
+  load("gemma4");
+  const std::string good = config_;
+  for (const char* kind : {"full_attention", "sliding_attention"}) {
+    const std::string change = R"({"rope_parameters": {")" + std::string(kind) +
+                               R"(": {"rope_type": "linear", "factor": 2, "rope_theta": 100,
+                                      "partial_rotary_factor": 0.5}}})";
+    config_ = test::patched(change.c_str(), good.c_str());
+    EXPECT_EQ(error(MOE_ERR_UNSUPPORTED),
+              "config.json: rope_parameters." + std::string(kind) +
+                  ": partial_rotary_factor: 0.5 is not supported; only the type proportional has "
+                  "one other than 1");
+  }
+  config_ = test::patched(R"({"partial_rotary_factor": 0.5})", good.c_str());
+  EXPECT_NE(error(MOE_ERR_UNSUPPORTED).find("partial_rotary_factor"), std::string::npos);
+  config_ =
+      test::patched(R"({"rope_scaling": {"rope_type": "linear", "factor": 2}})", good.c_str());
+  EXPECT_NE(error(MOE_ERR_UNSUPPORTED).find("rope_scaling"), std::string::npos);
+}
+
+// `transformers` ignores a factor of the default type, and gives the last layer full attention.
+TEST_F(DamagedFamily, Gemma4KeysWithoutAnEffect) {
+  load("gemma4");
+  const std::string good = config_;
+  const auto converted = [&](const std::string& config, std::vector<std::string> warnings) {
+    test::write_checkpoint(source_, config, tensors_);
+    MemorySink sink;
+    ConvertReport report;
+    const Status status = convert_to_sink(source_.path(), sink, {}, &report);
+    EXPECT_TRUE(status.ok()) << status.text();
+    EXPECT_EQ(report.warnings, warnings);
+    return std::string(reinterpret_cast<const char*>(sink.data()), sink.size());
+  };
+  const std::string plain = converted(good, {});
+  EXPECT_EQ(
+      converted(test::patched(
+                    R"({"rope_parameters": {"sliding_attention": {"partial_rotary_factor": 0.5}}})",
+                    good.c_str()),
+                {"rope_parameters.sliding_attention.partial_rotary_factor is not "
+                 "used: it has no meaning for the type default of this architecture"}),
+      plain);
+  EXPECT_EQ(converted(test::patched(R"({"layer_types": ["sliding_attention", "full_attention",
+                                                  "sliding_attention", "sliding_attention"]})",
+                                    good.c_str()),
+                      {"the last layer has full attention, whatever layer_types says: transformers "
+                       "does the same"}),
+            plain);
 }
 
 TEST_F(DamagedFamily, Gemma4WithEmbeddingsOfLayers) {

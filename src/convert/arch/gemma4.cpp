@@ -5,7 +5,11 @@
 // small models embeddings for each layer and last layers that see the keys of others.
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
+#include <set>
+#include <string>
+#include <system_error>
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
@@ -44,6 +48,9 @@ constexpr TensorName kLayerInputs[] = {
     {"layer_input.out.weight", "per_layer_projection.weight"},
     {"layer_input_out_norm.weight", "post_per_layer_input_norm.weight"}};
 
+// Keys that other models have for all layers; `transformers` does not read them for this one.
+constexpr const char* kRopeOfAll[] = {"partial_rotary_factor", "rope_scaling"};
+
 bool slides(const LayerConfig& layer) { return layer.attention.window > 0; }
 
 // config.json with the keys of other decoders, and what files may leave to the defaults of
@@ -72,9 +79,21 @@ Json as_others(const JsonNode& config) {
     if (both.has("sliding_attention")) local = both.at("sliding_attention").value();
     if (both.has("full_attention")) whole = both.at("full_attention").value();
   }
-  c["rope_parameters"] = local;
+  for (const char* key : kRopeOfAll) c.erase(key);
+  c["rope_parameters"] = local;  // the decoder wants one
+  c["rope_local"] = {{"rope_parameters", local}};
   c["rope_whole"] = {{"rope_parameters", whole}};
   return c;
+}
+
+// Files of models with more than ten layers have zeros before the index: "05".
+size_t layer_index(const JsonNode& node, const std::string& key, size_t n_layers) {
+  size_t l = n_layers;
+  const char* const end = key.data() + key.size();
+  const auto [rest, error] = std::from_chars(key.data(), end, l);
+  if (error == std::errc() && rest == end && l < n_layers) return l;
+  fail(MOE_ERR_FORMAT, "%s: expected the index of a layer, 0 to %zu, found \"%.60s\"",
+       node.path().c_str(), n_layers - 1, key.c_str());
 }
 
 // Head sizes of the layers without a window: published files have two keys for all of them, those
@@ -93,10 +112,14 @@ void read_whole_heads(Decoder* d, bool k_eq_v) {
   }
   if (!listed) return;
   const JsonNode list = keys.node("per_layer_config");
-  for (size_t l = 0; l < d->layers().size(); ++l) {
-    const std::string index = std::to_string(l);
-    if (!list.has(index.c_str())) continue;
-    const JsonNode own = list.at(index.c_str());
+  std::set<size_t> seen;
+  if (!list.value().is_object()) list.fail_expected("an object");
+  for (const auto& [key, unused] : list.value().items()) {
+    const size_t l = layer_index(list, key, d->layers().size());
+    const JsonNode own = list.at(key.c_str());
+    if (!seen.insert(l).second) {
+      fail(MOE_ERR_FORMAT, "%s: layer %zu is there twice", own.path().c_str(), l);
+    }
     own.only({"head_dim", "num_key_value_heads"});
     AttentionConfig& a = d->layer(l).attention;
     a.head_dim = own.integer("head_dim", a.head_dim, 1, kMaxWidth);
@@ -104,15 +127,39 @@ void read_whole_heads(Decoder* d, bool k_eq_v) {
   }
 }
 
-void read_whole_rope(Decoder* d, Imported* out) {
-  const JsonNode node = d->keys.node("rope_whole");
-  ConfigKeys keys(node);
+// The share of dimensions that turn is proportional's; `transformers` ignores it in layers of the
+// default type and fails with others.
+Json without_share(const JsonNode& node, Decoder* d) {
+  Json rope = node.value();
+  const char* const key = "partial_rotary_factor";
+  if (!node.has(key) || node.at(key).value() == 1) return rope;
+  const char* const type = node.has("rope_type") ? "rope_type" : "type";
+  const bool is_default = !node.has(type) || node.at(type).value() == "default";
+  if (!is_default && node.at(type).value() == "proportional") return rope;
+  if (!is_default) fail_value(node.at(key), "only the type proportional has one other than 1");
+  d->keys.warn(node.member_path(key) +
+               " is not used: it has no meaning for the type default of this architecture");
+  rope.erase(key);
+  return rope;
+}
+
+// By layer, since heads differ.
+void read_ropes(Decoder* d, const char* key, bool local, Imported* out) {
+  const JsonNode both = d->keys.node(key);
+  const char* const name = local ? "sliding_attention" : "full_attention";
+  const JsonNode named(both.at("rope_parameters").value(),
+                       std::string("config.json: rope_parameters.") + name);
+  const Json rope = {{"rope_parameters", without_share(named, d)}};
+  const JsonNode node(rope, "config.json");
+  bool first = !local;  // the decoder has the findings of the local ones
   for (LayerConfig& layer : d->layers()) {
+    if (slides(layer) != local) continue;
     AttentionConfig& a = layer.attention;
-    if (slides(layer)) continue;
+    ConfigKeys keys(node);
     a.rope = read_rope(keys, a.head_dim, d->config().context_length, 0, &out->factors);
+    if (first) d->keys.take_findings(keys);
+    first = false;
   }
-  d->keys.take_findings(keys);
 }
 
 // The last layers see the keys and values of the last one before them that is of their kind.
@@ -132,7 +179,7 @@ void share_keys(Decoder* d) {
     }
     layer.attention.kv_layer = source;
     layer.attention.v_norm = layer.attention.v_from_k = false;
-    if (wide) layer.ffn.d_ff *= 2;
+    if (wide) (layer.ffn.kind == FfnKind::kMoe ? layer.ffn.moe.shared.d_ff : layer.ffn.d_ff) *= 2;
     const std::string prefix = "model.layers." + std::to_string(l) + ".self_attn.";
     for (const char* part : {"k_proj.*", "v_proj.*", "k_norm.*"}) {
       d->ignore_tensors((prefix + part).c_str());
@@ -144,8 +191,11 @@ void set_attention(Decoder* d) {
   d->qk_norm(QkNorm::kHead);
   d->attention_bias("attention_bias", false);
   d->window_except_every(6);
-  if (slides(d->layer(d->layers().size() - 1))) {
-    fail(MOE_ERR_UNSUPPORTED, "config.json: layer_types: the last layer has full attention");
+  LayerConfig& last = d->layer(d->layers().size() - 1);
+  if (slides(last)) {
+    d->keys.warn(
+        "the last layer has full attention, whatever layer_types says: transformers does the same");
+    last.attention.window = 0;
   }
   const bool k_eq_v = d->keys.boolean("attention_k_eq_v", false);
   for (LayerConfig& layer : d->layers()) {
@@ -244,7 +294,11 @@ Imported import_gemma4(const JsonNode& config, const Checkpoint& checkpoint) {
     d.config().logit_cap = cap;
   }
   Imported rope;
-  read_whole_rope(&d, &rope);
+  read_ropes(&d, "rope_local", true, &rope);
+  read_ropes(&d, "rope_whole", false, &rope);
+  for (const char* key : kRopeOfAll) {
+    if (config.has(key)) d.keys.unknown(key, config.at(key).value());
+  }
   d.quantization(Quantization::kNone);
   Imported out = d.finish();
   std::move(rope.factors.begin(), rope.factors.end(), std::back_inserter(out.factors));
