@@ -56,7 +56,8 @@ Box<Session> session_of(Machine& machine, KvType kv, int32_t context = 0, int32_
   return machine.session(options);
 }
 
-// Different cache layouts: heads of 8 and of 20 elements, a latent, a window.
+// Different cache layouts: heads of 8 and of 20 elements, a latent, layers that share
+// the keys of others of another size, a window.
 std::vector<TinyKind> kinds() {
   return {{"plain", [](ModelConfig&, TinyOptions&) {}},
           {"heads_of_20",
@@ -66,6 +67,14 @@ std::vector<TinyKind> kinds() {
           {"latent", [](ModelConfig& c, TinyOptions& o) { set_latent(c, o); }},
           {"short_conv",
            [](ModelConfig& c, TinyOptions&) { set_mixer(c.layers[0], "short_conv", {4}); }},
+          {"keys_of_another_layer",
+           [](ModelConfig& c, TinyOptions&) {
+             c.layers[0].attention.head_dim = 20;
+             for (const int32_t source : {0, 1}) {
+               EXPECT_TRUE(c.layers.push(c.layers[static_cast<size_t>(source)]).ok());
+               c.layers.back().attention.kv_layer = source;
+             }
+           }},
           {"window", [](ModelConfig& c, TinyOptions&) {
              each_attention(c, [](AttentionConfig& a) { a.window = 30; });
            }}};
