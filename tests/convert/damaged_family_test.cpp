@@ -332,6 +332,19 @@ TEST_F(DamagedFamily, Gemma4KeysWithoutAnEffect) {
             plain);
 }
 
+// Also without a layer's factor, readers of 1.5 would leave out the norm of values.
+TEST_F(DamagedFamily, NormedValuesAreOfVersion6) {
+  load("gemma4");
+  for (const char* l : {"0", "1", "2", "3"}) {
+    tensors_["model.layers." + std::string(l) + ".layer_scalar"] = test::f32_tensor({1}, {1});
+  }
+  test::write_checkpoint(source_, config_, tensors_);
+  MemorySink sink;
+  ConvertReport report;
+  ASSERT_TRUE(convert_to_sink(source_.path(), sink, {}, &report).ok());
+  EXPECT_EQ(sink.data()[10], 6);
+}
+
 TEST_F(DamagedFamily, Gemma4WithEmbeddingsOfLayers) {
   load("gemma4_e");
   const std::string good = config_;
