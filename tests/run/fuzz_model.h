@@ -135,7 +135,7 @@ inline void change_options(FuzzBytes& in, TinyOptions& o) {
 
 inline void change_config(FuzzBytes& in, ModelConfig& config, TinyOptions& options) {
   LayerConfig& layer = config.layers[in.below(config.layers.size())];
-  const size_t i = in.below(10);
+  const size_t i = in.below(11);
   if (i == 0) change_model(in, config);
   if (i == 1) change_options(in, options);
   if (i == 2 || i == 3) change_attention(in, layer.attention);
@@ -143,6 +143,7 @@ inline void change_config(FuzzBytes& in, ModelConfig& config, TinyOptions& optio
   if (i > 4 && i < 8) change_ffn(in, layer.ffn);
   if (i == 8) layer.has_attention = false, layer.attention = {};
   if (i == 9) layer.has_ffn = false, layer.ffn = {};
+  if (i == 10) layer.multiplier = in.real();
 }
 
 /// Whether a matrix can have this combination of format, scale and activation.
