@@ -588,7 +588,8 @@ MOE_API moe_status moe_tokenizer_encode(const moe_tokenizer* tokenizer, const ch
 
 /* Two texts in one sequence, such as a question and a passage. */
 typedef struct moe_token_pair {
-  size_t n_tokens;
+  uint32_t struct_size;
+  size_t n_tokens; /* of both, with the special tokens */
   size_t second; /* where the second text's type begins, for moe_encode_params; 0: there is none */
   size_t n_cut;  /* tokens of the texts that were left out */
 } moe_token_pair;

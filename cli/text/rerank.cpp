@@ -73,7 +73,7 @@ class Reranker {
     const auto most = static_cast<size_t>(moe_session_context(session_));
     const moe_tokenizer* const tokenizer = moe_model_tokenizer(model_);
     std::vector<int32_t> tokens(most);
-    moe_token_pair pair{};
+    auto pair = MOE_INIT(moe_token_pair);
     moe_error error;
     check_line(moe_tokenizer_encode_pair(tokenizer, query_.data(), query_.size(), passage.data(),
                                          passage.size(), 0, most, tokens.data(), tokens.size(),

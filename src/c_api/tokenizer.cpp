@@ -29,7 +29,7 @@ Status encode_pair(const moe_tokenizer* tokenizer, std::string_view first, std::
   if (tokenizer == nullptr) return null_argument("tokenizer");
   if (first.data() == nullptr && !first.empty()) return null_argument("first");
   if (second.data() == nullptr && !second.empty()) return null_argument("second");
-  if (out == nullptr) return null_argument("out");
+  MOE_TRY(check_out_struct(out, "out"));
   if ((flags & ~uint32_t{MOE_ENCODE_PARSE_SPECIAL}) != 0) {
     return Status::error(MOE_ERR_ARGUMENT, "flags: expected bits of %u, found %u",
                          uint32_t{MOE_ENCODE_PARSE_SPECIAL}, flags);
@@ -37,8 +37,12 @@ Status encode_pair(const moe_tokenizer* tokenizer, std::string_view first, std::
   Array<int32_t> ids(*tokenizer->allocator);
   TokenPair pair;
   MOE_TRY(tokenizer->tokenizer->encode_pair(first, second, flags != 0, max_tokens, ids, &pair));
-  *out = {ids.size(), pair.second, pair.n_cut};
-  return write_array(ids.data(), ids.size(), tokens, capacity, &out->n_tokens);
+  moe_token_pair value{};
+  value.second = pair.second;
+  value.n_cut = pair.n_cut;
+  const Status written = write_array(ids.data(), ids.size(), tokens, capacity, &value.n_tokens);
+  write_struct(value, out);
+  return written;
 }
 
 Status decode(const moe_tokenizer* tokenizer, const int32_t* tokens, size_t n_tokens,

@@ -612,8 +612,10 @@ pub struct moe_tokenizer {
 
 /// Two texts in one sequence, such as a question and a passage.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy)]
 pub struct moe_token_pair {
+    pub struct_size: u32,
+    /// of both, with the special tokens
     pub n_tokens: usize,
     /// where the second text's type begins, for moe_encode_params; 0: there is none
     pub second: usize,
@@ -2412,10 +2414,11 @@ fn structs_are_those_of_c() {
         available_bytes: 16,
         budget_bytes: 24,
     });
-    layout!(moe_token_pair, 24, {
-        n_tokens: 0,
-        second: 8,
-        n_cut: 16,
+    layout!(moe_token_pair, 32, {
+        struct_size: 0,
+        n_tokens: 8,
+        second: 16,
+        n_cut: 24,
     });
     layout!(moe_session_params, 20, {
         struct_size: 0,

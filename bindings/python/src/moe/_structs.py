@@ -272,10 +272,11 @@ class MemoryInfo(Sized):
     ]
 
 
-class TokenPair(c.Structure):
+class TokenPair(Sized):
     """moe_token_pair. Two texts in one sequence, such as a question and a passage."""
 
     _fields_ = [
+        ("struct_size", c.c_uint32),
         ("n_tokens", c.c_size_t),
         ("second", c.c_size_t),
         ("n_cut", c.c_size_t),
