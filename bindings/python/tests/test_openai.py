@@ -137,8 +137,15 @@ def test_formats_of_answers(model):
     assert text.lstrip().startswith("{")
     with pytest.raises(moe.ArgumentError, match="no 'schema'"):
         model.create_completion(PROMPT, response_format={"type": "json_schema"})
-    with pytest.raises(moe.ArgumentError, match="give one of them"):
+    with pytest.raises(moe.ArgumentError, match="cannot be given together"):
         model.create_completion(PROMPT, response_format=form, json_schema={"const": 1})
+    schema = form["json_schema"]["schema"]
+    for wrong, name in (({"type": "json_object", "schema": schema}, "response_format: unknown: 'schema'"),
+                        ({"type": "text", "x": 1}, "response_format: unknown: 'x'"),
+                        ({**form, "schema": schema}, "response_format: unknown: 'schema'"),
+                        ({"type": "json_schema", "json_schema": {"schema": schema, "x": 1}}, "json_schema: unknown: 'x'")):
+        with pytest.raises(moe.ArgumentError, match=name):
+            model.create_completion(PROMPT, response_format=wrong)
 
 
 def test_a_session_is_closed_where_generate_raises(model, monkeypatch):

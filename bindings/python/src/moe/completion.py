@@ -53,13 +53,17 @@ def _schema(response_format: Any) -> Any:
     """The schema that a response_format asks for; None: any text."""
     given = given_of(response_format, "response_format")
     kind = given.get("type")
+    if kind in ("text", "json_object"):
+        only(given, ("type",), "response_format")
     if kind == "text":
         return None
     if kind == "json_object":
         return {"type": "object"}
     if kind != "json_schema":
         raise ArgumentError(f"response_format: expected the type 'text', 'json_object' or 'json_schema', found {kind!r}")
+    only(given, ("type", "json_schema"), "response_format")
     holder = given_of(given.get("json_schema", {}), "response_format.json_schema")
+    only(holder, ("name", "description", "schema", "strict"), "response_format.json_schema")
     if "schema" not in holder:
         raise ArgumentError("response_format.json_schema: no 'schema'")
     return holder["schema"]
@@ -73,7 +77,7 @@ def without_idle(arguments: Mapping[str, Any], idle: Mapping[str, Any]) -> Compl
         given.pop(key, None)
     schema = _schema(given.pop("response_format", {"type": "text"}))
     if schema is not None and given.setdefault("json_schema", schema) != schema:
-        raise ArgumentError("response_format and json_schema are the same; give one of them")
+        raise ArgumentError("response_format and json_schema cannot be given together; give one of them")
     for key, value in {**_WITHOUT_EFFECT, **idle}.items():
         if given.pop(key, value) != value:
             raise ArgumentError(f"{key}: expected {value!r}, found {arguments[key]!r}")
