@@ -838,7 +838,8 @@ MOE_API moe_status moe_session_read_source(moe_session* session, const int32_t* 
 
 /* The number of tokens evaluated so far; 0 for NULL. */
 MOE_API int32_t moe_session_position(const moe_session* session);
-/* The most tokens that the session holds; 0 for NULL. */
+/* The most tokens that the session holds, of an encoder the most that a text may have: its chunk
+ * limits them as well. 0 for NULL. */
 MOE_API int32_t moe_session_context(const moe_session* session);
 
 /* Drops all positions from `position` on, for example to reuse a common prefix. If layers have a

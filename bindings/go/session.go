@@ -191,7 +191,8 @@ func (s *Session) Position() (int, error) {
 	return int(C.moe_session_position(p)), nil
 }
 
-// Context is the maximum number of tokens in the session.
+// Context is the maximum number of tokens in the session; of an encoder, in one text: its chunk
+// limits them as well.
 func (s *Session) Context() (int, error) {
 	p, release, err := s.use()
 	if err != nil {

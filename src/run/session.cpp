@@ -89,7 +89,10 @@ Session::Session(Box<PoolMember> member, Box<SessionState> state)
 Session::~Session() = default;
 
 int32_t Session::position() const { return state_->position(); }
-int32_t Session::context() const { return state_->options.context; }
+int32_t Session::context() const {
+  const int32_t context = state_->options.context;
+  return state_->model.config().is_encoder() ? std::min(context, state_->chunk()) : context;
+}
 int32_t Session::chunk() const { return state_->chunk(); }
 const SessionOptions& Session::options() const { return state_->options; }
 std::span<const int32_t> Session::tokens() const {

@@ -62,6 +62,7 @@ class Session final {
   Status sample(const SamplingConfig& config, TokenLogprob* out, TokenLogprob* top, size_t n_top);
 
   int32_t position() const;
+  /// An encoder's is at most its chunk, because it sees a text whole.
   int32_t context() const;
   int32_t chunk() const;                    // an automatic one can change between calls
   const SessionOptions& options() const;    // every default filled in

@@ -123,6 +123,12 @@ def test_rerank(reranker):
         assert [r.score for r in found] == sorted(scores[:, 0].tolist(), reverse=True)
         assert session.rerank("the cat", []) == []
         assert session.score_pairs("the cat", ["cat " * 60]).shape == (1, 1)
+    with model.session(chunk=12) as session:
+        assert session.context == 12
+        pair = model.tokenizer.encode_pair("the cat", "cat " * 60, max_tokens=12)
+        expected = session.encode(pair.tokens, hidden=False, outputs=True, second=pair.second).outputs
+        assert np.array_equal(session.score_pairs("the cat", ["cat " * 60]), expected)
+    with model.session() as session:
         with pytest.raises(moe.ArgumentError, match="label: expected 0 to 0, found 1"):
             session.rerank("the cat", texts, label=1)
         pair = model.tokenizer.encode_pair("the cat", "birds")

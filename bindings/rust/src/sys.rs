@@ -1755,7 +1755,8 @@ extern "C" {
     ) -> moe_status;
     /// The number of tokens evaluated so far; 0 for NULL.
     pub fn moe_session_position(session: *const moe_session) -> i32;
-    /// The most tokens that the session holds; 0 for NULL.
+    /// The most tokens that the session holds, of an encoder the most that a text may have: its chunk
+    /// limits them as well. 0 for NULL.
     pub fn moe_session_context(session: *const moe_session) -> i32;
     /// Drops all positions from `position` on, for example to reuse a common prefix. If layers have a
     /// mixer with a state, the next call evaluates the tokens after the nearest kept state again;

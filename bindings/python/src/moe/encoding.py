@@ -118,8 +118,8 @@ class Encoding(SessionCalls):
 
     def score_pairs(self, query: str, texts: Sequence[str]) -> FloatArray:
         """The outputs of the head of classes for the query with each of the texts, (n, n_outputs),
-        such as a cross-encoder's scores of passages. Of a pair that is longer than the context the
-        ends are left out, those of the longer text first. UnsupportedError for a model without such
+        such as a cross-encoder's scores of passages. Of a pair that is longer than the session's
+        context, or chunk, the ends are left out, those of the longer text first. UnsupportedError for a model without such
         a head."""
         info = self.model.info
         if not info.is_encoder or info.head != "classes":

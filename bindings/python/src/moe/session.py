@@ -83,7 +83,8 @@ class Session(Encoding, Translating, Saving, Counting):
 
     @property
     def context(self) -> int:
-        """The maximum number of tokens in the session."""
+        """The maximum number of tokens in the session; of an encoder, in one text: its chunk limits them
+        as well."""
         with self._pointer() as session:
             return int(lib.moe_session_context(session))
 
