@@ -3,6 +3,9 @@
 // operation can process them.
 #include "src/run/layers.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "src/model/latent_matrices.h"
 
 namespace moe {
@@ -90,8 +93,14 @@ void attend(SessionState& lead, const Batch& batch, int32_t layer) {
                   [&](const BatchPart& part) { return part.session->kv.view(layer, part.text); });
   if (c.v_norm) {
     const Norm norm = {NormKind::kRms, lead.model.config().norm_eps, nullptr, nullptr};
-    const int32_t n_values = batch.n_rows * c.n_kv_heads;
-    lead.device.norm(lead.stream(), {w.v, w.v, n_values, c.head_dim, norm, false, 1});
+    // In slices, because all values of a batch can be more than an operation counts.
+    const int32_t most = INT32_MAX / c.n_kv_heads;
+    int32_t n = 0;
+    for (int32_t at = 0; at < batch.n_rows; at += n) {
+      n = std::min(batch.n_rows - at, most);
+      float* const v = w.v + int64_t{at} * c.n_kv_heads * c.head_dim;
+      lead.device.norm(lead.stream(), {v, v, n * c.n_kv_heads, c.head_dim, norm, false, 1});
+    }
   }
   AttentionOp op = attention_op(batch, c);
   op.qk_norm = c.qk_norm;
