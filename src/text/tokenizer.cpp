@@ -174,7 +174,7 @@ Status Tokenizer::encode_pair(std::string_view first, std::string_view second, b
   size_t n_a = a.size(), n_b = b.size();
   if (max_tokens > 0) {
     const size_t room = max_tokens > n_around ? max_tokens - n_around : 0;
-    if (n_texts > room && room < 2) {
+    if (n_around > max_tokens || (n_texts > room && room < 2)) {
       return Status::error(MOE_ERR_TOO_LONG,
                            "a pair of texts has %zu tokens around them: %zu leave none for each",
                            n_around, max_tokens);
@@ -195,7 +195,9 @@ Status Tokenizer::encode_pair(std::string_view first, std::string_view second, b
     (void)ids.resize(n);
     return status;
   }
-  pair->second = p.second_type ? p.prefix.size() + n_a + p.between.size() : 0;
+  const size_t second_at = p.prefix.size() + n_a + p.between.size();
+  const bool has_second = p.second_type && second_at < n_around + n_a + n_b;
+  pair->second = has_second ? second_at : 0;
   pair->n_cut = n_texts - n_a - n_b;
   return {};
 }

@@ -110,6 +110,10 @@ def test_pairs_are_truncated_as_by_tokenizers(reranker):
         assert pair.second in (0, case["second"]) or not case["second"]
     with pytest.raises(moe.TooLongError, match="leave none for each"):
         model.tokenizer.encode_pair("the cat", "a dog", max_tokens=4)
+    n_around = len(model.tokenizer.encode_pair("", "").tokens)
+    assert len(model.tokenizer.encode_pair("", "", max_tokens=n_around).tokens) == n_around
+    with pytest.raises(moe.TooLongError, match="leave none for each"):
+        model.tokenizer.encode_pair("", "", max_tokens=n_around - 1)
 
 
 def test_rerank(reranker):
