@@ -62,7 +62,7 @@ class Batch {
   void reply(Slot& slot, const Json& request);
   void constrain(Slot& slot);
   moe_grammar* grammar_of(const Slot& slot) const {
-    return slot.grammar ? slot.grammar.get() : sampling_.params.grammar;
+    return slot.has_format ? slot.grammar.get() : sampling_.params.grammar;
   }
   void sample(Slot& slot);
   void sample_constrained(Slot& slot);
@@ -132,6 +132,7 @@ void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   check(moe_session_rewind(slot.session.get(), 0, &error), error);
   slot.stops = stops_of(request, model_, options_.sampling.stop);
   slot.settings = settings_of(request, {options_.sampling.max_tokens, *sampling_.params.sampling});
+  slot.has_format = request.contains("response_format");
   slot.grammar = format_of(request, model_);
   if (request.contains("messages")) return reply(slot, request);
   slot.prompt = tokens_of(request, model_);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <iterator>
 #include <sstream>
 #include <type_traits>
@@ -288,15 +289,36 @@ std::vector<std::string> stops_of(const Json& request, const moe_model* model,
   return stops;
 }
 
+namespace {
+
+// Throws LineError if a format has a key that is not one of `known`.
+void check_format_keys(const Json& format, const std::string& where,
+                       std::initializer_list<const char*> known) {
+  if (!format.is_object()) return;  // and so has no "type" or "schema", which is refused
+  for (const auto& [key, value] : format.items()) {
+    if (value.is_null() || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    throw LineError("'" + where + "': unknown key '" + key.substr(0, 40) + "'");
+  }
+}
+
+}  // namespace
+
 // As in the service: a schema holds whether it is "strict" or not.
 Grammar format_of(const Json& request, moe_model* model) {
   if (!request.contains("response_format")) return nullptr;
   const Json& format = request["response_format"];
   const Json type = member(format, "type");
+  if (type == "text" || type == "json_object") {
+    check_format_keys(format, "response_format", {"type"});
+  }
   if (type == "text") return nullptr;
   std::string schema = R"({"type": "object"})";
   if (type == "json_schema") {
-    const Json given = member(member(format, "json_schema"), "schema");
+    check_format_keys(format, "response_format", {"type", "json_schema"});
+    const Json holder = member(format, "json_schema");
+    check_format_keys(holder, "response_format.json_schema",
+                      {"name", "description", "schema", "strict"});
+    const Json given = member(holder, "schema");
     if (given.is_null()) throw LineError("'response_format.json_schema.schema' is missing");
     schema = given.dump(-1, ' ', false, Json::error_handler_t::replace);
   } else if (type != "json_object") {

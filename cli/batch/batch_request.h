@@ -40,7 +40,7 @@ std::vector<int32_t> tokens_of(const Json& request, const moe_model* model);
 /// The texts of "stop", which replace `others`. Throws LineError.
 std::vector<std::string> stops_of(const Json& request, const moe_model* model,
                                   const std::vector<std::string>& others);
-/// The grammar of "response_format"; null: any text. Throws LineError.
+/// The grammar of "response_format"; null: any text, as if there is none. Throws LineError.
 Grammar format_of(const Json& request, moe_model* model);
 /// Whether the first of "messages" has the role "system", or "developer", its newer name.
 bool begins_with_system(const Json& messages);

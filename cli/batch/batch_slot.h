@@ -22,7 +22,8 @@ struct Slot {
   LineSettings settings;
   Json logprobs = Json::array();
   int32_t next = -1;                       // sampled and not yet evaluated
-  Grammar grammar;                         // of the line; null: that of the command line
+  bool has_format = false;                 // the line says what text it wants, perhaps any
+  Grammar grammar;                         // of that format; null: any text
   Generation generation;                   // of a text with a grammar; null: none
   const moe_model* logprobs_of = nullptr;  // take() keeps log-probabilities; null: it does not
   std::exception_ptr thrown;               // by take(): nothing may be thrown through the library

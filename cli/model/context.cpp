@@ -17,9 +17,11 @@ Model open_model_for_text(ModelOptions o, moe_env* env) {
 
 int32_t model_context(const moe_model* model) { return model_info(model).context_length; }
 
-std::string too_long(const std::string& what, size_t n, size_t holds, size_t most) {
+std::string too_long(const std::string& what, size_t n, size_t holds, size_t most,
+                     const char* options) {
   return what + " " + counted(n, "token") + ", the context holds " + std::to_string(holds) +
-         (holds < most ? "; --context can be at most " + std::to_string(most) + " with this model"
+         (holds < most ? "; " + std::string(options) + " can be at most " + std::to_string(most) +
+                             " with this model"
                        : ", this model's maximum");
 }
 
@@ -28,9 +30,10 @@ void check_fits(const std::string& what, size_t n, const moe_session* session,
   const auto holds = static_cast<size_t>(moe_session_context(session));
   if (n <= holds) return;
   const moe_model_info info = model_info(model);
-  const int32_t most =
-      info.is_encoder == 0 ? info.context_length : std::min(info.context_length, kMostChunk);
-  throw CallError(MOE_ERR_TOO_LONG, too_long(what, n, holds, static_cast<size_t>(most)));
+  const bool encoder = info.is_encoder != 0;
+  const int32_t most = encoder ? std::min(info.context_length, kMostChunk) : info.context_length;
+  throw CallError(MOE_ERR_TOO_LONG, too_long(what, n, holds, static_cast<size_t>(most),
+                                             encoder ? "--context and --chunk" : "--context"));
 }
 
 namespace {

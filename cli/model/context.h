@@ -19,7 +19,8 @@ int32_t model_context(const moe_model* model);
 
 /// "the text has 9 tokens, the context holds 4; --context can be at most 8 with this model", where
 /// `what` is "the text has", `most` the model's context.
-std::string too_long(const std::string& what, size_t n, size_t holds, size_t most);
+std::string too_long(const std::string& what, size_t n, size_t holds, size_t most,
+                     const char* options = "--context");
 /// Throws that, as an error of the text, if n tokens do not fit `session`.
 void check_fits(const std::string& what, size_t n, const moe_session* session,
                 const moe_model* model);

@@ -50,7 +50,20 @@ void check_reranker(const RerankOptions& o, const moe_model_info& info) {
   }
 }
 
-/// PairScores pairs of the query and one passage.
+// Before any passage: that the model reads no pairs is not the fault of a line.
+void check_pairs(const RerankOptions& o, const moe_model* model) {
+  const moe_tokenizer* const tokenizer = moe_model_tokenizer(model);
+  if (tokenizer == nullptr) {
+    throw CallError(MOE_ERR_UNSUPPORTED, o.model.path + ": the model has no tokenizer");
+  }
+  moe_token_pair pair{};
+  moe_error error;
+  const moe_status status =
+      moe_tokenizer_encode_pair(tokenizer, "", 0, "", 0, 0, 0, nullptr, 0, &pair, &error);
+  if (status != MOE_OK) throw CallError(status, o.model.path + ": " + error.text);
+}
+
+/// Scores pairs of the query and one passage.
 class Reranker {
  public:
   Reranker(const std::string& query, const moe_model* model, moe_session* session)
@@ -136,9 +149,7 @@ void run_rerank(const RerankOptions& o) {
   const Model model = open_model_to_run(o.model, env.get());
   const moe_model_info info = model_info(model.get());
   check_reranker(o, info);
-  if (moe_model_tokenizer(model.get()) == nullptr) {
-    throw CallError(MOE_ERR_UNSUPPORTED, o.model.path + ": the model has no tokenizer");
-  }
+  check_pairs(o, model.get());
   const Session session = open_session(o.model, model.get());
   const CurrentSession current(session.get());
   const Reranker reranker(o.query, model.get(), session.get());

@@ -4,6 +4,7 @@
 
 import json
 import os
+import shutil
 import struct
 
 from support import Cli, MODEL, main
@@ -186,6 +187,32 @@ class Encoder(Cli):
         self.assertEqual(best.splitlines(), lines[:1])
         long = self.ok("rerank", self.reranker(), "-q", "the cat", "-p", "birds\n" + "cat " * 60)
         self.assertIn("line 2: 25 tokens left out, of the longer text first; query and passage may have 40", long.stderr)
+
+    def test_a_chunk_limits_an_encoders_text(self):
+        model = self.reranker()
+        long = self.ok("rerank", model, "-q", "the cat", "-p", "birds\n" + "cat " * 60, "--chunk", "12")
+        self.assertIn("line 2: 53 tokens left out, of the longer text first; query and passage may have 12", long.stderr)
+        self.assertEqual(len(long.stdout.splitlines()), 2)
+        one = self.ok("rerank", model, "-q", "the cat", "-p", "cat " * 60, "--context", "12")
+        self.assertIn(one.stdout.split()[0], long.stdout)
+        vector, cut = (json.loads(self.ok("embed", model, "-p", "cat " * n, "--chunk", "12", "--truncate").stdout)["embeddings"]
+                       for n in (10, 30))
+        self.assertEqual(vector, cut)
+        self.fails(1, "embed", model, "-p", "cat " * 30, "--chunk", "12",
+                   contains=["line 1 has 32 tokens, the context holds 12; --context and --chunk can be at most 40"])
+
+    def test_rerank_of_a_file_that_reads_no_pairs(self):
+        folder, path = self.path("single"), self.path("single.moe")
+        shutil.copytree(os.path.join(ENCODERS, "bert_pairs"), folder)
+        with open(os.path.join(folder, "tokenizer.json"), encoding="utf-8") as f:
+            tokenizer = json.load(f)
+        tokenizer["post_processor"] = None
+        with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as f:
+            json.dump(tokenizer, f)
+        self.ok("convert", folder, path, "--weights", "f32")
+        for text in ("", "birds\n"):
+            self.fails(1, "rerank", path, "-q", "the cat", "-f", "-", text=text,
+                              contains=[path + ": the model file does not say how two texts are encoded together"])
 
     def test_rerank_of_several_labels(self):
         model, text = self.encoder("sequenceclassification"), "birds\nthe big cat\na dog sat\n"

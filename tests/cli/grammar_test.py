@@ -3,6 +3,7 @@
 """Texts that satisfy a grammar: generate, chat and batch; drafts and threads change nothing."""
 
 import json
+import os
 
 from support import CHAT, Cli, MODEL, main
 
@@ -93,6 +94,28 @@ class Grammars(Cli):
             self.assertIn("'response_format': JSON schema: #/not", found[4]["error"])
             self.assertIn("json_schema.schema' is missing", found[5]["error"])
             self.assertEqual(found[6]["text"].lstrip()[0], "{")
+
+    def test_a_batch_lines_format_and_the_command_lines_grammar(self):
+        schema = {"enum": ["yes", "no"]}
+        formats = [{"type": "text"}, None, {"type": "json_schema", "json_schema": {"schema": schema, "strict": None}},
+                   {"type": "json_object", "schema": schema}, {"type": "text", "x": 1},
+                   {"type": "json_schema", "json_schema": {"schema": schema}, "schema": schema},
+                   {"type": "json_schema", "json_schema": {"schema": schema, "x": 1}}]
+        with open(self.path("in.jsonl"), "w", encoding="utf-8") as f:
+            for form in formats:
+                f.write(json.dumps({"prompt": "Once", "temperature": 0, "max_tokens": 20, "response_format": form}) + "\n")
+        for sessions in ("1", "3"):
+            self.ok("batch", MODEL, self.path("in.jsonl"), self.path("any.jsonl"), "--sessions", sessions, "--regex", "[XYZ]{3}")
+            with open(self.path("any.jsonl"), encoding="utf-8") as f:
+                found = [json.loads(line) for line in f]
+            os.remove(self.path("any.jsonl"))
+            free = json.loads(self.ok("generate", MODEL, "-p", "Once", "--json", "-n", "20", "--temp", "0").stdout)
+            self.assertEqual(found[0]["text"], free["text"])
+            self.assertRegex(found[1]["text"], "^[XYZ]{3}$")
+            self.assertIn(json.loads(found[2]["text"]), ("yes", "no"))
+            for result, words in zip(found[3:], ("'response_format': unknown key 'schema'", "'response_format': unknown key 'x'",
+                                                 "'response_format': unknown key 'schema'", "'response_format.json_schema': unknown key 'x'"), strict=True):
+                self.assertIn(words, result["error"])
 
     def test_a_chat_thinks_freely_and_answers_in_the_grammar(self):
         self.ok("convert", CHAT, self.path("chat.moe"), "--weights", "f32")

@@ -115,6 +115,8 @@ TEST(Encode, BadArgumentsAreRefused) {
   EXPECT_EQ(code({1, 2, 3}, {1, 1}), MOE_ERR_RANGE);
   SessionOptions small;
   small.chunk = 16;
+  EXPECT_EQ(session->context(), 64);
+  EXPECT_EQ(machine.session(small)->context(), 16);
   const Outputs cut = encode(*machine.session(small), random_tokens(17, 64));
   EXPECT_EQ(cut.status.code(), MOE_ERR_TOO_LONG);
   EXPECT_NE(std::string(cut.status.text()).find("--chunk"), std::string::npos);

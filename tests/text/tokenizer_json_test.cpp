@@ -157,6 +157,31 @@ TEST(TokenizerJson, PairsOfTexts) {
   EXPECT_EQ(pair.second, 0u);
 }
 
+// Texts without tokens need room for the ids around them too, and give no second type.
+TEST(TokenizerJson, PairsOfEmptyTexts) {
+  Json d = bpe();
+  const Json token = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}};
+  const Json a = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const Json b = {{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
+  d["post_processor"]["single"] = {token, a};
+  d["post_processor"]["pair"] = {token, a, token, b};
+  const auto loaded = load(parse_tokenizer(d, "t"));
+  ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+  const Tokenizer& tokenizer = *loaded->tokenizer;
+  Array<int32_t> ids;
+  TokenPair pair;
+  EXPECT_EQ(tokenizer.encode_pair("", "", false, 1, ids, &pair).code(), MOE_ERR_TOO_LONG);
+  EXPECT_EQ(ids.size(), 0u);
+  ASSERT_TRUE(tokenizer.encode_pair("", "", false, 2, ids, &pair).ok());
+  EXPECT_EQ(ids.size(), 2u);
+  EXPECT_EQ(pair.second, 0u);
+  EXPECT_EQ(pair.n_cut, 0u);
+  ASSERT_TRUE(ids.resize(0).ok());
+  ASSERT_TRUE(tokenizer.encode_pair("", "a", false, 3, ids, &pair).ok());
+  EXPECT_EQ(ids.size(), 3u);
+  EXPECT_EQ(pair.second, 2u);
+}
+
 // A short JSON can describe many ids.
 TEST(TokenizerJson, IdsAroundATextAreBounded) {
   Json d = bpe();
