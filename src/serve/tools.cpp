@@ -91,11 +91,15 @@ void read_choice(const Json& request, ToolUse& use) {
   const auto at = request.find("tool_choice");
   if (at == request.end()) return;
   if (!at->is_object()) {
-    return choose(at->is_string() ? at->get<std::string>() : "", *at, "required", "", use);
+    if (!at->is_string()) {
+      throw bad_field("tool_choice", "expected a text or an object, found " + shown(*at),
+                      "unsupported_value");
+    }
+    return choose(at->get<std::string>(), *at, "required", "required", use);
   }
   const std::string type = text_in(*at, "type", "tool_choice");
   choose(type == "required" || type == "auto" ? "" : type, *at, "required", "function", use);
-  if (!use.required) return;
+  if (!use.required) return check_keys(*at, "tool_choice", {"type"});
   // Responses name the function beside the type.
   const auto function = at->find("function");
   if (function == at->end()) {
@@ -156,11 +160,14 @@ ToolUse message_tools(const Json& request) {
   const auto at = request.find("tool_choice");
   if (at == request.end()) return use;
   if (!at->is_object()) throw bad_field("tool_choice", "expected an object, found " + shown(*at));
-  check_keys(*at, "tool_choice", {"type", "name", "disable_parallel_tool_use"});
   use.one_call = flag_of(*at, "disable_parallel_tool_use", false, "tool_choice.");
-  choose(text_in(*at, "type", "tool_choice"), *at, "any", "tool", use);
-  if (at->value("type", "") == "tool") {
+  const std::string type = text_in(*at, "type", "tool_choice");
+  choose(type, *at, "any", "tool", use);
+  if (type == "tool") {
+    check_keys(*at, "tool_choice", {"type", "name", "disable_parallel_tool_use"});
     choose_tool(text_in(*at, "name", "tool_choice"), "tool_choice.name", use);
+  } else {
+    check_keys(*at, "tool_choice", {"type", "disable_parallel_tool_use"});
   }
   return use;
 }

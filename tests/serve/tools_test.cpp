@@ -334,6 +334,19 @@ TEST_F(ToolsTest, WhatIsRefused) {
   refuses(with(chat(), "tool_choice", {{"type", "function"}, {"function", {{"name", "wind"}}}}),
           "tool_choice.function.name", "the name of a tool");
   refuses(with(chat(), "tool_choice", {{"type", "allowed_tools"}}), "tool_choice", "allowed_tools");
+  for (const Json& choice : {Json(5), Json(""), Json::array(), Json(true), Json("function"),
+                             Json{{"type", "auto"}}, Json{{"type", ""}}}) {
+    refuses(with(chat(), "tool_choice", choice), "tool_choice", "expected ");
+    refuses(with(response(), "tool_choice", choice), "tool_choice", "expected ", kResponses);
+  }
+  for (const Json& choice : {Json(5), Json(""), Json::array(), Json(true), Json{{"type", ""}}}) {
+    refuses(with(message(), "tool_choice", choice), "tool_choice", "expected ", kMessages);
+  }
+  refuses(with(chat(), "tool_choice", {{"type", "none"}, {"x", 1}}), "tool_choice.x", "unknown");
+  for (const char* type : {"auto", "any", "none"}) {
+    refuses(with(message(), "tool_choice", {{"type", type}, {"name", "weather"}}),
+            "tool_choice.name", "unknown", kMessages);
+  }
   refuses(with(chat(), "tools", Json::array({strict({{"type", "object"}, {"not", true}})})),
           "tools", "tools[0].function.parameters: JSON schema: #/not: ");
   Json forced = with(chat(), "tools", Json::array({strict({{"type", "object"}, {"not", true}})}));
