@@ -127,6 +127,10 @@ TEST(ToolCalls, OtherForms) {
        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"n\": "
        "1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
        R"([f {"n": 1}])"},
+      {"deepseek",
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>functions.g:0<｜tool▁sep｜>{}"
+       "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       "[functions.g:0 {}]"},  // that is a name; Kimi's has a prefix
       {"llama3", R"({"name": "f", "parameters": {"s": "x"}})", R"([f {"s": "x"}])"},
       {"llama3",
        R"(  {"type": "function", "name": "f", "parameters": {}}; {"name": "f", "parameters": {"n": 2}})",

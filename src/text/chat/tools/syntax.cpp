@@ -139,7 +139,7 @@ Status ToolCallParser::read_name(std::string_view text) {
   constexpr std::string_view kFunctions = "functions.";
   text = json::trimmed(text);
   id_.clear();
-  if (text.starts_with(kFunctions)) {
+  if (text.starts_with(kFunctions) && std::string_view(format_.name) == "kimi-k2") {
     MOE_TRY(id_.assign(text));
     text.remove_prefix(kFunctions.size());
     text = slice(text, 0, text.find(':'));
