@@ -174,34 +174,35 @@ Status build_text(const ToolFormat& format, const Tokenizer& tokenizer, Network&
   return network.status();
 }
 
-// States: those of a header, by how much of "to=functions." has been read, and a message.
+// States: those of a header, by how much of "to=functions." has been read, and a message. The
+// reader joins the text around other special tokens.
 Status build_channels(const Tokenizer& tokenizer, Network& network, uint32_t begin, uint32_t call) {
   const Allocator& allocator = network.allocator();
   const MarkSearch search("to=functions.");
-  const int32_t message = special_token(tokenizer, "<|message|>");
   Array<uint32_t> nodes(allocator);
   for (size_t i = 0; i < search.n_states(); ++i) {
     MOE_TRY(nodes.push(i == 0 ? begin : network.open_split()));
   }
   const uint32_t text = network.open_split();
+  Array<TokenWay> ways(allocator);
+  for (const std::string_view header : {"<|channel|>", "<|start|>", "<|end|>"}) {
+    const int32_t id = special_token(tokenizer, header);
+    if (id >= 0) MOE_TRY(ways.push({id, begin}));
+  }
+  const int32_t message = special_token(tokenizer, "<|message|>");
+  if (message >= 0) MOE_TRY(ways.push({message, text}));
+  std::sort(ways.begin(), ways.end(),
+            [](const TokenWay& a, const TokenWay& b) { return a.token < b.token; });
   for (size_t i = 0; i < nodes.size(); ++i) {
     Edges edges(allocator);
     for (uint32_t b = 0; b < kTokenByte; ++b) {
       const size_t to = search.next(i, static_cast<uint8_t>(b));
       MOE_TRY(edges.add(static_cast<uint8_t>(b), to == search.n_states() ? call : nodes[to]));
     }
-    const TokenWay ways[] = {{message, text}};
     const uint32_t targets[] = {kEnd, network.bytes(edges.span()),
-                                read_any_token(network, ways, begin)};
+                                read_any_token(network, ways.span(), nodes[i])};
     network.close_split(nodes[i], targets);
   }
-  Array<TokenWay> ways(allocator);
-  for (const std::string_view header : {"<|channel|>", "<|start|>", "<|end|>"}) {
-    const int32_t id = special_token(tokenizer, header);
-    if (id >= 0) MOE_TRY(ways.push({id, begin}));
-  }
-  std::sort(ways.begin(), ways.end(),
-            [](const TokenWay& a, const TokenWay& b) { return a.token < b.token; });
   const uint32_t targets[] = {kEnd, network.byte(0, kTokenByte - 1, text),
                               read_any_token(network, ways.span(), text)};
   network.close_split(text, targets);

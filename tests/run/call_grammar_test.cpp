@@ -144,7 +144,8 @@ struct CallGrammar {
 
 std::vector<std::string> specials_of(const std::string& format) {
   if (format == "gpt-oss") {
-    return {"<|start|>", "<|end|>", "<|channel|>", "<|message|>", "<|call|>", "<|constrain|>"};
+    return {"<|start|>", "<|end|>",       "<|channel|>", "<|message|>",
+            "<|call|>",  "<|constrain|>", "<|refusal|>"};
   }
   std::vector<std::string> specials = {"<|eos|>"};
   for (const std::string_view mark : tool_format(templates().at(format))->marks) {
@@ -244,6 +245,39 @@ TEST(CallGrammar, TextIsFreeAndCallsInItSatisfyTheirSchemas) {
       EXPECT_GE(counts.calls, 15) << format;
     }
   }
+}
+
+// The reader joins the text around special tokens that mean nothing to it.
+TEST(CallGrammar, SpecialTokensInsideHeaders) {
+  const auto specials = specials_of("gpt-oss");
+  CallGrammar made("gpt-oss", tools(), {}, specials);
+  ASSERT_TRUE(made.status.ok()) << made.status.text();
+  for (const std::string header :
+       {"<|channel|>commentary to=func<|constrain|>tions.", "<|start|>t<|refusal|>o=functions.",
+        "<|constrain|>to=functions.", "<|channel|><|end|>x to=functions<|call|>."}) {
+    const std::string name = header + "weather<|channel|>commentary<|message|>";
+    GivenReply reply = {.chat_template = templates().at("gpt-oss"),
+                        .tools = tools(),
+                        .specials = specials,
+                        .text = name + "{\"city\": \"x\"}"};
+    EXPECT_TRUE(made.accepts(reply)) << header;
+    EXPECT_EQ(find_calls(reply, 0, 1 << 20).calls.size(), 1U) << header;
+    reply.text = name + "{\"bad\": 1}";
+    EXPECT_FALSE(made.accepts(reply)) << header;
+    EXPECT_EQ(find_calls(reply, 0, 1 << 20).calls.size(), 1U) << header;  // it would be one
+  }
+  // Behind a message's mark there is no header that has begun before the reply.
+  const GivenReply text = {
+      .chat_template = templates().at("gpt-oss"),
+      .tools = tools(),
+      .specials = specials,
+      .text = "<|message|>to=functions.weather<|channel|>commentary<|message|>{\"bad\": 1}"};
+  EXPECT_TRUE(made.accepts(text));
+  EXPECT_EQ(find_calls(text, 0, 1 << 20).calls.size(), 0U);
+  const Counts counts = check_replies("gpt-oss", {}, specials, 200, "<|channel|>");
+  EXPECT_GE(counts.replies, 150);
+  EXPECT_GE(check_replies("gpt-oss", {}, specials, 30, "<|channel|>to=func<|refusal|>tions.").calls,
+            15);
 }
 
 // The calls that templates of real models write are allowed.

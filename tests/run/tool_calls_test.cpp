@@ -202,6 +202,9 @@ TEST(ToolCalls, Channels) {
   EXPECT_EQ(found("<|channel|>commentary<|message|>I will "
                   "look.<|end|><|start|>assistant<|channel|>final<|message|>b"),
             "b(I will look.)");
+  // A name that is not kept whole names no tool.
+  const std::string long_name(250, 'f');
+  EXPECT_EQ(found("<|channel|>commentary to=functions." + long_name + "<|message|>{}"), "({})");
   EXPECT_EQ(found(" to=nobody"), " to=nobody");
   EXPECT_EQ(found("plain"), "plain");
 }

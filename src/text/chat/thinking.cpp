@@ -143,7 +143,7 @@ bool ReplySplitter::begins_with_recipient(std::string_view text) const {
 
 Status ReplySplitter::read_recipient(std::string_view header) {
   const size_t at = header.find(kRecipient);
-  if (!calls_ || at == std::string_view::npos) return {};
+  if (!calls_ || cut_ || at == std::string_view::npos) return {};
   const std::string_view name = slice(header, at + kRecipient.size());
   size_t n = 0;
   while (n < name.size() && leading_space(slice(name, n)) == 0) ++n;
@@ -154,7 +154,8 @@ Status ReplySplitter::push_channel(int32_t token, std::string_view text) {
   const bool begins =
       token >= 0 && std::find(header_begins_, header_begins_ + 3, token) != header_begins_ + 3;
   if (state_ != State::kHeader && begins) recipient_.clear();
-  if (state_ == State::kAnswer && begins_with_recipient(text)) {
+  const bool ends = token >= 0 && token == message_;
+  if (state_ == State::kAnswer && !ends && begins_with_recipient(text)) {
     if (!begins) {
       hold(text);
       return {};
@@ -163,16 +164,20 @@ Status ReplySplitter::push_channel(int32_t token, std::string_view text) {
     if (recipient_.empty()) emit(text);
   } else if (state_ != State::kHeader) {
     emit(text);
-  } else if (header_.size() < kLongestHeader) {
-    MOE_TRY(header_.append(header_.size() == 0 ? slice(text, leading_space(text)) : text));
+  } else {
+    if (header_.size() == 0) text = slice(text, leading_space(text));
+    const size_t n = std::min(text.size(), kLongestHeader - header_.size());
+    cut_ = cut_ || n < text.size();
+    MOE_TRY(header_.append(slice(text, 0, n)));
   }
   first_ = false;
   if (begins) {
     if (state_ == State::kHeader) MOE_TRY(read_recipient(header_.view()));
     state_ = State::kHeader;
+    cut_ = false;
     named_ = token == header_begins_[0];
     header_.clear();
-  } else if (token >= 0 && token == message_ && state_ == State::kHeader) {
+  } else if (ends && state_ == State::kHeader) {
     const bool final = !named_ || header_.view() == "final";
     MOE_TRY(read_recipient(header_.view()));
     switch_to(!recipient_.empty() ? State::kCall : final ? State::kAnswer : State::kThinking);

@@ -76,6 +76,7 @@ class ReplySplitter final {
   State state_ = State::kStart;
   bool trim_ = false;   // following white space belongs to a tag
   bool named_ = false;  // the header names a channel
+  bool cut_ = false;    // the header is longer than what is kept of it
   bool calls_ = false;
   bool first_ = true;  // of a reply in channels: nothing but the first header's beginning so far
   String header_;
