@@ -69,19 +69,37 @@ void check_given(moe_status status, const moe_error& error, const std::string& f
   check(status, error);
 }
 
+// The fault of a tool, whose place the library names as chat completions do.
+std::string fault_of(const ToolUse& use, std::string text) {
+  constexpr std::string_view kFunction = ".function.";
+  constexpr std::string_view kParameters = "parameters";
+  const size_t at = text.find(kFunction);
+  const bool named = text.starts_with("tools[") && at < text.find(':');
+  if (!named || use.schema.empty()) return text;
+  text.replace(at, kFunction.size(), ".");
+  if (text.compare(at + 1, kParameters.size(), kParameters) == 0) {
+    text.replace(at + 1, kParameters.size(), use.schema);
+  }
+  return text;
+}
+
 void give_tools(moe_chat* chat, const ToolUse& use) {
   if (use.list.empty()) return;
   const std::string tools = to_text(use.list);
   moe_error error;
   moe_status status = moe_chat_set_tools(chat, tools.data(), tools.size(), &error);
-  if (status == MOE_OK && use.required) {
+  const bool choosing = status == MOE_OK;
+  if (choosing && use.required) {
     const char* only = use.only.empty() ? nullptr : use.only.c_str();
     const moe_tool_choice choice = use.one_call ? MOE_TOOLS_ONE : MOE_TOOLS_REQUIRED;
     status = moe_chat_set_tool_choice(chat, choice, only, &error);
   }
   // Their schemas fail in more ways than other fields.
   if (status == MOE_ERR_MEMORY) check(status, error);
-  if (status != MOE_OK) throw bad_field("tools", error.text, "unsupported_value");
+  if (status == MOE_OK) return;
+  const std::string text = fault_of(use, error.text);
+  const bool of_choice = choosing && !text.starts_with("tools[");
+  throw bad_field(of_choice ? "tool_choice" : "tools", text, "unsupported_value");
 }
 
 void add_turn(moe_chat* chat, const Turn& turn) {

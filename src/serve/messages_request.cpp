@@ -165,7 +165,7 @@ std::vector<int32_t> message_tokens(const Host& host, const Json& request) {
   fields.push_back("model");
   check_fields(request, fields);
   check_model(host, request);
-  const Chat chat = chat_of(host, request, message_tools(request));
+  const Chat chat = chat_of(host, request, free_of_form(message_tools(request)));
   return conversation_tokens(chat.get(), "messages");
 }
 

@@ -24,7 +24,7 @@ std::vector<int32_t> tokens_to_count(const Host& host, const Json& request) {
   if (request.contains("messages")) {
     ChatOptions options{.list = "messages"};
     read_effort(request, "reasoning_effort", "", options);
-    options.tools = chat_tools(request);
+    options.tools = free_of_form(chat_tools(request));
     const Chat chat = conversation(host, request, chat_turns(host, request), options);
     return conversation_tokens(chat.get(), "messages");
   }

@@ -150,6 +150,7 @@ ToolUse chat_tools(const Json& request) {
 
 ToolUse message_tools(const Json& request) {
   ToolUse use;
+  use.schema = "input_schema";
   use.list = each_tool(request, [](const Json& tool, const std::string& where) {
     check_type(tool, where, "custom");
     check_keys(tool, where,
@@ -174,12 +175,19 @@ ToolUse message_tools(const Json& request) {
 
 ToolUse response_tools(const Json& request) {
   ToolUse use;
+  use.schema = "parameters";
   use.list = each_tool(request, [](const Json& tool, const std::string& where) {
     check_type(tool, where, "function");
     check_keys(tool, where, {"type", "name", "description", "parameters", "strict"});
     return function_of(tool, where, "parameters");
   });
   read_choice(request, use);
+  return use;
+}
+
+ToolUse free_of_form(ToolUse use) {
+  for (Json& tool : use.list) tool["function"].erase("strict");
+  use.required = false;
   return use;
 }
 

@@ -31,12 +31,15 @@ struct ToolUse {
   bool one_call = false;      // at most one in a reply
   bool required = false;      // at least one
   std::string only;           // of this tool; "": any
+  std::string schema = {};    // the API's name of a tool's parameters; "": as in `list`
 };
 
 // All of these throw Refusal. Those of chat completions, messages and responses:
 ToolUse chat_tools(const Json& request);
 ToolUse message_tools(const Json& request);
 ToolUse response_tools(const Json& request);
+/// For a prompt without a reply: no form of calls need be compiled, and templates do not see it.
+ToolUse free_of_form(ToolUse use);
 /// A text that a grammar holds to its form cannot be a call.
 void check_format_alone(const Grammar& grammar, const ToolUse& use, const char* field);
 
