@@ -56,7 +56,7 @@ void check_pairs(const RerankOptions& o, const moe_model* model) {
   if (tokenizer == nullptr) {
     throw CallError(MOE_ERR_UNSUPPORTED, o.model.path + ": the model has no tokenizer");
   }
-  moe_token_pair pair{};
+  auto pair = MOE_INIT(moe_token_pair);
   moe_error error;
   const moe_status status =
       moe_tokenizer_encode_pair(tokenizer, "", 0, "", 0, 0, 0, nullptr, 0, &pair, &error);
