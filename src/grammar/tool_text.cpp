@@ -74,6 +74,7 @@ class BareText {
     }
     const size_t key = (state - kInKey) / kMostKey;
     const size_t n = (state - kInKey) % kMostKey;
+    if (n >= kCallKeys[key].size()) return kOut;  // no text leads to such a state
     char text[kMostKey + 1];
     std::copy_n(kCallKeys[key].data(), n, text);
     text[n] = static_cast<char>(b);
