@@ -6,12 +6,20 @@
 
 namespace moe::grammar {
 
+/// What has been used of the bounds on schemas that are small and take long to compile. Those of a
+/// request share one.
+struct SchemaWork {
+  uint64_t n_steps = 0;
+  uint64_t n_key_bytes = 0;
+  uint64_t n_rules = 0;
+};
+
 /// *root: the rule of the texts that satisfy the schema (docs/structured.md says which of its
 /// keywords are there, and how the text is spelled). Errors name the place as a JSON pointer.
 Status compile_schema(std::string_view text, Network& network, uint32_t* root);
 
 /// The arguments of a call: objects that satisfy the schema, without white space before them.
-Status compile_object(std::string_view text, Network& network, uint32_t* rule);
+Status compile_object(std::string_view text, Network& network, SchemaWork& work, uint32_t* rule);
 
 /// How the members of an object stand in tags. The text of an argument is JSON without quotes
 /// around strings, so that "5" may be a number or a text: `types` says how a reader takes it.
@@ -29,6 +37,7 @@ struct TagStyle {
 
 /// Objects that satisfy the schema, with their members in tags, in the order of the schema; only
 /// those that it names.
-Status compile_tags(std::string_view text, const TagStyle& style, Network& network, uint32_t* rule);
+Status compile_tags(std::string_view text, const TagStyle& style, Network& network,
+                    SchemaWork& work, uint32_t* rule);
 
 }  // namespace moe::grammar

@@ -111,9 +111,10 @@ uint32_t type_of_value(const Json& json, uint32_t value) {
 
 }  // namespace
 
-SchemaCompiler::SchemaCompiler(const Json& json, Network& network)
+SchemaCompiler::SchemaCompiler(const Json& json, Network& network, SchemaWork& work)
     : json_(json),
       network_(network),
+      work_(work),
       keys_(json.allocator()),
       rules_(json.allocator()),
       checked_(json.allocator()),
@@ -131,8 +132,8 @@ Status SchemaCompiler::error(moe_status code, uint32_t node, const char* what) c
 
 // Bounds the time of schemas that are small and take long.
 Status SchemaCompiler::spend(uint64_t steps) const {
-  n_steps_ += steps;
-  if (n_steps_ <= kMaxSteps) return {};
+  work_.n_steps += steps;
+  if (work_.n_steps <= kMaxSteps) return {};
   return Status::error(MOE_ERR_TOO_LONG, "JSON schema: it takes too long to compile");
 }
 
@@ -331,11 +332,11 @@ Status SchemaCompiler::rule_of(const Parts& given, uint32_t* rule) {
   bool fresh = false;
   MOE_TRY(keys_.find(key.span(), &id, &fresh));
   if (fresh) {
-    n_key_bytes_ += key.size() * sizeof(key[0]);
-    if (n_key_bytes_ > kMaxKeyBytes) {
+    work_.n_key_bytes += key.size() * sizeof(key[0]);
+    if (work_.n_key_bytes > kMaxKeyBytes) {
       return Status::error(MOE_ERR_TOO_LONG, "JSON schema: too many schemas hold together");
     }
-    if (rules_.size() == kMaxRules) {
+    if (++work_.n_rules > kMaxRules) {
       return Status::error(MOE_ERR_TOO_LONG, "JSON schema: more than %zu rules", kMaxRules);
     }
     MOE_TRY(rules_.push(network_.add_rule()));
@@ -612,16 +613,17 @@ Status SchemaCompiler::compile(uint32_t* root) {
 
 Status SchemaCompiler::compile_object(uint32_t* rule) { return define_rules(Mode::kObject, rule); }
 
-Status compile_object(std::string_view text, Network& network, uint32_t* rule) {
+Status compile_object(std::string_view text, Network& network, SchemaWork& work, uint32_t* rule) {
   Json json(network.allocator());
   MOE_TRY(json.parse(text).with_context("JSON schema"));
-  return SchemaCompiler(json, network).compile_object(rule);
+  return SchemaCompiler(json, network, work).compile_object(rule);
 }
 
 Status compile_schema(std::string_view text, Network& network, uint32_t* root) {
   Json json(network.allocator());
   MOE_TRY(json.parse(text).with_context("JSON schema"));
-  return SchemaCompiler(json, network).compile(root);
+  SchemaWork work;
+  return SchemaCompiler(json, network, work).compile(root);
 }
 
 }  // namespace moe::grammar

@@ -50,7 +50,7 @@ enum Type : uint32_t {
 
 class SchemaCompiler final {
  public:
-  SchemaCompiler(const Json& json, Network& network);
+  SchemaCompiler(const Json& json, Network& network, SchemaWork& work);
   Status compile(uint32_t* root);
   /// *rule: objects that satisfy the schema, without white space before them.
   Status compile_object(uint32_t* rule);
@@ -147,11 +147,10 @@ class SchemaCompiler final {
 
   const Json& json_;
   Network& network_;
+  SchemaWork& work_;
   Keys keys_;  // of lists; their number is an index of rules_
   Array<uint32_t> rules_;
   Array<uint8_t> checked_;  // per node of the text
-  mutable uint64_t n_steps_ = 0;
-  uint64_t n_key_bytes_ = 0;
   const TagStyle* tags_ = nullptr;
   bool ref_alone_ = false;    // what stands beside $ref is ignored (up to draft 7)
   uint32_t shared_[kShared];  // rules; ~0: not made yet

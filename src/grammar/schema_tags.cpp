@@ -89,6 +89,7 @@ Status SchemaCompiler::tags(const Parts& parts, uint32_t next, uint32_t* out) {
   for (size_t i = named.size(); i-- > 0;) {
     const Property& p = named[i];
     uint32_t rules[2] = {};
+    MOE_TRY(spend(json_.n_nodes()));  // `types` looks through the schema
     for (size_t k = 0; k < 2; ++k) {
       Parts value(allocator());
       MOE_TRY(value_of(parts, p.name, value));
@@ -117,10 +118,10 @@ Status SchemaCompiler::compile_tags(const TagStyle& style, uint32_t* rule) {
 }
 
 Status compile_tags(std::string_view text, const TagStyle& style, Network& network,
-                    uint32_t* rule) {
+                    SchemaWork& work, uint32_t* rule) {
   Json json(network.allocator());
   MOE_TRY(json.parse(text).with_context("JSON schema"));
-  return SchemaCompiler(json, network).compile_tags(style, rule);
+  return SchemaCompiler(json, network, work).compile_tags(style, rule);
 }
 
 }  // namespace moe::grammar

@@ -15,7 +15,9 @@ namespace moe::grammar {
 namespace {
 
 constexpr uint32_t kMostIndent = 8;
-constexpr size_t kMostName = 256;  // as ToolCallParser
+constexpr size_t kMostName = 256;         // as ToolCallParser
+constexpr size_t kMostChannelName = 128;  // a header is kept up to 256 bytes (ReplySplitter)
+constexpr size_t kMostTools = 1024;       // a state of the machine has a few items for each
 constexpr std::string_view kAnyObject = R"({"type": "object"})";
 constexpr std::string_view kNoArguments = R"({"type": "object", "maxProperties": 0})";
 
@@ -82,6 +84,12 @@ class CallCompiler {
       const auto same = [&](const Tool& t) { return t.name.view() == name; };
       if (!choice_.only.empty() && name != choice_.only) continue;
       if (std::any_of(tools_.begin(), tools_.end(), same)) continue;
+      if (tools_.size() == kMostTools) {
+        return Status::error(MOE_ERR_UNSUPPORTED,
+                             "tools[%zu].function.name: expected at most %zu tools for calls that "
+                             "are held to a form, found '%.60s' behind them",
+                             i, kMostTools, made.name.c_str());
+      }
       MOE_TRY(check_name(made));
       MOE_TRY(add_arguments(function, made));
       MOE_TRY(tools_.push(std::move(made)));
@@ -97,12 +105,13 @@ class CallCompiler {
 
   Status check_name(const Tool& tool) const {
     const std::string_view name = tool.name.view();
-    if (name.size() > kMostName) {
+    const size_t most = format_.syntax == ToolSyntax::kChannels ? kMostChannelName : kMostName;
+    if (name.size() > most) {
       return Status::error(
           MOE_ERR_UNSUPPORTED,
           "tools[%zu].function.name: expected at most %zu bytes for a call that is "
           "held to a form, found %zu",
-          tool.index, kMostName, name.size());
+          tool.index, most, name.size());
     }
     if (format_.syntax == ToolSyntax::kJson) return {};
     const auto plain = [](char c) {
@@ -120,8 +129,8 @@ class CallCompiler {
     const std::string_view strict = json::member(function, "strict");
     std::string_view schema = json::member(function, "parameters");
     const bool held = strict == "true" || (choice_.required && strict != "false");
-    if (schema.empty() || schema == "null") schema = held ? kNoArguments : kAnyObject;
-    const Status status = make_arguments(held ? schema : kAnyObject, held, tool);
+    if (schema.empty() || schema == "null") schema = kNoArguments;
+    const Status status = make_arguments(schema, held, tool);
     if (status.ok() || status.code() == MOE_ERR_MEMORY) return status;
     return Status::error(status.code(), "tools[%zu].function.parameters: %.300s%s", tool.index,
                          status.text(),
@@ -143,17 +152,23 @@ class CallCompiler {
   }
 
   Status make_arguments(std::string_view schema, bool held, Tool& tool) {
-    if (format_.syntax != ToolSyntax::kTags) {
-      return compile_object(schema, network_, &tool.arguments);
+    const bool tags = format_.syntax == ToolSyntax::kTags;
+    if (!held) {  // the tools share the rule
+      if (!made_any_) {
+        MOE_TRY(tags ? free_tags(&any_) : compile_object(kAnyObject, network_, work_, &any_));
+      }
+      made_any_ = true;
+      tool.arguments = any_;
+      return {};
     }
-    if (!held) return free_tags(&tool.arguments);
-    tool_ = tool.name.view();
+    if (!tags) return compile_object(schema, network_, work_, &tool.arguments);
+    parameters_ = schema;
     const TagStyle style = {.value_end = mark(Mark::kValueEnd),
                             .argument = argument,
                             .types = types,
                             .writable = writable,
                             .user = this};
-    return compile_tags(schema, style, network_, &tool.arguments);
+    return compile_tags(schema, style, network_, work_, &tool.arguments);
   }
 
   std::string_view mark(Mark m) const { return format_.marks[m]; }
@@ -338,7 +353,7 @@ class CallCompiler {
   }
   static uint32_t types(void* user, std::string_view name) {
     const auto* self = static_cast<const CallCompiler*>(user);
-    return argument_types(self->list_, self->tool_, name);
+    return argument_types(self->parameters_, name);
   }
   static bool writable(void* user, std::string_view name) {
     const auto* self = static_cast<const CallCompiler*>(user);
@@ -427,8 +442,11 @@ class CallCompiler {
   const Tokenizer& tokenizer_;
   Network& network_;
   Array<Tool> tools_;
-  std::string_view tool_;  // whose arguments are compiled
-  uint32_t space_ = 0;     // the rules of one character
+  SchemaWork work_;
+  std::string_view parameters_;  // the schema that is compiled
+  bool made_any_ = false;
+  uint32_t any_ = 0;    // the rule of any arguments
+  uint32_t space_ = 0;  // the rules of one character
   uint32_t line_ = 0;
 };
 

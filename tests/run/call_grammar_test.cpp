@@ -280,6 +280,72 @@ TEST(CallGrammar, SpecialTokensInsideHeaders) {
             15);
 }
 
+void refuses(const std::string& format, const std::string& tools, moe_status code,
+             const std::string& why) {
+  const CallGrammar made(format, tools, {}, specials_of(format));
+  EXPECT_EQ(made.status.code(), code) << format;
+  EXPECT_NE(std::string(made.status.text()).find(why), std::string::npos) << made.status.text();
+}
+
+// One strict tool holds the calls of all: more would be too many ways to go on.
+TEST(CallGrammar, ManyTools) {
+  const auto many = [](size_t n) {
+    std::string list = "[" + tool("f0", kWeather, "true");
+    for (size_t i = 1; i < n; ++i) list += ", " + tool("f" + std::to_string(i), "{}", "");
+    return list + "]";
+  };
+  const std::pair<const char*, std::string> calls[] = {
+      {"hermes", R"(<tool_call>{"arguments": {}, "name": "f1023"}</tool_call>)"},
+      {"llama3", R"({"name": "f1023", "parameters": {}})"},
+      {"qwen3-coder", "<tool_call>\n<function=f1023>\n</function>\n</tool_call>"},
+      {"gpt-oss", "<|channel|>commentary to=functions.f1023<|message|>{}"}};
+  for (const auto& [format, text] : calls) {
+    refuses(format, many(1025), MOE_ERR_UNSUPPORTED,
+            "tools[1024].function.name: expected at most 1024 tools");
+    const auto specials = format == std::string("gpt-oss") ? specials_of(format)
+                                                           : std::vector<std::string>{"<|eos|>"};
+    CallGrammar made(format, many(1024), {}, specials);
+    ASSERT_TRUE(made.status.ok()) << made.status.text();
+    EXPECT_TRUE(made.accepts(
+        {.chat_template = templates().at(format), .tools = {}, .specials = specials, .text = text}))
+        << text;
+  }
+}
+
+// Each of the schemas compiles; the time of all together is bounded.
+TEST(CallGrammar, SchemasShareABound) {
+  std::string schema = R"({"$defs": {"a": {"$anchor": "a", "type": "null"}}, "properties": {)";
+  for (int i = 0; i < 100; ++i) schema += "\"p" + std::to_string(i) + R"(": {"$ref": "#a"}, )";
+  schema += R"("q": true}, "examples": [0)";
+  for (int i = 0; i < 100000; ++i) schema += ",0";
+  schema += "]}";
+  const auto several = [&](int n) {
+    std::string list;
+    for (int i = 0; i < n; ++i) {
+      list += (i == 0 ? "[" : ", ") + tool("f" + std::to_string(i), schema, "true");
+    }
+    return list + "]";
+  };
+  EXPECT_TRUE(CallGrammar("hermes", several(2), {}, {"<|eos|>"}).status.ok());
+  refuses("hermes", several(40), MOE_ERR_TOO_LONG, "takes too long to compile");
+}
+
+// A header is kept up to 256 bytes.
+TEST(CallGrammar, LongNamesInChannels) {
+  const auto named = [](size_t n) { return "[" + tool(std::string(n, 'f'), "{}", "true") + "]"; };
+  refuses("gpt-oss", named(129), MOE_ERR_UNSUPPORTED, "expected at most 128 bytes");
+  const auto specials = specials_of("gpt-oss");
+  CallGrammar made("gpt-oss", named(128), {}, specials);
+  ASSERT_TRUE(made.status.ok()) << made.status.text();
+  const GivenReply reply = {
+      .chat_template = templates().at("gpt-oss"),
+      .tools = named(128),
+      .specials = specials,
+      .text = "<|channel|>commentary to=functions." + std::string(128, 'f') + "<|message|>{}"};
+  EXPECT_TRUE(made.accepts(reply));
+  EXPECT_EQ(find_calls(reply, 0, 3).calls.size(), 1U);
+}
+
 // The calls that templates of real models write are allowed.
 TEST(CallGrammar, AsTemplatesWriteCalls) {
   const Json golden = read_json_file("tests/data/chat/tool_calls.json");

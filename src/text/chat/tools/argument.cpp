@@ -194,8 +194,11 @@ std::string_view tool_named(std::string_view tools, std::string_view name) {
 }
 
 uint32_t argument_types(std::string_view tools, std::string_view tool, std::string_view key) {
-  const std::string_view schema = json::member(tool_named(tools, tool), "parameters");
-  return schema_types(json::member(json::member(schema, "properties"), key));
+  return argument_types(json::member(tool_named(tools, tool), "parameters"), key);
+}
+
+uint32_t argument_types(std::string_view parameters, std::string_view key) {
+  return schema_types(json::member(json::member(parameters, "properties"), key));
 }
 
 Status write_argument(uint32_t types, std::string_view text, String& out) {

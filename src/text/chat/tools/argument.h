@@ -24,6 +24,8 @@ enum ArgumentType : uint32_t {
 std::string_view tool_named(std::string_view tools, std::string_view name);
 /// The types that a tool's schema allows for an argument; 0: it does not say.
 uint32_t argument_types(std::string_view tools, std::string_view tool, std::string_view key);
+/// The same in a tool's "parameters".
+uint32_t argument_types(std::string_view parameters, std::string_view key);
 /// Appends an argument as JSON: as a value of one of `types` if it is one, otherwise as a string.
 /// Python's True, False and None count where their types are named.
 Status write_argument(uint32_t types, std::string_view text, String& out);
