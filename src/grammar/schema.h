@@ -6,8 +6,8 @@
 
 namespace moe::grammar {
 
-/// What has been used of the bounds on schemas that are small and take long to compile. Those of a
-/// request share one.
+/// The work of compiling so far. It is bounded, because a small schema can take long; the schemas
+/// of a request share one.
 struct SchemaWork {
   uint64_t n_steps = 0;
   uint64_t n_key_bytes = 0;
