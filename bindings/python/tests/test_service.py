@@ -135,6 +135,51 @@ def test_async(service, story):
     assert asyncio.run(both()) == [story, story]
 
 
+def test_async_answers_beyond_the_threads_of_an_executor(model):
+    """A short stream ends first, however many answers are awaited."""
+    ended = []
+
+    async def whole(service):
+        async for event in service.submit("completions", endless()):
+            ended.append(event.status)
+
+    async def short(service):
+        await asyncio.sleep(0)
+        async for _ in service.submit("completions", {**REQUEST, "max_tokens": 2, "stream": True}):
+            pass
+        ended.append("short")
+
+    async def all_of(service):
+        waiting = [asyncio.create_task(whole(service)) for _ in range(60)]
+        await short(service)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    with moe.Service(model, slots=61) as service:
+        asyncio.run(all_of(service))
+        assert ended == ["short"]
+        assert service.drain(20)
+        assert service.stats().n_cancelled == 60
+
+
+def test_an_interrupted_submit_cancels_the_request(service, monkeypatch):
+    raised = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda u: raised.append(u.exc_type))
+    module = sys.modules["moe.service"]
+
+    def interrupted(*arguments):
+        moe._library.call(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "call", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        service.submit("completions", endless(stream=True))
+    monkeypatch.undo()
+    assert service.drain(20)
+    assert (service.stats().n_cancelled, raised, module._events) == (1, [], {})
+
+
 def test_an_async_task_that_is_cancelled(service):
     async def run():
         async def ask():

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
+import contextlib
 import ctypes as c
 import dataclasses
 import itertools
@@ -11,6 +13,7 @@ import json
 import os
 import queue
 import threading
+import time
 import weakref
 from typing import Any, Union
 from collections.abc import Callable, Iterator, Mapping
@@ -112,9 +115,24 @@ class ServiceStats:
     cache_errors: int
 
 
-# The events of the requests in progress, by a number that the library gives back. The library does not use it
-# after the last event.
-_events: dict[int, queue.SimpleQueue[Event]] = {}
+class _Events:
+    """The events of a request, which the library's thread puts there."""
+
+    def __init__(self) -> None:
+        self.queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self.wake: Callable[[], object] | None = None  # called behind each
+
+    def put(self, event: Event) -> None:
+        self.queue.put(event)
+        wake = self.wake
+        if wake is not None:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
+                wake()
+
+
+# Those of the requests in progress, by a number that the library gives back. The library does not use it after
+# the last event.
+_events: dict[int, _Events] = {}
 _numbers = itertools.count(1)
 _service_thread = threading.local()  # `is_one` is set in threads of the library that call back
 _services: weakref.WeakSet[Service] = weakref.WeakSet()
@@ -132,7 +150,9 @@ def _take(user: int, event: Any) -> None:
     e = event.contents
     told = Event(e.status, c.string_at(e.json, e.n_bytes).decode("utf-8", "replace"), bool(e.last), e.retry_after,
                  (e.name or b"").decode())
-    (_events.pop(user) if told.last else _events[user]).put(told)
+    events = _events.pop(user, None) if told.last else _events.get(user)
+    if events is not None:  # submit() was not interrupted
+        events.put(told)
 
 
 _on_event = s.ServiceEventFn(_take)
@@ -151,7 +171,7 @@ class Answer(Asynchronous[Event]):
     """An iterator over the events of one request, also for `async for`; the last one has `last` set. Dropping it,
     or close(), cancels the request."""
 
-    def __init__(self, service: Service, events: queue.SimpleQueue[Event], id_: int, streamed: bool) -> None:
+    def __init__(self, service: Service, events: _Events, id_: int, streamed: bool) -> None:
         self._service = service
         self._events = events
         self._id = id_
@@ -161,9 +181,28 @@ class Answer(Asynchronous[Event]):
     def __next__(self) -> Event:
         if self._ended:
             raise StopIteration
-        event = self._events.get()
+        event = self._events.queue.get()
         self._ended = event.last
         return event
+
+    async def __anext__(self) -> Event:
+        """No thread waits, so that a loop can await any number of answers."""
+        loop = asyncio.get_running_loop()
+        while not self._ended:
+            arrived = asyncio.Event()
+            self._events.wake = lambda: loop.call_soon_threadsafe(arrived.set)
+            try:
+                event = self._events.queue.get_nowait()
+            except queue.Empty:
+                try:
+                    await arrived.wait()
+                except asyncio.CancelledError:
+                    self.close()
+                    raise
+            else:
+                self._ended = event.last
+                return event
+        raise StopAsyncIteration
 
     def close(self) -> None:
         """Ends the request within a step, and the iteration."""
@@ -238,7 +277,7 @@ class Service(Closable):
         if not isinstance(request, (str, bytes)):
             raise TypeError(f"request: expected a mapping, str or bytes, found {type(request).__name__}")
         body = text_bytes(request) if isinstance(request, str) else request
-        events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        events = _Events()
         number = next(_numbers)
         ticket = s.ServiceTicket()
         _events[number] = events
@@ -248,6 +287,8 @@ class Service(Closable):
                      c.byref(ticket))
         except BaseException:
             _events.pop(number, None)
+            if ticket.id:  # a signal's handler raised behind the call
+                self._cancel(ticket.id)
             raise
         finally:
             _service_thread.is_one = False  # the answer may have been given by this thread
@@ -286,19 +327,20 @@ class Service(Closable):
         """From now on requests are refused; waits until those taken have ended, at most `seconds` (None: any
         time). Whether they have."""
         empty = c.c_bool()
+        stop = threading.Event()
+        end = None if seconds is None else time.monotonic() + max(seconds, 0.0)
+
+        def drain() -> None:
+            left = 0.0
+            while not stop.is_set():
+                call(serve_library().moe_service_drain, service, min(left, 0.1), c.byref(empty))
+                left = 0.1 if end is None else end - time.monotonic()
+                if empty.value or left <= 0:
+                    return
+
         with self._pointer() as service:
-            if seconds is not None:
-                call(serve_library().moe_service_drain, service, max(seconds, 0.0), c.byref(empty))
-                return empty.value
-            stop = threading.Event()
-            wait = LongCall(stop.set)
-
-            def drain() -> None:
-                while not empty.value and not stop.is_set():
-                    call(serve_library().moe_service_drain, service, 0.1, c.byref(empty))
-
-            wait.run(drain)
-        return True
+            LongCall(stop.set).run(drain)
+        return empty.value
 
     def _cancel(self, id_: int) -> None:
         try:
