@@ -220,7 +220,8 @@ export interface Request extends AsyncIterable<ServiceEvent> {
   readonly id: bigint;
   /** It asks for a stream, and was not refused. */
   readonly stream: boolean;
-  /** The last event: the whole answer of a request that asks for no stream, or why there is none. */
+  /** The last event: the whole answer of a request that asks for no stream, or why there is none.
+   * Throws the signal's reason after an abort(). */
   answer(): Promise<ServiceEvent>;
   /** Ends it within a step, with status 499. */
   cancel(): void;

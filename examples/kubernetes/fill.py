@@ -55,6 +55,8 @@ def values(arguments):
     info = inspect(arguments)
     request = needed(info, arguments.sessions) + PROGRAM
     if arguments.kind in SERVERS:
+        if arguments.max_seconds < 1:
+            raise SystemExit("--max-seconds: expected 1 or more: a pod that ends waits for the requests that it has taken")
         options = ["--host=0.0.0.0", "--port=8080", "--api-key-file=/keys/keys", "--open-metrics", f"--slots={arguments.sessions}",
                    f"--max-seconds={arguments.max_seconds}"]
     else:

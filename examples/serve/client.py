@@ -18,7 +18,7 @@ import sys
 import time
 import urllib.parse
 
-PAUSE = 0.1  # seconds before every server has been tried again
+PAUSE = 0.1  # seconds of rest after every server has failed once more
 
 
 class Refused(Exception):
@@ -74,6 +74,8 @@ class Answer:
             if part["system_fingerprint"] != self.fingerprint:
                 raise Another(f"{server}: {part['system_fingerprint']}, where the text began by {self.fingerprint}")
             for choice in part["choices"]:
+                if choice["index"] > 0:
+                    raise Refused("expected a request for one text")
                 text = choice["text"]
                 if new := text[have:]:
                     yield new
@@ -87,7 +89,7 @@ class Answer:
                     have += len(text)
                     yield text
                 return
-            except (OSError, http.client.HTTPException, json.JSONDecodeError):
+            except (OSError, http.client.HTTPException, ValueError):  # also JSON that is cut off
                 self.n_broken += 1
                 if self.n_broken >= self.attempts:
                     raise
@@ -108,7 +110,7 @@ def main():
         for text in Answer(given.servers, request):
             print(text, end="", flush=True)
         print()
-    except (Refused, Another, OSError) as e:
+    except (Refused, Another, OSError, http.client.HTTPException, ValueError) as e:
         sys.exit(f"client.py: {e}")
 
 

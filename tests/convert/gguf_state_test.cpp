@@ -403,5 +403,26 @@ TEST_F(GgufState, CodesOfReorderedHeadsAreKept) {
   EXPECT_EQ(matrices.at("layers.0.gated_delta.out").format, FormatId::kInt8Group);
 }
 
+// llama.cpp applies no factor if it is 0 or missing.
+TEST_F(GgufState, AFactorOfExpertsThatIsZero) {
+  const auto converted = [&](const File& file) {
+    const Status status = convert_file(file);
+    EXPECT_TRUE(status.ok()) << status.text();
+    return std::string(reinterpret_cast<const char*>(sink_->data()), sink_->size());
+  };
+  for (const char* family : {"nemotron_h_moe_small", "kimi_linear_small"}) {
+    File file(family);
+    const std::string key = file.key("expert_weights_scale");
+    file.keys[key] = 1.0;
+    const std::string one = converted(file);
+    file.keys[key] = 2.0;
+    EXPECT_NE(converted(file), one) << family;
+    file.keys[key] = 0.0;
+    EXPECT_EQ(converted(file), one) << family;
+    file.keys.erase(key);
+    EXPECT_EQ(converted(file), one) << family;
+  }
+}
+
 }  // namespace
 }  // namespace moe

@@ -209,7 +209,7 @@ impl Drop for Inner {
 }
 
 /// Evaluates a model for many requests, in threads of its own. Clones are the same service, which is
-/// freed with the last of them and of its requests. Any number of threads may use it.
+/// freed with the last of them, of its requests and of their cancellers. Any number of threads may use it.
 #[derive(Clone)]
 pub struct Service {
     inner: Arc<Inner>,

@@ -61,6 +61,7 @@ Json as_others(const JsonNode& config) {
                                                    {"tie_word_embeddings", true},
                                                    {"head_dim", 256},
                                                    {"hidden_size_per_layer_input", 256},
+                                                   {"vocab_size_per_layer_input", 262144},
                                                    {"sliding_window", 512},
                                                    {"rms_norm_eps", 1e-6},
                                                    {"bos_token_id", 2},

@@ -173,7 +173,7 @@ class ConfigBuilder {
       return;
     }
     if (const Json* n = take("leading_dense_block_count")) c["num_dense_layers"] = *n;
-    if (const Json* scale = take("expert_weights_scale")) c["routed_scaling_factor"] = *scale;
+    c["routed_scaling_factor"] = keys_.expert_weights_scale();
     const auto& tensors = checkpoint_.tensors();
     c["use_expert_bias"] = std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
       return tensor.first.ends_with(".exp_probs_b.bias");
@@ -344,10 +344,10 @@ class ConfigBuilder {
     c.erase("num_experts");
     c.erase("shared_expert_intermediate_size");  // of all shared experts together
     for (const auto& [gguf, key] : {std::pair{"expert_shared_count", "n_shared_experts"},
-                                    {"leading_dense_block_count", "first_k_dense_replace"},
-                                    {"expert_weights_scale", "routed_scaling_factor"}}) {
+                                    {"leading_dense_block_count", "first_k_dense_replace"}}) {
       if (const Json* value = take(gguf)) c[key] = *value;
     }
+    c["routed_scaling_factor"] = keys_.expert_weights_scale();
   }
 
   // Values that older files leave to the shapes.
@@ -522,7 +522,7 @@ class ConfigBuilder {
       require("expert_group_count", 1);
       require("expert_group_used_count", 1);
     } else if (!is("deepseek2") && !is_bailing() && !is_lfm2() && !own_experts) {
-      require("expert_weights_scale", 1.0);
+      if (keys_.expert_weights_scale() != 1.0) fail_key("expert_weights_scale");
       require("leading_dense_block_count", 0);
       require("expert_shared_count", 0);
     }

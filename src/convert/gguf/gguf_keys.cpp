@@ -19,6 +19,11 @@ int64_t GgufKeys::count(const std::string& key, int64_t low, int64_t high) {
   return node(key).integer(low, high);
 }
 
+Json GgufKeys::expert_weights_scale() {
+  const Json* const scale = take("expert_weights_scale");
+  return scale == nullptr || *scale == 0 ? Json(1.0) : *scale;
+}
+
 bool GgufKeys::any_layer_has(std::string_view tensor) const {
   const auto& tensors = checkpoint_.tensors();
   return std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) {

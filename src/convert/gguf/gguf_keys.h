@@ -28,6 +28,8 @@ class GgufKeys {
   JsonNode node(const std::string& key) const { return all_.at((arch_ + ("." + key)).c_str()); }
   /// A whole number. MOE_ERR_FORMAT if the key is missing.
   int64_t count(const std::string& key, int64_t low, int64_t high);
+  /// The factor of the experts' outputs. llama.cpp applies none if the key is missing or 0.
+  Json expert_weights_scale();
 
   const SourceTensor* find(const char* tensor) const { return checkpoint_.find(tensor); }
   /// Whether some layer has a tensor of this name behind "blk.L.".

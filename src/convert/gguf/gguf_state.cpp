@@ -17,7 +17,7 @@ struct StateFamily {
   void (*read)(GgufKeys* keys, Json* config);
 };
 
-/// StateSizes of a mixer in the keys "ssm.".
+/// The sizes of a mixer, in the keys "ssm.".
 struct StateSizes {
   int64_t taps = 0, state = 0, groups = 0, heads = 0, inner = 0;
 };
@@ -93,7 +93,7 @@ void move_key(Json* config, const char* from, const char* to) {
   config->erase(from);
 }
 
-// Rules without an entry in the list follow the interval.
+// Without a list the interval says which layers have a rule.
 Json delta_layers(GgufKeys* keys, int64_t n_layers) {
   const Json* const listed = keys->take("attention.recurrent_layers");
   const int64_t interval = keys->take("full_attention_interval") == nullptr
@@ -192,8 +192,8 @@ void read_nemotron_experts(GgufKeys* keys, Json* config) {
     }
   }
   move_key(config, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size");
-  for (const auto& [gguf, key] : {std::pair{"expert_weights_scale", "routed_scaling_factor"},
-                                  {"expert_group_count", "n_group"},
+  c["routed_scaling_factor"] = keys->expert_weights_scale();
+  for (const auto& [gguf, key] : {std::pair{"expert_group_count", "n_group"},
                                   {"expert_group_used_count", "topk_group"},
                                   {"expert_shared_count", "n_shared_experts"}}) {
     if (const Json* value = keys->take(gguf)) c[key] = *value;
@@ -276,9 +276,9 @@ void read_kimi(GgufKeys* keys, Json* config) {
   c["num_experts_per_token"] = keys->count("expert_used_count", 1, kMaxSize);
   c.erase("num_experts_per_tok");
   c.erase("shared_expert_intermediate_size");
+  c["routed_scaling_factor"] = keys->expert_weights_scale();
   for (const auto& [gguf, key] : {std::pair{"expert_shared_count", "num_shared_experts"},
                                   {"leading_dense_block_count", "first_k_dense_replace"},
-                                  {"expert_weights_scale", "routed_scaling_factor"},
                                   {"expert_group_count", "num_expert_group"},
                                   {"expert_group_used_count", "topk_group"}}) {
     if (const Json* value = keys->take(gguf)) c[key] = *value;
