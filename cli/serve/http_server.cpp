@@ -82,8 +82,10 @@ HttpServer::HttpServer(ServedModels& models, const ApiKeys& keys, const HttpLimi
       watch_(std::chrono::seconds(limits.idle_seconds),
              kDrain * std::min(limits.max_body, SIZE_MAX / kDrain)) {
   const auto connections = static_cast<unsigned>(limits.max_connections);
+  // Not epoll: MHD_quiesce_daemon of 0.9.75 then takes the socket out of the sets of its threads,
+  // and aborts the process if one of them was faster.
   daemon_ = MHD_start_daemon(
-      MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, nullptr, nullptr, handle, this,
+      MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, nullptr, nullptr, handle, this,
       MHD_OPTION_LISTEN_SOCKET, socket.file(), MHD_OPTION_NOTIFY_COMPLETED, completed, this,
       MHD_OPTION_NOTIFY_CONNECTION, connected, this, MHD_OPTION_THREAD_POOL_SIZE, kThreads,
       MHD_OPTION_CONNECTION_LIMIT, std::max(connections, kThreads),
