@@ -30,6 +30,8 @@ const (
 	tellWhole = `{"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}`
 	tellParts = `{"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0, "stream": true}`
 	tellLong  = `{"prompt": "Once upon a time", "max_tokens": 500, "ignore_eos": true, "stream": true}`
+	// It takes seconds, so that on a busy machine too it has not ended when a test cancels it or closes the service.
+	tellEndless = `{"prompt": "Once upon a time", "max_tokens": 500, "ignore_eos": true, "stream": true, "n": 30}`
 )
 
 var background = context.Background()
@@ -234,12 +236,12 @@ func TestRefusals(t *testing.T) {
 func TestAContextCancels(t *testing.T) {
 	s := service(t, nil)
 	ctx, cancel := context.WithCancel(background)
-	r := must(s.Submit(ctx, moe.EndpointCompletions, []byte(tellLong)))
+	r := must(s.Submit(ctx, moe.EndpointCompletions, []byte(tellEndless)))
 	equal(t, r.Next(), true)
 	cancel()
 	equal(t, r.Answer().Status, 499)
 	counted(t, s, func(c Stats) bool { return c.Cancelled == 1 })
-	_, err := s.Submit(ctx, moe.EndpointCompletions, []byte(tellLong))
+	_, err := s.Submit(ctx, moe.EndpointCompletions, []byte(tellEndless))
 	fails(t, err, moe.StatusCancelled)
 	equal(t, errors.Is(err, context.Canceled), true)
 	equal(t, textOf(t, submit(t, s, tellWhole).Answer()), story)
@@ -269,7 +271,7 @@ func TestDrain(t *testing.T) {
 
 func TestCloseEndsRequests(t *testing.T) {
 	s := service(t, nil)
-	r := submit(t, s, tellLong)
+	r := submit(t, s, tellEndless)
 	r.Next()
 	drained := make(chan error)
 	go func() { drained <- s.Drain(background) }()
@@ -375,7 +377,7 @@ func TestTheCollectorCloses(t *testing.T) {
 		s := must(New(stories(t), nil))
 		release := s.release
 		s.release = func() { release(); freed <- true }
-		r := submit(t, s, tellLong) // keeps the service until it ends
+		r := submit(t, s, tellEndless) // keeps the service until it ends
 		r.Next()
 		for i := 0; i < 3; i++ {
 			runtime.GC()

@@ -21,6 +21,8 @@ const STORY =
 const WHOLE = { prompt: 'Once upon a time', max_tokens: 24, temperature: 0 };
 const PARTS = { ...WHOLE, stream: true };
 const LONG = { prompt: 'Once upon a time', max_tokens: 500, ignore_eos: true, stream: true };
+// It takes seconds, so that on a busy machine too it has not ended when a test cancels it or closes the service.
+const ENDLESS = { ...LONG, n: 30 };
 
 const open = () => moe.open(MODEL, { threads: 1, device: 'cpu' });
 const serve = async (options) => (await open()).service(options);
@@ -119,14 +121,14 @@ test('a signal and the end of a loop cancel', async () => {
   const service = await serve();
   const reason = new Error('enough');
   const stop = new AbortController();
-  const request = service.submit('completions', LONG, { signal: stop.signal });
+  const request = service.submit('completions', ENDLESS, { signal: stop.signal });
   const answer = request.answer();
   await assert.rejects(async () => {
     for await (const _ of request) stop.abort(reason);
   }, reason);
   await assert.rejects(answer, reason);
-  assert.throws(() => service.submit('completions', LONG, { signal: stop.signal }), reason);
-  for await (const _ of service.submit('completions', LONG)) break;
+  assert.throws(() => service.submit('completions', ENDLESS, { signal: stop.signal }), reason);
+  for await (const _ of service.submit('completions', ENDLESS)) break;
   await counted(service, { nCancelled: 2 });
   assert.strictEqual(textOf(await service.submit('completions', WHOLE).answer()), STORY);
   await service.close();
@@ -155,7 +157,7 @@ test('close ends requests', async () => {
   const model = await open();
   const service = await model.service();
   model.close(); // the service keeps it
-  const request = service.submit('completions', LONG);
+  const request = service.submit('completions', ENDLESS);
   await request[Symbol.asyncIterator]().next();
   const drained = assert.rejects(service.drain(), code('STATE'));
   await Promise.all([service.close(), service.close()]);
@@ -218,7 +220,7 @@ const PROGRAM = `
   async function begun(options) {
     const model = await moe.open(${JSON.stringify(MODEL)}, { threads: 1, device: 'cpu' });
     const service = await model.service(options);
-    const request = service.submit('completions', ${JSON.stringify({ ...LONG, n: 60 })});
+    const request = service.submit('completions', ${JSON.stringify(ENDLESS)});
     await request[Symbol.asyncIterator]().next();
     return service;
   }`;

@@ -16,7 +16,8 @@ REQUEST = {"prompt": PROMPT, "max_tokens": 24, "temperature": 0}
 
 
 def endless(**other):
-    return {"prompt": PROMPT, "max_tokens": 400, "temperature": 1, "ignore_eos": True, **other}
+    """Takes seconds, so that on a busy machine too it has not ended when a test cancels it."""
+    return {"prompt": PROMPT, "max_tokens": 400, "temperature": 1, "ignore_eos": True, "n": 16, **other}
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_cancel(service):
 
 
 def test_a_dropped_stream_frees_its_slot(service):
-    streams = [service.stream("completions", endless()) for _ in range(2)]
+    streams = [service.stream("completions", endless(n=1)) for _ in range(2)]
     for stream in streams:
         next(stream)
     del streams, stream
@@ -140,7 +141,7 @@ def test_async_answers_beyond_the_threads_of_an_executor(model):
     ended = []
 
     async def whole(service):
-        async for event in service.submit("completions", endless()):
+        async for event in service.submit("completions", endless(n=1)):
             ended.append(event.status)
 
     async def short(service):
@@ -227,7 +228,7 @@ def test_drain_waits(model, story):
 
 def test_a_queue_that_is_full(model):
     with moe.Service(model, slots=1, max_waiting=1) as service:
-        answers = [service.submit("completions", endless(stream=True)) for _ in range(2)]
+        answers = [service.submit("completions", endless(stream=True, n=1)) for _ in range(2)]
         with pytest.raises(moe.RequestError) as e:
             service.answer("completions", REQUEST)
         assert e.value.code == 429 and e.value.retry_after > 0

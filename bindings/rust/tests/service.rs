@@ -15,6 +15,9 @@ const PARTS: &str =
     r#"{"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0, "stream": true}"#;
 const LONG: &str =
     r#"{"prompt": "Once upon a time", "max_tokens": 500, "ignore_eos": true, "stream": true}"#;
+// It takes seconds, so that on a busy machine too it has not ended when a test cancels it or closes the service.
+const ENDLESS: &str =
+    r#"{"prompt": "Once upon a time", "max_tokens": 500, "ignore_eos": true, "stream": true, "n": 30}"#;
 
 fn service(params: ServiceParams) -> Service {
     Service::new(&stories(), params).unwrap()
@@ -145,7 +148,7 @@ fn refusals() {
 #[test]
 fn requests_are_cancelled() {
     let service = service(ServiceParams::new());
-    let mut request = submit(&service, LONG);
+    let mut request = submit(&service, ENDLESS);
     assert_eq!(request.next_within(Duration::from_secs(60)).unwrap().status, 200);
     let canceller = request.canceller();
     std::thread::spawn(move || canceller.cancel()).join().unwrap();
@@ -153,7 +156,7 @@ fn requests_are_cancelled() {
     assert_eq!((last.status, last.last), (499, true));
     assert_eq!(request.next(), None);
     assert_eq!(request.next_within(Duration::ZERO), None);
-    drop(submit(&service, LONG));
+    drop(submit(&service, ENDLESS));
     counted(&service, |s| s.n_cancelled == 2);
     assert_eq!(text_of(&answer(&service, WHOLE)), STORY);
 }
@@ -184,7 +187,7 @@ fn draining() {
 #[test]
 fn close_ends_requests() {
     let service = service(ServiceParams::new());
-    let mut request = submit(&service, LONG);
+    let mut request = submit(&service, ENDLESS);
     request.next().unwrap();
     let other = service.clone();
     let drained = std::thread::spawn(move || other.drain(None));
@@ -208,7 +211,7 @@ fn whatever_order_things_are_dropped_in() {
     let model = stories();
     let service = Service::new(&model, ServiceParams::new()).unwrap();
     drop(model);
-    let (first, second) = (submit(&service, WHOLE), submit(&service, LONG));
+    let (first, second) = (submit(&service, WHOLE), submit(&service, ENDLESS));
     let canceller = second.canceller();
     drop(service);
     assert_eq!(text_of(&first.answer().unwrap()), STORY);
