@@ -17,6 +17,7 @@
 #include "kernels/kinds.h"
 #include "kernels/mixers/info.h"
 #include "kernels/router/router.h"
+#include "kernels/row_source.h"
 #include "kernels/sample.h"
 #include "quant/format.h"
 #include "src/base/array.h"
@@ -354,6 +355,12 @@ class Device {
   /// empty.
   virtual void embed(Stream& s, const Matrix& table, const Matrix& positions, const BatchRow* rows,
                      int32_t n_rows, float multiplier, float* x) = 0;
+  /// x[r] = multiplier * row rows[r].token of a table with d columns that is not in memory. Only
+  /// devices that use host memory are asked to.
+  virtual void embed_from(Stream&, RowSource& table, int32_t d, const BatchRow* rows,
+                          int32_t n_rows, float multiplier, float* x) {
+    (void)table, (void)d, (void)rows, (void)n_rows, (void)multiplier, (void)x;
+  }
   virtual void norm(Stream& s, const NormOp& op) = 0;
   virtual void cap(Stream& s, const CapOp& op) = 0;
   virtual void gate(Stream& s, const GateOp& op) = 0;

@@ -10,6 +10,17 @@
 
 namespace moe {
 
+/// The same of bytes in pieces, without an allocation.
+class XxhStream {
+ public:
+  XxhStream() { XXH64_reset(&state_, 0); }
+  void add(const void* bytes, size_t n) { XXH64_update(&state_, bytes, n); }
+  uint64_t value() const { return XXH64_digest(&state_); }
+
+ private:
+  XXH64_state_t state_;
+};
+
 inline uint64_t xxh64(const void* bytes, size_t n) { return XXH64(bytes, n, 0); }
 
 }  // namespace moe

@@ -125,7 +125,11 @@ const uint8_t* MoeFile::in_place(const FileSegment& s) const {
 }
 
 Status MoeFile::check(const FileSegment& s, const uint8_t* bytes) const {
-  if (xxh64(bytes, static_cast<size_t>(s.stored)) == s.xxh64) return {};
+  return check_sum(s, xxh64(bytes, static_cast<size_t>(s.stored)));
+}
+
+Status MoeFile::check_sum(const FileSegment& s, uint64_t xxh64) const {
+  if (xxh64 == s.xxh64) return {};
   return in_segment(
       s, Status::error(MOE_ERR_CORRUPT, "its checksum does not match%s",
                        source_.changed() ? ": the file was written to while it was open" : ""));
@@ -178,6 +182,30 @@ Status MoeFile::fetch(const FileSegment& s, uint8_t* out, uint64_t room) const {
   }
   deallocate(allocator_, buffer, block);
   return status.ok() ? status : in_segment(s, status);
+}
+
+// A direct read begins before the part, at a multiple of its unit.
+Status MoeFile::read_part(const FileSegment& s, uint64_t offset, size_t n, uint8_t* room,
+                          const uint8_t** out) const {
+  const uint64_t at = s.offset + offset;
+  const auto before = static_cast<size_t>(direct() ? at % kDirectAlign : 0);
+  const size_t whole = round_up(n + before, static_cast<size_t>(kDirectAlign));
+  const Status status = source_.read(at - before, room, n + before, whole);
+  *out = room + before;
+  return status.ok() ? status : in_segment(s, status);
+}
+
+Status MoeFile::check_in_file(const FileSegment& s, uint8_t* room, size_t room_bytes) const {
+  const size_t most = room_bytes - static_cast<size_t>(kSegmentAlign);
+  XxhStream hash;
+  for (uint64_t done = 0; done < s.stored;) {
+    const auto n = static_cast<size_t>(std::min<uint64_t>(most, s.stored - done));
+    const uint8_t* bytes = nullptr;
+    MOE_TRY(read_part(s, done, n, room, &bytes));
+    hash.add(bytes, n);
+    done += n;
+  }
+  return check_sum(s, hash.value());
 }
 
 Status MoeFile::decompress(const FileSegment& s, bool verify, const SegmentRoom& room) const {

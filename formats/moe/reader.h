@@ -91,6 +91,17 @@ class MoeFile final {
   /// Verifies the checksum of in_place() bytes.
   Status check(const FileSegment& s, const uint8_t* bytes) const;
 
+  /// Room for a part of n bytes, at a multiple of kSegmentAlign.
+  static constexpr size_t part_room_bytes(size_t n) {
+    return round_up(n, static_cast<size_t>(kSegmentAlign)) + static_cast<size_t>(kSegmentAlign);
+  }
+  /// Reads n bytes from `offset` of a segment that is not compressed; *out is their place in
+  /// `room`, of part_room_bytes(n). Nothing is verified. MOE_ERR_IO.
+  Status read_part(const FileSegment& s, uint64_t offset, size_t n, uint8_t* room,
+                   const uint8_t** out) const;
+  /// Reads a segment through, by parts that fit in `room`, and compares the checksum.
+  Status check_in_file(const FileSegment& s, uint8_t* room, size_t room_bytes) const;
+
  private:
   static constexpr size_t kNameBytes = 200;  // half of an error's text
 
@@ -98,6 +109,7 @@ class MoeFile final {
   friend Result<Box<T>> make_box(const Allocator&, Args&&...);
   MoeFile(FileSource source, const Allocator& allocator);
 
+  Status check_sum(const FileSegment& s, uint64_t xxh64) const;
   Status read_metadata();
   Status read_layouts();
   Status read_layout(const fbs::Blob& blob);

@@ -81,6 +81,11 @@ class CpuDevice final : public Device {
     if (!ready(stream, n_rows)) return;
     cpu_embed(runtime_, own(stream), table, positions, rows, n_rows, multiplier, x);
   }
+  void embed_from(Stream& stream, RowSource& table, int32_t d, const BatchRow* rows, int32_t n_rows,
+                  float multiplier, float* x) override {
+    if (!ready(stream, n_rows)) return;
+    cpu_embed_from(own(stream), table, d, rows, n_rows, multiplier, x);
+  }
   void norm(Stream& stream, const NormOp& op) override {
     if (ready(stream, op.n_rows)) cpu_norm(runtime_, own(stream), op);
   }

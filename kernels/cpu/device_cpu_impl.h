@@ -95,6 +95,8 @@ void cpu_activate(const CpuRuntime& rt, const ActivateOp& op);
 void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op);
 void cpu_embed(const CpuRuntime& rt, CpuStream& s, const Matrix& table, const Matrix& positions,
                const BatchRow* rows, int32_t n_rows, float multiplier, float* x);
+void cpu_embed_from(CpuStream& s, RowSource& table, int32_t d, const BatchRow* rows, int32_t n_rows,
+                    float multiplier, float* x);
 void cpu_attention(const CpuRuntime& rt, const AttentionOp& op);
 void cpu_latent_attention(const CpuRuntime& rt, const AttentionOp& op);
 /// Attention with queries and keys as wide as the latent.

@@ -215,4 +215,14 @@ void cpu_embed(const CpuRuntime& rt, CpuStream& s, const Matrix& table, const Ma
   });
 }
 
+// Rows follow each other: the source has room for one at a time, and a disk is slower than this.
+void cpu_embed_from(CpuStream& s, RowSource& table, int32_t d, const BatchRow* rows, int32_t n_rows,
+                    float multiplier, float* x) {
+  for (int32_t r = 0; r < n_rows && s.live(); ++r) {
+    float* const out = x + int64_t{r} * d;
+    s.latch(table.read(rows[r].token, out));
+    for (int32_t i = 0; i < d && s.live(); ++i) out[i] *= multiplier;
+  }
+}
+
 }  // namespace moe

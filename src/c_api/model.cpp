@@ -358,8 +358,9 @@ Status suggest_memory(const moe_model* model, const moe_session_params* params, 
   }
   const uint64_t most = memory.budget();
   // If a cap of `most` would be refused, prefer none.
+  const Model& m = *model->model;
   const uint64_t least =
-      account.total - model->model->expert_weight_bytes() + model->model->largest_expert_bytes();
+      account.total - m.expert_weight_bytes() - m.row_table_bytes() + m.largest_expert_bytes();
   if (account.total > (least <= most ? most : memory.available)) *bytes = most;
   return {};
 }

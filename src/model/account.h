@@ -16,6 +16,7 @@ struct ModelAccount {
     kRouterLine,
     kExpertLine,
     kMetadata,
+    kRowLine,
     kFile,
     kMaxLines
   };

@@ -19,6 +19,7 @@
 #include "src/model/offloaded_experts.h"
 #include "src/model/resident_experts.h"
 #include "src/model/row_lengths.h"
+#include "src/model/row_table.h"
 
 namespace moe {
 namespace {
@@ -83,6 +84,7 @@ struct Model::Impl {
         tenant(shape, arena, cache),
         stores(a),
         blobs(a),
+        tables{RowTable(a), RowTable(a)},
         embedding_lengths(a) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -97,6 +99,9 @@ struct Model::Impl {
   Status check_extras() const;
   Status place_mixers();
   Status open_cache();
+  bool stays_in_file(const FileSegment& segment) const;
+  RowTable* table_of(const FileSegment& segment);
+  Status open_tables();
   void count_file();
   Status open_layer(int32_t index);
   Status prepare(uint64_t device_bytes);
@@ -111,7 +116,7 @@ struct Model::Impl {
   uint64_t own_bytes() const;
   uint64_t expert_reading_bytes() const;
   uint64_t staging_bytes() const;
-  Status verify_segments() const;
+  Status verify_segments();
   Status verify();
   int32_t experts_of(int32_t layer) const;
 
@@ -134,8 +139,10 @@ struct Model::Impl {
   CacheTenant tenant;
   Array<Box<LayerStore>> stores;  // empty for dense layers
 
-  Mutex loading;      // guards what is loaded once: blobs, binding, readers, the attachment
-  Array<Blob> blobs;  // by segment; the stores own the experts' blobs
+  Mutex loading;       // guards what is loaded once: blobs, binding, readers, the attachment
+  Array<Blob> blobs;   // by segment; the stores own the experts' blobs
+  RowTable tables[2];  // of token embeddings and of layer inputs; open under a cap
+  uint64_t row_table_bytes = 0;  // see Model
   RowLengths embedding_lengths;  // of the cosine routers
   Box<LatentMatrices> latent;
   std::atomic<bool> ready{false};
@@ -169,6 +176,7 @@ Status Model::Impl::open() {
   MOE_TRY(stores.resize(config.layers.size()));
   MOE_TRY(blobs.resize(file->segments().size()));
   MOE_TRY(open_cache());
+  MOE_TRY(open_tables());
   count_file();
   budget.expect(shape.slot_bytes);
   budget.set_own_bytes(own_bytes());
@@ -246,6 +254,42 @@ Status Model::Impl::open_cache() {
   return {};
 }
 
+// Tables of which a token needs one row. A matrix that is also the head is needed whole, and texts
+// of encoders have positions that are added to the rows.
+bool Model::Impl::stays_in_file(const FileSegment& segment) const {
+  const bool rows_alone = config.positions != PositionKind::kLearned && !config.is_encoder() &&
+                          !config.is_encoder_decoder();
+  const bool table = segment.part == Part::kLayerInputs ||
+                     (segment.part == Part::kEmbedding && !config.tie_embeddings && rows_alone);
+  return table && device.uses_host_memory() && RowTable::can_read(*file, segment);
+}
+
+RowTable* Model::Impl::table_of(const FileSegment& segment) {
+  for (RowTable& table : tables) {
+    if (table.is_of(segment)) return &table;
+  }
+  return nullptr;
+}
+
+Status Model::Impl::open_tables() {
+  MemoryLine& line = account.lines[ModelAccount::kRowLine];
+  line.what = "rows of tables in the file";
+  for (const FileSegment& s : file->segments()) {
+    if (!stays_in_file(s)) continue;
+    RowTable& table = tables[s.part == Part::kLayerInputs ? 1 : 0];
+    if (options.memory_bytes == 0) {
+      for (const BlobMatrix& m : file->layout(s).matrices) {
+        if (m.role == Role::kWeight) row_table_bytes += stored_bytes(m);
+      }
+      continue;
+    }
+    MOE_TRY(table.open(*file, s));
+    account.lines[ModelAccount::kEmbeddings].bytes -= s.raw;
+    line.bytes += table.bytes();
+  }
+  return {};
+}
+
 // Data decompressed or copied from a mapped or in-memory file is in memory twice.
 void Model::Impl::count_file() {
   if (!file->in_memory() || !device.uses_host_memory()) return;
@@ -313,6 +357,10 @@ Status Model::Impl::load_weights() {
   const std::span<const FileSegment> segments = file->segments();
   for (size_t i = 0; i < segments.size(); ++i) {
     if (segments[i].part == Part::kExperts) continue;
+    if (RowTable* table = table_of(segments[i]); table != nullptr) {
+      MOE_TRY(table->load(options.verify));
+      continue;
+    }
     const BlobLoader loader{*file, device, allocator, options.verify,
                             experts_of(segments[i].layer)};
     MOE_TRY(blobs[i].load(loader, segments[i]));
@@ -334,6 +382,10 @@ void Model::Impl::bind_weights() {
     LayerWeights* layer = s.layer < 0 ? nullptr : &layers[static_cast<size_t>(s.layer)];
     if (s.part == Part::kExperts) continue;
     bind_part(file->layout(s), s.part, blobs[i].base(), norm_of(config), &common, layer);
+    if (RowTable* table = table_of(s); table != nullptr) {
+      bind_part(table->rest(), s.part, table->rest_base(), norm_of(config), &common, layer);
+      (s.part == Part::kLayerInputs ? common.layer_input_rows : common.embedding_rows) = table;
+    }
     if (s.part == Part::kAttention) set_latent_eps(s.layer);
   }
   if (const float eps = config.layer_input.projection_eps; eps != 0) {
@@ -421,8 +473,12 @@ uint64_t Model::Impl::staging_bytes() const {
   return memory == nullptr ? 0 : memory->staging_bytes(account.largest_expert);
 }
 
-Status Model::Impl::verify_segments() const {
+Status Model::Impl::verify_segments() {
   for (const FileSegment& segment : file->segments()) {
+    if (RowTable* table = table_of(segment); table != nullptr) {
+      MOE_TRY(table->verify());
+      continue;
+    }
     const BlobLoader loader{.file = *file,
                             .device = device,
                             .allocator = allocator,
@@ -440,7 +496,7 @@ Status Model::Impl::verify() {
   uint64_t needed = 0;
   for (const FileSegment& s : file->segments()) {
     const bool read = !device.uses_host_memory() || file->in_place(s) == nullptr;
-    if (read) needed = std::max(needed, s.raw + file->scratch_bytes(s));
+    if (read && table_of(s) == nullptr) needed = std::max(needed, s.raw + file->scratch_bytes(s));
   }
   needed += account.read_buffer;
   LockGuard guard(loading);
@@ -503,6 +559,7 @@ ExpertCacheUse Model::cache_use() const {
 uint64_t Model::expert_weight_bytes() const {
   return impl_->account.lines[ModelAccount::kExpertLine].bytes;
 }
+uint64_t Model::row_table_bytes() const { return impl_->row_table_bytes; }
 const ExpertCacheShape& Model::cache_shape() const { return impl_->shape; }
 Result<void*> Model::attached(Result<Attachment> (*make)(Model& model)) {
   LockGuard guard(impl_->loading);

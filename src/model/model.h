@@ -5,6 +5,7 @@
 
 #include "kernels/device.h"
 #include "kernels/expert_source.h"
+#include "kernels/row_source.h"
 #include "src/base/log.h"
 #include "src/base/os/clock.h"
 #include "src/base/thread_pool.h"
@@ -78,7 +79,10 @@ struct ModelWeights {
   Matrix position_embedding;  // (context, d) or empty
   Matrix second_positions;    // the same for the second of two texts
   Matrix layer_inputs;        // (vocab, n_layers * layer_input.width) or empty, like the next
-  Matrix layer_projection;    // (n_layers * layer_input.width, d)
+  // Under a memory cap these tables are not in memory: the matrices are then shapes.
+  RowSource* embedding_rows = nullptr;
+  RowSource* layer_input_rows = nullptr;
+  Matrix layer_projection;  // (n_layers * layer_input.width, d)
   Norm layer_projection_norm;
   Norm embedding_norm;      // kNone if absent; the same for the other norms
   Matrix source_positions;  // (source_length, d) or empty, like the next two; encoder-decoders
@@ -168,6 +172,8 @@ class Model final {
   ExpertCacheUse cache_use() const;
   const ExpertCacheShape& cache_shape() const;
   uint64_t expert_weight_bytes() const;  // counted ones; 0 with an expert cache
+  /// Bytes of tables that are in memory only because there is no cap.
+  uint64_t row_table_bytes() const;
   /// Memory allocated by opening the model; the account shows it instead of the metadata size.
   void set_table_bytes(uint64_t bytes);
   /// The object that make() returned to the first call. Any thread.

@@ -82,6 +82,9 @@ void embed(SessionState& lead, const Batch& batch, const Matrix& positions, cons
   }
   if (config.second_positions) {
     embed_texts(lead, batch);
+  } else if (RowSource* table = lead.model.weights().embedding_rows; table != nullptr) {
+    lead.device.embed_from(lead.stream(), *table, config.d_model, batch.rows, batch.n_rows,
+                           config.embedding_multiplier, x);
   } else {
     lead.device.embed(lead.stream(), lead.model.weights().embedding, positions, batch.rows,
                       batch.n_rows, config.embedding_multiplier, x);

@@ -416,8 +416,13 @@ void compute_inputs(SessionState& lead, const Batch& batch) {
   const ModelWeights& weights = lead.model.weights();
   const WorkMemory& w = lead.work();
   const int32_t d = config.d_model, n_layers = config.n_layers();
-  lead.device.embed(lead.stream(), weights.layer_inputs, Matrix(), batch.rows, batch.n_rows,
-                    in.multiplier, w.inputs);
+  if (weights.layer_input_rows != nullptr) {
+    lead.device.embed_from(lead.stream(), *weights.layer_input_rows, weights.layer_inputs.cols,
+                           batch.rows, batch.n_rows, in.multiplier, w.inputs);
+  } else {
+    lead.device.embed(lead.stream(), weights.layer_inputs, Matrix(), batch.rows, batch.n_rows,
+                      in.multiplier, w.inputs);
+  }
   const LinearOut out = {&weights.layer_projection,    nullptr, w.projected,
                          int64_t{n_layers} * in.width, false,   1};
   lead.device.linear(lead.stream(), {w.x, d, batch.n_rows, d, Norm(), &out, 1});

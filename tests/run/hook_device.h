@@ -53,6 +53,11 @@ class HookDevice final : public Device {
     before(s);
     inner_.embed(s, table, positions, rows, n_rows, multiplier, x);
   }
+  void embed_from(Stream& s, RowSource& table, int32_t d, const BatchRow* rows, int32_t n_rows,
+                  float multiplier, float* x) override {
+    before(s);
+    inner_.embed_from(s, table, d, rows, n_rows, multiplier, x);
+  }
   void norm(Stream& s, const NormOp& op) override {
     before(s);
     inner_.norm(s, op);
