@@ -1695,7 +1695,8 @@ typedef enum moe_endpoint {
   MOE_ENDPOINT_EMBEDDINGS = 7,   /* /v1/embeddings: vectors of texts */
   /* /statistics: counts, settings, and how often each expert was used; the body has no meaning.
    * Answered at once */
-  MOE_ENDPOINT_STATISTICS = 8
+  MOE_ENDPOINT_STATISTICS = 8,
+  MOE_ENDPOINT_RERANK = 9 /* /v1/rerank: how well documents answer a query */
 } moe_endpoint;
 
 /* A part of an answer, or the whole. Valid during the callback. */

@@ -400,6 +400,8 @@ const (
 	// /statistics: counts, settings, and how often each expert was used; the body has no meaning.
 	// Answered at once
 	EndpointStatistics Endpoint = C.MOE_ENDPOINT_STATISTICS
+	// /v1/rerank: how well documents answer a query
+	EndpointRerank Endpoint = C.MOE_ENDPOINT_RERANK
 )
 
 // String is the name in small letters, or the number if this package does not know it.
@@ -421,6 +423,8 @@ func (e Endpoint) String() string {
 		return "embeddings"
 	case EndpointStatistics:
 		return "statistics"
+	case EndpointRerank:
+		return "rerank"
 	}
 	return strconv.Itoa(int(e))
 }

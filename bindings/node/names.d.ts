@@ -136,4 +136,5 @@ export type Endpoint =
   | 'count_tokens'
   | 'responses'
   | 'embeddings'
-  | 'statistics';
+  | 'statistics'
+  | 'rerank';

@@ -16,6 +16,7 @@ inline moe_endpoint endpoint_of(std::string_view path) {
   if (path == "/v1/messages") return MOE_ENDPOINT_MESSAGES;
   if (path == "/v1/messages/count_tokens") return MOE_ENDPOINT_COUNT_TOKENS;
   if (path == "/v1/embeddings") return MOE_ENDPOINT_EMBEDDINGS;
+  if (path == "/v1/rerank" || path == "/rerank") return MOE_ENDPOINT_RERANK;
   if (path == "/tokenize") return MOE_ENDPOINT_TOKENIZE;
   return moe_endpoint{};
 }

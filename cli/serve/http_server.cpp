@@ -198,12 +198,12 @@ std::optional<Refusal> HttpServer::check_head(MHD_Connection* connection, const 
   }
   const moe_endpoint endpoint = endpoint_of(url);
   if (endpoint == 0 && !is_page(url)) {
-    return Refusal{
-        404,
-        "no such endpoint; there are /v1/chat/completions, /v1/completions, "
-        "/v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/embeddings, /v1/models, "
-        "/tokenize, /health, /metrics and /statistics, and a page at /",
-        "unknown_url"};
+    return Refusal{404,
+                   "no such endpoint; there are /v1/chat/completions, /v1/completions, "
+                   "/v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/embeddings, "
+                   "/v1/rerank, /v1/models, "
+                   "/tokenize, /health, /metrics and /statistics, and a page at /",
+                   "unknown_url"};
   }
   const bool allowed =
       keys_.allow(header_of(connection, "Authorization"), header_of(connection, "X-Api-Key"));

@@ -19,8 +19,12 @@ bool has_text(const Json& receipt, const char* member) {
   return receipt.contains(member) && receipt[member].is_string();
 }
 
+bool gives_numbers(const Json& endpoint) {
+  return endpoint == "/v1/embeddings" || endpoint == "/v1/rerank";
+}
+
 bool has_texts(const Json& receipt) {
-  if (!receipt.contains("texts")) return receipt.value("endpoint", "") == "/v1/embeddings";
+  if (!receipt.contains("texts")) return gives_numbers(receipt["endpoint"]);
   const Json& texts = receipt["texts"];
   return texts.is_array() && std::all_of(texts.begin(), texts.end(), [](const Json& text) {
            return text.is_object() && is_list_of_ids(text.value("tokens", Json())) &&
@@ -125,7 +129,8 @@ std::string difference_of(const Json& receipt, const Json& found) {
   const bool vectors = !receipt.contains("texts") || !found.contains("texts");
   if (text.empty() && !vectors) text = texts_difference(receipt["texts"], found["texts"]);
   if (!text.empty() || receipt["hash"] == found["hash"]) return text;
-  return vectors ? "the vectors differ" : "the receipt is damaged: its hash is not of its tokens";
+  if (!vectors) return "the receipt is damaged: its hash is not of its tokens";
+  return receipt["endpoint"] == "/v1/rerank" ? "the scores differ" : "the vectors differ";
 }
 
 std::vector<std::string> different_settings(const Json& receipt, const Json& found) {

@@ -217,8 +217,8 @@ void add_serve(CLI::App& app) {
   add_session_options(*c, o->model);
   c->footer(
       "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, "
-      "/v1/messages/count_tokens, /v1/embeddings, /v1/models, /tokenize, /health, /metrics, "
-      "/statistics, and a page with a chat at /.\n"
+      "/v1/messages/count_tokens, /v1/embeddings, /v1/rerank, /v1/models, /tokenize, "
+      "/health, /metrics, /statistics, and a page with a chat at /.\n"
       "SIGTERM or Ctrl-C finishes the answers and ends; a second one ends at once.\n"
       "Nothing of a request is written anywhere, except by --cache and --log-receipts.");
   example(*c, "moe serve model.moe --port 8080");

@@ -104,10 +104,6 @@ EmbeddingOrder read_embedding(const Host& host, std::string_view body) {
   return order;
 }
 
-EmbeddingRequest::EmbeddingRequest(const Host& host, EmbeddingOrder&& order, uint64_t number,
-                                   const Listener& listener)
-    : number_(number), host_(host), order_(std::move(order)), listener_(listener) {}
-
 size_t EmbeddingRequest::next(moe_session* session) {
   // Not before: requests that wait hold no vectors.
   vectors_.resize(order_.texts.size() * static_cast<size_t>(host_.d_model));
@@ -140,7 +136,7 @@ Json EmbeddingRequest::vector_json(size_t text) const {
   return base64(bytes.data(), bytes.size());
 }
 
-void EmbeddingRequest::answer() const {
+void EmbeddingRequest::answer() {
   Json answer = {{"object", "list"},
                  {"data", Json::array()},
                  {"model", host_.name},

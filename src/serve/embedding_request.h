@@ -2,12 +2,11 @@
 #pragma once
 // A request for vectors of texts.
 
-#include <atomic>
-#include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "src/serve/service_request.h"
+#include "src/serve/encoding_request.h"
 
 namespace moe_serve {
 
@@ -22,36 +21,22 @@ struct EmbeddingOrder {
 /// Throws Refusal, or CallError where the request is not to blame.
 EmbeddingOrder read_embedding(const Host& host, std::string_view body);
 
-/// Used by one thread, except where noted.
-class EmbeddingRequest {
+class EmbeddingRequest : public EncodingRequest {
  public:
   EmbeddingRequest(const Host& host, EmbeddingOrder&& order, uint64_t number,
-                   const Listener& listener);
+                   const Listener& listener)
+      : EncodingRequest(host, number, listener), order_(std::move(order)) {}
 
-  uint64_t number() const { return number_; }
-  Clock::time_point submitted() const { return submitted_; }
-  void cancel() { cancelled_ = true; }  // any thread
-  bool cancelled() const { return cancelled_; }
-
-  /// Evaluates the next text, and returns the number of its tokens. Throws CallError.
-  size_t next(moe_session* session);
-  bool done() const { return n_done_ == order_.texts.size(); }
-  /// Ends the request: all texts are done.
-  void answer() const;
-  /// Ends it without.
-  void fail(const Refusal& refusal) const { listener_.refuse(refusal); }
+  size_t next(moe_session* session) override;
+  bool done() const override { return n_done_ == order_.texts.size(); }
+  void answer() override;
 
  private:
   Json vector_json(size_t text) const;
 
-  const uint64_t number_;
-  const Host& host_;
   const EmbeddingOrder order_;
-  const Listener listener_;
-  const Clock::time_point submitted_ = Clock::now();
   std::vector<float> vectors_;  // (texts, d_model)
   size_t n_done_ = 0;           // texts
-  std::atomic<bool> cancelled_{false};
 };
 
 }  // namespace moe_serve

@@ -21,9 +21,10 @@ struct Host {
   int32_t context = 0;        // of each session
   int32_t max_prompt = 0;     // tokens
   uint64_t weight_bytes = 0;  // of the model, all in memory
-  // Requests for vectors need these.
+  // Requests for vectors and scores need these.
   int32_t d_model = 0;
   int32_t vector_tokens = 0;  // of a text, the most
+  int32_t n_scores = 0;       // that the model gives a pair of texts
   int32_t n_prompts = 0;
   int32_t default_prompt = -1;     // -1: none
   moe_session* witness = nullptr;  // a session of the model, for moe_chat_create

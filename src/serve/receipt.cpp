@@ -20,6 +20,8 @@ const char* path_of(moe_endpoint endpoint) {
       return "/v1/responses";
     case MOE_ENDPOINT_EMBEDDINGS:
       return "/v1/embeddings";
+    case MOE_ENDPOINT_RERANK:
+      return "/v1/rerank";
     default:
       return "/v1/completions";
   }

@@ -16,7 +16,7 @@ struct ReceiptTokens {
   std::vector<const std::vector<int32_t>*> prompts;
   std::vector<const std::vector<int32_t>*> texts;
   std::vector<moe_finish> finishes;             // of each text
-  const std::vector<float>* vectors = nullptr;  // in place of texts
+  const std::vector<float>* vectors = nullptr;  // or scores, in place of texts
 };
 
 /// How a receipt begins: the model, its fingerprint and the request, as it was sent but for its

@@ -10,15 +10,17 @@
 #include <utility>
 #include <vector>
 
-#include "src/serve/embedding_queue.h"
+#include "src/serve/embedding_request.h"
+#include "src/serve/encoding_queue.h"
 #include "src/serve/queue.h"
+#include "src/serve/rerank_request.h"
 #include "src/serve/scheduler.h"
 #include "src/serve/statistics.h"
 
 struct moe_service {
   moe_serve::Host host;
-  std::unique_ptr<moe_serve::Scheduler> scheduler;        // null: the model continues no texts
-  std::unique_ptr<moe_serve::EmbeddingQueue> embeddings;  // null: it is not for vectors
+  std::unique_ptr<moe_serve::Scheduler> scheduler;      // null: the model continues no texts
+  std::unique_ptr<moe_serve::EncodingQueue> encodings;  // null: it is not for vectors or scores
   std::atomic<uint64_t> n_submitted{0};
   std::atomic<uint64_t> n_refused{0};
 };
@@ -163,6 +165,8 @@ Host host_of(moe_model* model, const moe_service_params& p, const moe_model_info
   host.d_model = info.d_model;
   host.vector_tokens =
       std::min(host.context, info.vector_tokens == 0 ? INT32_MAX : info.vector_tokens);
+  if (info.is_encoder != 0 && std::strcmp(info.head, "classes") == 0)
+    host.n_scores = info.n_outputs;
   host.n_prompts = info.n_prompts;
   host.default_prompt = info.default_prompt;
   host.witness = session;
@@ -227,7 +231,7 @@ void create(moe_model* model, const moe_service_params* given, moe_service** out
   if (generates) folder = folder_of(p, limits, sessions[0].get());
   if (!generates || makes_vectors) {
     Session session = std::move(generates ? open_sessions(model, p, 1)[0] : sessions[0]);
-    service->embeddings = std::make_unique<EmbeddingQueue>(model, std::move(session), limits);
+    service->encodings = std::make_unique<EncodingQueue>(model, std::move(session), limits);
   }
   if (generates) {
     service->scheduler =
@@ -241,8 +245,8 @@ void check_submission(const moe_service* service, int endpoint, const char* body
   check_pointer(service, "service");
   if (body == nullptr && n_bytes != 0) check_pointer(body, "body");
   check_pointer(reinterpret_cast<const void*>(callback), "callback");
-  if (endpoint >= MOE_ENDPOINT_CHAT && endpoint <= MOE_ENDPOINT_STATISTICS) return;
-  throw CallError(MOE_ERR_ARGUMENT, "endpoint: expected 1..8, found " + std::to_string(endpoint));
+  if (endpoint >= MOE_ENDPOINT_CHAT && endpoint <= MOE_ENDPOINT_RERANK) return;
+  throw CallError(MOE_ERR_ARGUMENT, "endpoint: expected 1..9, found " + std::to_string(endpoint));
 }
 
 // A request whose text cannot be read is to blame for it.
@@ -255,9 +259,9 @@ moe_service_stats stats_of(moe_service& service) {
   auto stats = MOE_INIT(moe_service_stats);
   if (service.scheduler != nullptr) {
     stats = service.scheduler->stats();
-    if (service.embeddings != nullptr) add_counts(service.embeddings->stats(), stats);
+    if (service.encodings != nullptr) add_counts(service.encodings->stats(), stats);
   } else {
-    stats = service.embeddings->stats();
+    stats = service.encodings->stats();
   }
   stats.n_refused = service.n_refused;
   return stats;
@@ -267,31 +271,34 @@ moe_service_stats stats_of(moe_service& service) {
 Json answer_at_once(moe_service& service, moe_endpoint endpoint, std::string_view body) {
   if (endpoint != MOE_ENDPOINT_STATISTICS) return tokenize(service.host, endpoint, body);
   ExpertCounts& experts =
-      service.scheduler != nullptr ? service.scheduler->experts() : service.embeddings->experts();
+      service.scheduler != nullptr ? service.scheduler->experts() : service.encodings->experts();
   return statistics_json(service.host, stats_of(service), experts.read());
 }
 
-void add_embedding(moe_service& service, std::string_view body, const Listener& listener,
-                   moe_service_ticket& ticket, moe_service_ticket* out) {
-  if (service.embeddings == nullptr) {
-    throw Refusal(kBadRequest,
-                  "this model continues texts and was not made for vectors of them: its file says "
-                  "no pooling",
-                  "model", "unsupported_model");
-  }
-  EmbeddingOrder order = read_embedding(service.host, body);
+template <class Request, class Order>
+void add_encoding(moe_service& service, Order&& order, const Listener& listener,
+                  moe_service_ticket& ticket, moe_service_ticket* out) {
   ticket.id = ++service.n_submitted;
   const auto request =
-      std::make_shared<EmbeddingRequest>(service.host, std::move(order), ticket.id, listener);
+      std::make_shared<Request>(service.host, std::forward<Order>(order), ticket.id, listener);
   if (out != nullptr) write_struct(ticket, out, "out");
-  service.embeddings->add(request);
+  service.encodings->add(request);
+}
+
+EmbeddingOrder read_embedding(const moe_service& service, std::string_view body) {
+  if (service.encodings != nullptr) return read_embedding(service.host, body);
+  throw Refusal(kBadRequest,
+                "this model continues texts and was not made for vectors of them: its file says "
+                "no pooling",
+                "model", "unsupported_model");
 }
 
 void add_texts(moe_service& service, moe_endpoint endpoint, std::string_view body,
                const Listener& listener, moe_service_ticket& ticket, moe_service_ticket* out) {
   if (service.scheduler == nullptr) {
     throw Refusal(kBadRequest,
-                  "this model is an encoder: it continues no texts, and answers /v1/embeddings",
+                  std::string("this model is an encoder: it continues no texts, and answers ") +
+                      (service.host.n_scores == 0 ? "/v1/embeddings" : "/v1/rerank"),
                   "model", "unsupported_model");
   }
   Order order = read_order(service.host, endpoint, body);
@@ -320,7 +327,11 @@ void submit(moe_service& service, moe_endpoint endpoint, std::string_view body,
       case MOE_ENDPOINT_STATISTICS:
         return listener.answer(answer_at_once(service, endpoint, body));
       case MOE_ENDPOINT_EMBEDDINGS:
-        return add_embedding(service, body, listener, ticket, out);
+        return add_encoding<EmbeddingRequest>(service, read_embedding(service, body), listener,
+                                              ticket, out);
+      case MOE_ENDPOINT_RERANK:
+        return add_encoding<RerankRequest>(service, read_rerank(service.host, body), listener,
+                                           ticket, out);
       default:
         add_texts(service, endpoint, body, listener, ticket, out);
     }
@@ -337,12 +348,12 @@ void submit(moe_service& service, moe_endpoint endpoint, std::string_view body,
 // Both queues refuse requests from now on.
 bool drain(moe_service& service, double seconds) {
   const Clock::time_point start = Clock::now();
-  if (service.embeddings != nullptr) (void)service.embeddings->drain(0);
+  if (service.encodings != nullptr) (void)service.encodings->drain(0);
   bool empty = true;
   if (service.scheduler != nullptr) empty = service.scheduler->drain(seconds);
-  if (service.embeddings == nullptr) return empty;
+  if (service.encodings == nullptr) return empty;
   const double rest = seconds < 0 ? seconds : std::max(0.0, seconds - seconds_since(start));
-  return service.embeddings->drain(rest) && empty;
+  return service.encodings->drain(rest) && empty;
 }
 
 }  // namespace
@@ -368,7 +379,7 @@ moe_status moe_service_submit(moe_service* service, moe_endpoint endpoint, const
 void moe_service_cancel(moe_service* service, uint64_t id) {
   if (service == nullptr) return;
   if (service->scheduler != nullptr) service->scheduler->cancel(id);
-  if (service->embeddings != nullptr) service->embeddings->cancel(id);
+  if (service->encodings != nullptr) service->encodings->cancel(id);
 }
 
 moe_status moe_service_get_stats(moe_service* service, moe_service_stats* out, moe_error* error) {

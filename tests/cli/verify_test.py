@@ -11,7 +11,8 @@ import struct
 from serve_test import PROMPTS, Server, request_text
 from support import MODEL, Cli, main, run
 
-SENTENCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/encoders/sentences")
+ENCODERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/encoders")
+SENTENCES, PAIRS = (os.path.join(ENCODERS, name) for name in ("sentences", "bert_pairs"))
 
 
 class Receipts(Cli):
@@ -137,6 +138,31 @@ class Receipts(Cli):
         receipts = self.lines()
         receipts[0]["hash"] = receipts[0]["hash"][::-1]
         self.assertEqual(self.verify(self.write(receipts), model=self.path("s.moe"))[1][0], f"{self.path('changed')}:1: the vectors differ")
+
+    def test_scores_are_those_of_rerank(self):
+        model, passages = self.path("pairs.moe"), ["birds", "the big cat", "a dog sat", "cat " * 60]
+        self.ok("convert", PAIRS, model, "--weights", "f32")
+        server = Server(self, "--log-receipts", self.path("receipts"), model=model)
+        given = [argument for passage in passages for argument in ("-p", passage)]
+        lines = self.ok("rerank", model, "-q", "the cat", *given, "--json", "--threads", "1").stdout.splitlines()
+        expected = [(j["index"], struct.pack("f", j["score"])) for j in map(json.loads, lines)]
+        request = {"query": "the cat", "documents": passages, "model": "pairs"}
+        for path in ("/v1/rerank", "/rerank"):
+            found = server.post(path, request)["results"]
+            self.assertEqual([(r["index"], struct.pack("f", r["relevance_score"])) for r in found], expected)
+            self.assertEqual([r["index"] for r in found if "cut_tokens" in r], [3])
+        error, _ = server.refuses(400, {"input": ["a"]}, "/v1/rerank")
+        self.assertEqual(error["param"], "input")
+        error, _ = server.refuses(400, {"prompt": "a"})
+        self.assertIn("answers /v1/rerank", error["message"])
+        self.assertEqual(server.metric("moe_requests_total"), 2)
+        server.process.terminate()
+        self.assertEqual(server.process.wait(), 0)
+        self.assertEqual(self.verify(self.path("receipts"), model=model)[:2], (0, ["2 receipts: 2 the same, 0 different"]))
+        receipts = self.lines()
+        self.assertEqual([r["endpoint"] for r in receipts], ["/v1/rerank"] * 2)
+        receipts[1]["hash"] = receipts[1]["hash"][::-1]
+        self.assertEqual(self.verify(self.write(receipts), model=model)[1][0], f"{self.path('changed')}:2: the scores differ")
 
     def test_clients_that_go_away_get_no_vectors(self):
         self.ok("convert", SENTENCES, self.path("s.moe"), "--weights", "f32")

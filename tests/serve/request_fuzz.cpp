@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The first byte, 1 to 7, is the endpoint of the rest, the body of a request. Whatever it is, it is
-// read or refused in the shape of the endpoint's API; an answer of a request that was read begins
-// and fails in the same shape. Nothing is evaluated.
+// The first byte, 1 to 7 or 9, is the endpoint of the rest, the body of a request. Whatever it is,
+// it is read or refused in the shape of the endpoint's API; an answer of a request that was read
+// begins and fails in the same shape. Nothing is evaluated.
 
 #include <string>
 
@@ -10,6 +10,7 @@
 #include "src/serve/input_texts.h"
 #include "src/serve/receipt.h"
 #include "src/serve/request.h"
+#include "src/serve/rerank_request.h"
 #include "src/serve/service_request.h"
 #include "tests/support/fuzz_env.h"
 
@@ -57,6 +58,9 @@ void read(const Host& host, moe_endpoint endpoint, std::string_view body) {
     } else if (endpoint == MOE_ENDPOINT_EMBEDDINGS) {
       EmbeddingRequest request(host, read_embedding(host, body), 1, listener);
       request.fail(out_of_memory());
+    } else if (endpoint == MOE_ENDPOINT_RERANK) {
+      RerankRequest request(host, read_rerank(host, body), 1, listener);
+      request.fail(out_of_memory());
     } else {
       Order order = read_order(host, endpoint, body);
       for (const auto& prompt : order.prompts) require(!prompt.empty() && prompt.size() < 512);
@@ -81,7 +85,7 @@ void read(const Host& host, moe_endpoint endpoint, std::string_view body) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const moe_serve::Host host = moe_serve::make_host();
-  if (size == 0 || data[0] < '1' || data[0] > '7') return 0;
+  if (size == 0 || data[0] < '1' || data[0] > '9' || data[0] == '8') return 0;
   moe_serve::read(host, static_cast<moe_endpoint>(data[0] - '0'),
                   {reinterpret_cast<const char*>(data) + 1, size - 1});
   return 0;

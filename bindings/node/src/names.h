@@ -89,6 +89,7 @@ inline constexpr Name<moe_endpoint> kEndpointNames[] = {
   {"responses", MOE_ENDPOINT_RESPONSES},
   {"embeddings", MOE_ENDPOINT_EMBEDDINGS},
   {"statistics", MOE_ENDPOINT_STATISTICS},
+  {"rerank", MOE_ENDPOINT_RERANK},
 };
 // clang-format on
 

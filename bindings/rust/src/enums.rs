@@ -437,6 +437,8 @@ pub enum Endpoint {
     /// /statistics: counts, settings, and how often each expert was used; the body has no meaning.
     /// Answered at once
     Statistics,
+    /// /v1/rerank: how well documents answer a query
+    Rerank,
 }
 
 impl Endpoint {
@@ -451,6 +453,7 @@ impl Endpoint {
             Endpoint::Responses => sys::MOE_ENDPOINT_RESPONSES,
             Endpoint::Embeddings => sys::MOE_ENDPOINT_EMBEDDINGS,
             Endpoint::Statistics => sys::MOE_ENDPOINT_STATISTICS,
+            Endpoint::Rerank => sys::MOE_ENDPOINT_RERANK,
         }
     }
 }

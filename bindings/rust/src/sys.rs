@@ -198,6 +198,8 @@ pub const MOE_ENDPOINT_EMBEDDINGS: moe_endpoint = 7;
 /// /statistics: counts, settings, and how often each expert was used; the body has no meaning.
 /// Answered at once
 pub const MOE_ENDPOINT_STATISTICS: moe_endpoint = 8;
+/// /v1/rerank: how well documents answer a query
+pub const MOE_ENDPOINT_RERANK: moe_endpoint = 9;
 
 /// Receives each message without a newline, possibly from several threads at once.
 pub type moe_log_fn = Option<unsafe extern "C" fn(*mut c_void, moe_log_level, *const c_char)>;

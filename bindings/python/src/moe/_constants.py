@@ -230,3 +230,5 @@ class Endpoint(Enum):
     # /statistics: counts, settings, and how often each expert was used; the body has no meaning.
     # Answered at once
     STATISTICS = 8
+    # /v1/rerank: how well documents answer a query
+    RERANK = 9

@@ -36,6 +36,7 @@ _PATHS = {
     "/v1/chat/completions": Endpoint.CHAT,
     "/v1/completions": Endpoint.COMPLETIONS,
     "/v1/embeddings": Endpoint.EMBEDDINGS,
+    "/v1/rerank": Endpoint.RERANK,
     "/v1/messages": Endpoint.MESSAGES,
     "/v1/messages/count_tokens": Endpoint.COUNT_TOKENS,
     "/v1/responses": Endpoint.RESPONSES,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// The queue of requests for vectors, and the thread that evaluates their texts, one of each request
-// in turn.
+// The queue of requests for vectors and scores, and the thread that evaluates their texts, one of
+// each request in turn.
 
 #include <condition_variable>
 #include <deque>
@@ -10,36 +10,36 @@
 #include <mutex>
 #include <thread>
 
-#include "src/serve/embedding_request.h"
+#include "src/serve/encoding_request.h"
 #include "src/serve/expert_counts.h"
 #include "src/serve/scheduler.h"
 
 namespace moe_serve {
 
-class EmbeddingQueue {
+class EncodingQueue {
  public:
-  EmbeddingQueue(const moe_model* model, Session session, const SchedulerLimits& limits);
+  EncodingQueue(const moe_model* model, Session session, const SchedulerLimits& limits);
   /// Ends all requests.
-  ~EmbeddingQueue();
-  EmbeddingQueue(const EmbeddingQueue&) = delete;
-  EmbeddingQueue& operator=(const EmbeddingQueue&) = delete;
+  ~EncodingQueue();
+  EncodingQueue(const EncodingQueue&) = delete;
+  EncodingQueue& operator=(const EncodingQueue&) = delete;
 
   // Any thread. As of Scheduler; max_waiting counts requests here.
-  void add(const std::shared_ptr<EmbeddingRequest>& request);
+  void add(const std::shared_ptr<EncodingRequest>& request);
   void cancel(uint64_t number);
   bool drain(double seconds);
   moe_service_stats stats();
   ExpertCounts& experts() { return experts_; }
 
  private:
-  using Request = std::shared_ptr<EmbeddingRequest>;
+  using Request = std::shared_ptr<EncodingRequest>;
 
   void run();
   Request take();
   void work_on(const Request& request);
-  void evaluate(EmbeddingRequest& request);
+  void evaluate(EncodingRequest& request);
   Refusal failure_of(const CallError& error) const;
-  void end(const EmbeddingRequest& request, uint64_t moe_service_stats::*count);
+  void end(const EncodingRequest& request, uint64_t moe_service_stats::*count);
 
   const SchedulerLimits limits_;
   // Made while there is memory.

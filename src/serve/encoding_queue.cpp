@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Evaluates the texts of requests for vectors.
-#include "src/serve/embedding_queue.h"
+// Evaluates the texts of requests for vectors and scores.
+#include "src/serve/encoding_queue.h"
 
 #include <algorithm>
 #include <new>
@@ -10,15 +10,14 @@
 
 namespace moe_serve {
 
-EmbeddingQueue::EmbeddingQueue(const moe_model* model, Session session,
-                               const SchedulerLimits& limits)
+EncodingQueue::EncodingQueue(const moe_model* model, Session session, const SchedulerLimits& limits)
     : limits_(limits), session_(std::move(session)), experts_(model, {session_.get()}) {
   stats_.n_slots = 1;
   stats_.context = moe_session_context(session_.get());
   thread_ = std::thread([this] { run(); });
 }
 
-EmbeddingQueue::~EmbeddingQueue() {
+EncodingQueue::~EncodingQueue() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -27,7 +26,7 @@ EmbeddingQueue::~EmbeddingQueue() {
   thread_.join();
 }
 
-void EmbeddingQueue::add(const Request& request) {
+void EncodingQueue::add(const Request& request) {
   {
     const std::lock_guard lock(mutex_);
     if (draining_ || stopping_) throw service_ending();
@@ -49,19 +48,19 @@ void EmbeddingQueue::add(const Request& request) {
   changed_.notify_all();
 }
 
-void EmbeddingQueue::cancel(uint64_t number) {
+void EncodingQueue::cancel(uint64_t number) {
   const std::lock_guard lock(mutex_);
   const auto at = requests_.find(number);
   if (at != requests_.end()) at->second->cancel();
 }
 
-bool EmbeddingQueue::drain(double seconds) {
+bool EncodingQueue::drain(double seconds) {
   std::unique_lock lock(mutex_);
   draining_ = true;
   return wait_at_most(changed_, lock, seconds, [this] { return requests_.empty(); });
 }
 
-moe_service_stats EmbeddingQueue::stats() {
+moe_service_stats EncodingQueue::stats() {
   const std::lock_guard lock(mutex_);
   moe_service_stats stats = stats_;
   stats.n_running = requests_.size() > turns_.size() ? 1 : 0;
@@ -70,7 +69,7 @@ moe_service_stats EmbeddingQueue::stats() {
   return stats;
 }
 
-void EmbeddingQueue::run() {
+void EncodingQueue::run() {
   while (const Request request = take()) work_on(request);
   for (;;) {  // the service ends
     Request request;
@@ -85,7 +84,7 @@ void EmbeddingQueue::run() {
 }
 
 // The request whose turn it is; null when the service ends.
-EmbeddingQueue::Request EmbeddingQueue::take() {
+EncodingQueue::Request EncodingQueue::take() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return stopping_ || !turns_.empty(); });
   if (stopping_) return nullptr;
@@ -94,7 +93,7 @@ EmbeddingQueue::Request EmbeddingQueue::take() {
   return request;
 }
 
-void EmbeddingQueue::work_on(const Request& request) {
+void EncodingQueue::work_on(const Request& request) {
   const bool late =
       limits_.max_seconds > 0 && seconds_since(request->submitted()) >= limits_.max_seconds;
   if (request->cancelled() || late) {
@@ -119,7 +118,7 @@ void EmbeddingQueue::work_on(const Request& request) {
   }
 }
 
-Refusal EmbeddingQueue::failure_of(const CallError& error) const {
+Refusal EncodingQueue::failure_of(const CallError& error) const {
   try {
     return evaluation_failure(error);
   } catch (const std::bad_alloc&) {
@@ -127,7 +126,7 @@ Refusal EmbeddingQueue::failure_of(const CallError& error) const {
   }
 }
 
-void EmbeddingQueue::evaluate(EmbeddingRequest& request) {
+void EncodingQueue::evaluate(EncodingRequest& request) {
   const Clock::time_point start = Clock::now();
   const size_t n_tokens = request.next(session_.get());
   experts_.refresh(request.done());
@@ -138,7 +137,7 @@ void EmbeddingQueue::evaluate(EmbeddingRequest& request) {
   read_memory(session_.get(), stats_);
 }
 
-void EmbeddingQueue::end(const EmbeddingRequest& request, uint64_t moe_service_stats::*count) {
+void EncodingQueue::end(const EncodingRequest& request, uint64_t moe_service_stats::*count) {
   {
     const std::lock_guard lock(mutex_);
     ++(stats_.*count);
