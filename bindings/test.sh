@@ -21,6 +21,7 @@ moe=$folder/prefix/bin/moe
 "$moe" convert "$root/tests/data/encoders/xlmr_maskedlm" "$folder/models/encoder.moe" --weights f32 >/dev/null
 "$moe" convert "$root/tests/data/translation/mbart" "$folder/models/translator.moe" --weights f32 >/dev/null
 "$moe" convert "$root/tests/data/chat/script" "$folder/models/script.moe" --weights f32 >/dev/null
+"$moe" convert "$root/tests/data/chat/tools" "$folder/models/tools.moe" --weights f32 >/dev/null
 
 # The text that the tests expect is the command's; the output in a README is its example's.
 stories=$root/examples/models/stories.moe

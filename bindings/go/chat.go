@@ -26,6 +26,7 @@ type ChatOptions struct {
 type Message struct {
 	Role, Content string
 	Thinking      string // of a reply; "": none
+	Members       string // a JSON object of others, as AddMessage takes them: "tool_calls" of a reply ...; "": none
 }
 
 // ChatResult describes a reply.
@@ -37,6 +38,7 @@ type ChatResult struct {
 	NThinking                      int // of these, thinking and its tags
 	PromptSeconds, GenerateSeconds float64
 	NDrafted, NAccepted            int // as in GenerateResult
+	NToolCalls                     int // in a chat with tools: calls in the reply
 }
 
 // Chat is a conversation in a session, which it references; several chats may share one.
@@ -201,7 +203,9 @@ func (c *Chat) Messages() ([]Message, error) {
 		if err := check(C.moe_chat_get_message(p, C.size_t(i), &m, &e), &e); err != nil {
 			return nil, err
 		}
-		messages[i] = Message{C.GoString(m.role), goText(m.content, m.n_bytes), goText(m.thinking, m.n_thinking_bytes)}
+		messages[i] = Message{
+			C.GoString(m.role), goText(m.content, m.n_bytes), goText(m.thinking, m.n_thinking_bytes), C.GoString(m.members),
+		}
 	}
 	return messages, nil
 }
@@ -251,6 +255,6 @@ func (c *Chat) Reply(ctx context.Context, o GenerateOptions, callback func(Piece
 		Finish: Finish(out.finish), NPrompt: int(out.n_prompt), NReused: int(out.n_reused),
 		NGenerated: int(out.n_generated), NThinking: int(out.n_thinking),
 		PromptSeconds: float64(out.prompt_seconds), GenerateSeconds: float64(out.generate_seconds),
-		NDrafted: int(out.n_drafted), NAccepted: int(out.n_accepted),
+		NDrafted: int(out.n_drafted), NAccepted: int(out.n_accepted), NToolCalls: int(out.n_tool_calls),
 	}, err
 }

@@ -171,14 +171,20 @@ type Piece struct {
 	Logprob  float32
 	Text     string // whole characters that can be shown at once; may be empty
 	Top      []TokenLogprob
-	Thinking bool // of a chat: not part of the answer
+	Thinking bool      // of a chat: not part of the answer
+	ToolCall *ToolCall // of a chat with tools: a whole call; the piece has no Text then. nil: none
 }
 
 func pieceOf(p *C.moe_piece) Piece {
-	return Piece{
-		Token: int32(p.token), Logprob: float32(p.logprob), Text: goText(p.text, p.n_bytes),
+	piece := Piece{
+		Token: int32(p.token), Logprob: float32(p.logprob),
 		Top: logprobsOf(unsafe.Slice(p.top, int(p.n_top))), Thinking: p.flags&C.MOE_PIECE_THINKING != 0,
+		ToolCall: toolCallOf(p),
 	}
+	if piece.ToolCall == nil {
+		piece.Text = goText(p.text, p.n_bytes)
+	}
+	return piece
 }
 
 // GenerateResult describes a generation.

@@ -593,7 +593,7 @@ func TestThinking(t *testing.T) {
 	}))
 	equal(t, thought+"|"+answer, "ab|Yes.")
 	equal(t, result.NThinking, 4)
-	equal(t, must(chat.Messages())[1], Message{"assistant", "Yes.", "ab"})
+	equal(t, must(chat.Messages())[1], Message{Role: "assistant", Content: "Yes.", Thinking: "ab"})
 	must(session(t, model).Chat(ChatOptions{Thinking: ThinkingOff}))
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // moe_c.h documents every value under its C name (maxTokens is max_tokens).
 
-import type { Endpoint, Finish, Io, KvType, Pooling } from './names';
+import type { Endpoint, Finish, Io, KvType, Pooling, ToolChoice } from './names';
 
-export type { Endpoint, ErrorCode, Finish, Io, KvType, Pooling } from './names';
+export type { Endpoint, ErrorCode, Finish, Io, KvType, Pooling, ToolChoice } from './names';
 
 /** A text or token ids. */
 export type Tokens = string | Int32Array | readonly number[];
@@ -84,8 +84,29 @@ export interface Piece extends TokenLogprob {
   text: string;
   /** In a chat: part of the thinking, not of the answer. */
   thinking: boolean;
+  /** In a chat with tools: a whole call of one. `text` is empty then. */
+  toolCall: ToolCall | undefined;
   /** The best `nTop` candidates. */
   top: TokenLogprob[];
+}
+
+/** A tool that the model may call, as in OpenAI's chat completions. */
+export interface Tool {
+  type: 'function';
+  function: {
+    name: string;
+    description?: string;
+    /** A JSON schema. */
+    parameters?: object;
+    /** Holds calls to a form while they are generated: the arguments satisfy `parameters`. */
+    strict?: boolean;
+  };
+}
+
+export interface ToolCall {
+  id: string;
+  name: string;
+  arguments: Record<string, unknown>;
 }
 
 export interface GenerateOptions {
@@ -130,12 +151,14 @@ export interface ChatResult extends GenerateResult {
   /** Prompt tokens that were already in the session. */
   nReused: number;
   nThinking: number;
+  /** In a chat with tools: calls in the reply. */
+  nToolCalls: number;
 }
 
 /** Starts with the first read and does not wait for its reader. Leaving the loop cancels it. */
 export interface Generation<Result = GenerateResult> extends AsyncIterable<Piece> {
   [Symbol.asyncIterator](): AsyncGenerator<Piece, void, void>;
-  /** The rest of the text, without thinking. */
+  /** The rest of the text, without thinking and calls of tools. */
   text(): Promise<string>;
   /** null until the generation has ended. */
   readonly result: Result | null;
@@ -316,11 +339,28 @@ export interface ChatMessage {
   role: string;
   content: string;
   thinking: string;
+  /** Others, as addMessage() takes them: `tool_calls` of a reply, `tool_call_id` of a result. */
+  members: Record<string, unknown>;
 }
 
 export interface Chat extends Closable {
   readonly messages: ChatMessage[];
   add(role: string, content: string): this;
+  /**
+   * Appends a message with calls of tools, or the result of one, as OpenAI's chat completions have them:
+   * { role: 'tool', tool_call_id: ..., content: ... }. The template gets all members.
+   */
+  addMessage(message: object): this;
+  /**
+   * Gives the model tools that it may call; an empty array: none. Calls in later replies are pieces with `toolCall`,
+   * and `members` of the reply's message. MOE_ERR_UNSUPPORTED if the template has no tools, or asks for calls in no
+   * format that is known, or for a schema that arguments cannot be held to.
+   */
+  setTools(tools: readonly Tool[]): void;
+  /** Chooses whether later replies call tools: "required", calls and no text; "one", a single call. `name`: of the tool. */
+  setToolChoice(choice: ToolChoice, name?: string): void;
+  /** The format in which the template asks for calls of tools, such as "hermes"; undefined: none that is known. */
+  readonly toolFormat: string | undefined;
   /** Removes all but the first `n` messages. */
   truncate(n: number): void;
   /**

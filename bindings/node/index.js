@@ -64,6 +64,11 @@ function expect(good, text, code = 'MOE_ERR_ARGUMENT') {
   if (!good) throw Object.assign(new Error(text), { code });
 }
 
+function jsonOf(value, what) {
+  expect(isObject(value), `${what}: expected an object`);
+  return JSON.stringify(value);
+}
+
 function signalOf(options) {
   expect(isObject(options), 'options: expected an object');
   return options.signal;
@@ -102,6 +107,7 @@ class Generation {
     let failure;
     const work = withSignal(this.#handle, this.#signal, () =>
       this.#start((piece) => {
+        if (piece.toolCall) piece.toolCall = JSON.parse(piece.toolCall);
         queue.push(piece);
         wake();
       }));
@@ -256,6 +262,20 @@ class Chat extends Closable {
     native.chatAdd(handleOf(this), role, content);
     return this;
   }
+  addMessage(message) {
+    native.chatAddMessage(handleOf(this), jsonOf(message, 'message'));
+    return this;
+  }
+  setTools(tools) {
+    expect(Array.isArray(tools), 'tools: expected an array');
+    native.chatSetTools(handleOf(this), jsonOf(tools, 'tools'));
+  }
+  setToolChoice(choice, name) {
+    native.chatSetToolChoice(handleOf(this), choice, name);
+  }
+  get toolFormat() {
+    return native.chatToolFormat(handleOf(this));
+  }
   truncate(n) {
     native.chatTruncate(handleOf(this), n);
   }
@@ -263,7 +283,7 @@ class Chat extends Closable {
     return native.chatRemoveOldest(handleOf(this), maxTokens);
   }
   get messages() {
-    return native.chatMessages(handleOf(this));
+    return native.chatMessages(handleOf(this)).map((m) => ({ ...m, members: JSON.parse(m.members) }));
   }
   render(options = {}) {
     return native.chatRender(handleOf(this), options);

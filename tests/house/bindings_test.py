@@ -34,10 +34,6 @@ BOTH = {
     **dict.fromkeys(("moe_env_params.clock", "moe_env_params.clock_user"),
                     "where the language runs there is an operating system, which has a clock"),
 }
-TOOLS = dict.fromkeys(("moe_chat_add_message", "moe_chat_set_tools", "moe_chat_set_tool_choice", "moe_tool_choice",
-                       "moe_chat_tool_format", "moe_chat_message.members",
-                       "moe_chat_result.n_tool_calls", "MOE_PIECE_TOOL_CALL"),
-                      "calls of tools: of the bindings, Python has them")
 PAIRS = dict.fromkeys(("moe_tokenizer_encode_pair", "moe_token_pair", "moe_encode_params.second"),
                       "pairs of texts: of the bindings, Python has them")
 NOT_YET = "the Node package opens, tokenizes, generates, chats, scores, embeds and runs layers"
@@ -80,8 +76,8 @@ ROUTERS = "routers are texts, read and written by moe_router_parse and moe_route
 ROUTER_FIELDS = dict.fromkeys((f"moe_router.{field}" for field in
                                ("min_k", "max_k", "n_groups", "top_groups", "cosine_eps", "jitter",
                                 "min_capacity", "resident")), ROUTERS)
-NOT_WRAPPED = {"Python": PYTHON_LACKS, "Rust": {**BOTH, **ROUTER_FIELDS, **TOOLS, **PAIRS}, "Go": {**BOTH, **ROUTER_FIELDS, **TOOLS, **PAIRS},
-               "Node": {**BOTH, **NODE_LACKS, **TOOLS, **PAIRS, "moe_router": ROUTERS}}
+NOT_WRAPPED = {"Python": PYTHON_LACKS, "Rust": {**BOTH, **ROUTER_FIELDS, **PAIRS}, "Go": {**BOTH, **ROUTER_FIELDS, **PAIRS},
+               "Node": {**BOTH, **NODE_LACKS, **PAIRS, "moe_router": ROUTERS}}
 # Fields that no wrapper shows: the version of a struct, and reserved space.
 UNSEEN = {"struct_size", "reserved", "reserved2"}
 # How a language's code names the functions, structs and constants of C.
@@ -128,19 +124,23 @@ def use_faults(declared, language, files):
     return faults + [f"{name}: named as not wrapped, but not in moe_c.h" for name in sorted(set(skipped) - seen)]
 
 
+OF_TOOLS = {"type", "description", "parameters", "arguments"}  # members of tools and calls, which pass as JSON
+
+
 def node_declaration_faults(cpp, js, types):
-    """Functions that only index.js or only the C++ code names, and options that only index.d.ts or only the C++ code names."""
+    """Functions that only index.js or only the C++ code names, and options and parameters that only index.d.ts or only the C++ code names."""
     declared = set(re.findall(r'declare<\w+>\(js, exports, "(\w+)"\)', cpp))
     called = set(re.findall(r"\bnative\.(\w+)", js))
     read = set(re.findall(r'\b(?:get|int32|size|number|count|flag|named|text|array|set)\((?:[\w\[\]]+, )*"(\w+)"', cpp))
     types = re.sub(r"/\*.*?\*/", "", types, flags=re.S)
     typed = set(re.findall(r"^ *(?:readonly )?(\w+)\??: ", types, re.M))
-    typed |= {name for line in re.findall(r"\{([^{}]*)\}", types) for name in re.findall(r"(\w+)\??: ", line)}
+    typed |= {name for found in re.findall(r"\{([^{}]*)\}|^ +\w+\(([^()]*)\)", types, re.M)
+              for line in found for name in re.findall(r"(\w+)\??: ", line)}
     return ([f"native.{n}: not declared in moe.cpp" for n in sorted(called - declared)] +
             [f"{n}: declared in moe.cpp, but not called" for n in sorted(declared - called)] +
             [f"{n}: in moe.cpp, but not in index.d.ts" for n in sorted(read - typed)] +
             [f"{n}: in index.d.ts, but not in moe.cpp or index.js" for n in sorted(typed - read)
-             if not re.search(rf"\b{n}\b", js)])
+             if n not in OF_TOOLS and not re.search(rf"\b{n}\b", js)])
 
 
 def code_of(paths):
@@ -198,14 +198,17 @@ class Bindings(unittest.TestCase):
             text = re.sub(r"^// SPDX.*\n+", "", (folder / program).read_text(encoding="utf-8"))
             self.assertIn(text, (folder / "README.md").read_text(encoding="utf-8"), program)
 
-    def test_services_of_the_readmes(self):
-        for folder, program, package in ((GO, "serve/serve_test.go", "serve."), (RUST, "tests/service.rs", ""),
-                                         (NODE, "test/service.test.js", "")):
+    def test_examples_of_the_readmes(self):
+        tools = r"Tool\b|ToolCall\b|GenerateOptions\{|Piece\b"
+        for folder, program, names, package in (
+                (GO, "serve/serve_test.go", r"New\(|Options\{", "serve."), (RUST, "tests/service.rs", "", ""),
+                (NODE, "test/service.test.js", "", ""), (GO, "tools_test.go", tools, "moe."),
+                (RUST, "tests/tools.rs", "", ""), (NODE, "test/tools.test.js", "", "")):
             text = (folder / program).read_text(encoding="utf-8")
             text = re.search(r"// The readme has this\.\n(.*?)\n\s*// The readme has no more\.\n", text, re.S)[1]
             text = textwrap.dedent(text)
             if package:  # whose own test does not name it
-                text = re.sub(r"(?<![\w.])(New\(|Options\{)", rf"{package}\1", text)
+                text = re.sub(rf"(?<![\w.])({names})", rf"{package}\1", text)
             self.assertIn(text, (folder / "README.md").read_text(encoding="utf-8"), program)
 
     def test_something_unused_is_found(self):

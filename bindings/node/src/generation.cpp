@@ -140,6 +140,37 @@ napi_value chat_add(const Js& js, const Arguments& a) {
   return js.undefined();
 }
 
+napi_value chat_add_message(const Js& js, const Arguments& a) {
+  moe_chat* chat = idle<moe_chat>(js, a[0]);
+  const std::string message = js.text(a[1], "message");
+  moe_error error;
+  check(moe_chat_add_message(chat, message.data(), message.size(), &error), error);
+  return js.undefined();
+}
+
+napi_value chat_set_tools(const Js& js, const Arguments& a) {
+  moe_chat* chat = idle<moe_chat>(js, a[0]);
+  const std::string tools = js.text(a[1], "tools");
+  moe_error error;
+  check(moe_chat_set_tools(chat, tools.data(), tools.size(), &error), error);
+  return js.undefined();
+}
+
+napi_value chat_set_tool_choice(const Js& js, const Arguments& a) {
+  moe_chat* chat = idle<moe_chat>(js, a[0]);
+  const moe_tool_choice choice = js.named(a[1], "choice", kToolChoiceNames);
+  const bool any = js.missing(a[2]);
+  const std::string name = any ? "" : js.c_text(a[2], "name");
+  moe_error error;
+  check(moe_chat_set_tool_choice(chat, choice, any ? nullptr : name.c_str(), &error), error);
+  return js.undefined();
+}
+
+napi_value chat_tool_format(const Js& js, const Arguments& a) {
+  const char* format = moe_chat_tool_format(idle<moe_chat>(js, a[0]));
+  return format == nullptr ? js.undefined() : js.string(format);
+}
+
 napi_value chat_truncate(const Js& js, const Arguments& a) {
   moe_chat* chat = idle<moe_chat>(js, a[0]);
   const int64_t n = js.integer(a[1], "n", 0, INT32_MAX);
@@ -170,6 +201,7 @@ napi_value chat_messages(const Js& js, const Arguments& a) {
     js.set(message, "role", js.string(m.role));
     js.set(message, "content", js.string(m.content, m.n_bytes));
     js.set(message, "thinking", js.string(m.thinking, m.n_thinking_bytes));
+    js.set(message, "members", js.string(*m.members ? m.members : "{}"));  // index.js parses it
     js.ok(napi_set_element(js.env, result, static_cast<uint32_t>(i), message));
   }
   return result;
@@ -201,6 +233,7 @@ napi_value chat_reply(const Js& js, const Arguments& a) {
         napi_value value = to_js(to, *result);
         to.set(value, "nReused", to.of(static_cast<double>(result->n_reused)));
         to.set(value, "nThinking", to.of(static_cast<double>(result->n_thinking)));
+        to.set(value, "nToolCalls", to.of(static_cast<double>(result->n_tool_calls)));
         return value;
       },
       a[2]);

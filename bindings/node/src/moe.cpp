@@ -74,6 +74,10 @@ void declare_all(const Js& js, napi_value exports) {
   declare<generate>(js, exports, "generate");
   declare<create_chat>(js, exports, "createChat");
   declare<chat_add>(js, exports, "chatAdd");
+  declare<chat_add_message>(js, exports, "chatAddMessage");
+  declare<chat_set_tools>(js, exports, "chatSetTools");
+  declare<chat_set_tool_choice>(js, exports, "chatSetToolChoice");
+  declare<chat_tool_format>(js, exports, "chatToolFormat");
   declare<chat_truncate>(js, exports, "chatTruncate");
   declare<chat_remove_oldest>(js, exports, "chatRemoveOldest");
   declare<chat_messages>(js, exports, "chatMessages");

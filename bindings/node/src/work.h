@@ -17,7 +17,7 @@ namespace moe_node {
 struct Piece {
   int32_t token;
   float logprob;
-  bool thinking;
+  bool thinking, tool_call;
   std::string text;
   std::vector<moe_token_logprob> top;
 };
@@ -34,7 +34,9 @@ inline napi_value to_js(const Js& js, const Piece& piece) {
   }
   js.set(result, "token", js.of(static_cast<double>(piece.token)));
   js.set(result, "logprob", js.of(static_cast<double>(piece.logprob)));
-  js.set(result, "text", js.string(piece.text.data(), piece.text.size()));
+  napi_value text = js.string(piece.text.data(), piece.text.size());
+  js.set(result, "text", piece.tool_call ? js.string("") : text);
+  js.set(result, "toolCall", piece.tool_call ? text : js.undefined());  // index.js parses it
   js.set(result, "thinking", js.of(piece.thinking));
   js.set(result, "top", top);
   return result;
@@ -102,8 +104,9 @@ class Work {
 
   static std::unique_ptr<Piece> copy(const moe_piece& p) {
     const bool thinking = (p.flags & MOE_PIECE_THINKING) != 0;
+    const bool tool_call = (p.flags & MOE_PIECE_TOOL_CALL) != 0;
     std::unique_ptr<Piece> piece(
-        new Piece{p.token, p.logprob, thinking, std::string(p.text, p.n_bytes), {}});
+        new Piece{p.token, p.logprob, thinking, tool_call, std::string(p.text, p.n_bytes), {}});
     if (p.n_top > 0) piece->top.assign(p.top, p.top + p.n_top);
     return piece;
   }

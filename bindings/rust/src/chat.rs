@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! A conversation over a session.
 
-use crate::enums::{Finish, Thinking};
+use crate::enums::{Finish, Thinking, ToolChoice};
 use crate::env::made;
 use crate::error::{call, Result};
 use crate::generate::{with_params, GenerateOptions, Piece, NO_LOGITS};
 use crate::session::{Canceller, Session};
 use crate::sys;
 use crate::text::{borrowed, c_string, filled, filled_text, int, sized, slice, Optional, Texts};
+use crate::tools;
 use std::ops::ControlFlow;
 use std::os::raw::c_char;
 use std::ptr::{self, NonNull};
@@ -32,6 +33,9 @@ pub struct Message {
     pub content: String,
     /// The thinking of a reply; "": none.
     pub thinking: String,
+    /// A JSON object of other members, as `add_message` takes them: `tool_calls` of a reply,
+    /// `tool_call_id` of a result; "": none.
+    pub members: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +53,8 @@ pub struct ChatResult {
     /// As in `GenerateResult`.
     pub n_drafted: i32,
     pub n_accepted: i32,
+    /// In a chat with tools: calls in the reply.
+    pub n_tool_calls: i32,
 }
 
 struct ChatHandle(NonNull<sys::moe_chat>);
@@ -136,6 +142,46 @@ impl Chat {
         call(|e| unsafe { sys::moe_chat_add(self.pointer(), role.as_ptr(), text, n, e) })
     }
 
+    /// Appends a message in JSON with calls of tools, or whatever else the template knows, as
+    /// OpenAI's chat completions have them. The template gets all members.
+    pub fn add_message(&mut self, json: &str) -> Result<()> {
+        let (text, n) = (json.as_ptr() as *const c_char, json.len());
+        call(|e| unsafe { sys::moe_chat_add_message(self.pointer(), text, n, e) })
+    }
+
+    /// Appends what the tool gave for a call. `id`: that of the [`crate::ToolCall`].
+    pub fn add_tool_result(&mut self, id: &str, content: &str) -> Result<()> {
+        self.add_message(&tools::result(id, content))
+    }
+
+    /// Gives the model tools that it may call, a JSON list as in OpenAI's chat completions:
+    /// `[{"type": "function", "function": {"name": ..., "description": ..., "parameters": {a JSON
+    /// schema}}}]`; an empty list: none. Calls in later replies are pieces with `tool_call`, and
+    /// `members` of the reply's message. With `"strict": true` in a function, calls are held to a form
+    /// while they are generated: the arguments satisfy its parameters. `Status::Unsupported` if the
+    /// template has no tools, or asks for calls in no format that is known, or for a schema that
+    /// arguments cannot be held to.
+    pub fn set_tools(&mut self, json: &str) -> Result<()> {
+        let (text, n) = (json.as_ptr() as *const c_char, json.len());
+        call(|e| unsafe { sys::moe_chat_set_tools(self.pointer(), text, n, e) })
+    }
+
+    /// Chooses whether later replies call tools. `name`: of the tool, if a call is required; `None`:
+    /// any. `Status::State` without tools.
+    pub fn set_tool_choice(&mut self, choice: ToolChoice, name: Option<&str>) -> Result<()> {
+        let (name, choice) = (Optional::new(name, "name")?, choice.code());
+        call(|e| unsafe {
+            sys::moe_chat_set_tool_choice(self.pointer(), choice, name.pointer(), e)
+        })
+    }
+
+    /// The format in which the template asks for calls of tools, such as "hermes"; `None`: none that
+    /// is known.
+    pub fn tool_format(&self) -> Option<&'static str> {
+        let format = unsafe { sys::moe_chat_tool_format(self.pointer()) };
+        Some(unsafe { borrowed(format) }).filter(|name| !name.is_empty())
+    }
+
     /// Removes all but the first messages. The system text remains.
     pub fn truncate(&mut self, n_messages: usize) -> Result<()> {
         call(|e| unsafe { sys::moe_chat_truncate(self.pointer(), n_messages, e) })
@@ -174,6 +220,7 @@ impl Chat {
             role: unsafe { borrowed(m.role) }.to_string(),
             content: text(m.content, m.n_bytes),
             thinking: text(m.thinking, m.n_thinking_bytes),
+            members: unsafe { borrowed(m.members) }.to_string(),
         })
     }
 
@@ -243,6 +290,7 @@ impl Chat {
             generate_seconds: out.generate_seconds,
             n_drafted: out.n_drafted,
             n_accepted: out.n_accepted,
+            n_tool_calls: out.n_tool_calls,
         })
     }
 }

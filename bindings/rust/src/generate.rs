@@ -8,6 +8,7 @@ use crate::error::{call, Result};
 use crate::model::Model;
 use crate::sys;
 use crate::text::{int, sized, slice, Texts};
+use crate::tools::ToolCall;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::os::raw::{c_char, c_void};
@@ -143,6 +144,8 @@ pub struct Piece<'a> {
     pub top: &'a [TokenLogprob],
     /// In a chat: not part of the answer.
     pub thinking: bool,
+    /// In a chat with tools: a whole call of one; `text` is empty then.
+    pub tool_call: Option<ToolCall>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -165,14 +168,24 @@ where
     // SAFETY: `user` is the Guarded of the call in progress; the piece is valid during it.
     let (guarded, piece) = unsafe { (&mut *(user as *mut Guarded<F>), &*piece) };
     let bytes = unsafe { slice(piece.text as *const u8, piece.n_bytes) };
-    let piece = Piece {
+    let text = String::from_utf8_lossy(bytes);
+    let is_call = piece.flags & sys::MOE_PIECE_TOOL_CALL != 0;
+    let mut piece = Piece {
         token: Some(piece.token).filter(|t| *t >= 0),
         logprob: piece.logprob,
-        text: String::from_utf8_lossy(bytes),
+        text,
         top: unsafe { slice(piece.top, piece.n_top) },
         thinking: piece.flags & sys::MOE_PIECE_THINKING != 0,
+        tool_call: None,
     };
-    guarded.run(false, |f| f(&piece).is_continue())
+    guarded.run(false, |f| {
+        if is_call {
+            let call = ToolCall::parse(&piece.text);
+            piece.tool_call = Some(call.expect("the library gives calls in this form"));
+            piece.text = Cow::Borrowed("");
+        }
+        f(&piece).is_continue()
+    })
 }
 
 unsafe extern "C" fn on_logits<L>(

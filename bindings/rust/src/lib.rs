@@ -31,10 +31,12 @@ mod source;
 mod sys;
 mod text;
 mod tokenizer;
+mod tools;
 
 pub use chat::{Chat, ChatOptions, ChatResult, Message};
 pub use enums::{
     BeamStop, Finish, GrammarKind, Io, KvType, LogLevel, Normalize, Pooling, Status, Thinking,
+    ToolChoice,
 };
 pub use env::{
     chat_template_names, isas, router_kinds, version, weight_formats, Env, EnvInfo, EnvOptions, Log,
@@ -55,3 +57,4 @@ pub use session::{
 };
 pub use source::Source;
 pub use tokenizer::{EncodeText, Tokenizer};
+pub use tools::ToolCall;
