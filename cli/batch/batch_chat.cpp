@@ -6,6 +6,7 @@
 #include <new>
 
 #include "cli/batch/batch_request.h"
+#include "cli/chat/chat_tools.h"
 #include "cli/model/candidates.h"
 #include "cli/model/sampling.h"
 
@@ -13,18 +14,6 @@ namespace moe_cli {
 namespace {
 
 constexpr const char* kNoTemplate = "the model has no chat template; --template gives one";
-
-// A call as OpenAI's files have it; its arguments stay as the model wrote them.
-Json call_json(const std::string& text) {
-  const Json call = Json::parse(text);
-  constexpr const char* kArguments = ", \"arguments\": ";
-  std::string arguments =
-      text.substr(text.find(kArguments) + std::char_traits<char>::length(kArguments));
-  arguments.pop_back();
-  return {{"id", call["id"]},
-          {"type", "function"},
-          {"function", {{"name", call["name"]}, {"arguments", arguments}}}};
-}
 
 /// The answer of a reply without thinking.
 struct Answer {
@@ -42,7 +31,7 @@ struct Answer {
       }
       if ((piece->flags & MOE_PIECE_THINKING) != 0) return true;
       if ((piece->flags & MOE_PIECE_TOOL_CALL) != 0) {
-        answer->calls.push_back(call_json({piece->text, piece->n_bytes}));
+        answer->calls.push_back(ToolCall({piece->text, piece->n_bytes}).json());
         return true;
       }
       answer->text.append(piece->text, piece->n_bytes);

@@ -17,19 +17,18 @@ namespace moe_cli {
 namespace {
 
 constexpr const char* kKeys[] = {
-    "prompt", "messages",           "tokens",      "id",
-    "stop",   "max_tokens",         "temperature", "top_k",
+    "prompt", "messages",           "tokens",         "id",
+    "stop",   "max_tokens",         "temperature",    "top_k",
 #define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) #name,
 #include "cli/model/sampling_list.h"
-    "seed",   "repetition_penalty", "custom_id",   "max_completion_tokens",
-    "tools",  "response_format"};
+    "seed",   "repetition_penalty", "custom_id",      "max_completion_tokens",
+    "tools",  "tool_choice",        "response_format"};
 // OpenAI's keys that clients always send: with these values they change nothing here.
 const std::pair<const char*, Json> kWithoutEffect[] = {{"n", 1},
                                                        {"stream", false},
                                                        {"frequency_penalty", 0},
                                                        {"presence_penalty", 0},
                                                        {"logprobs", false},
-                                                       {"tool_choice", "auto"},
                                                        {"parallel_tool_calls", true}};
 // With any value; the model is the one that the command was given.
 constexpr const char* kIgnored[] = {"user", "metadata", "store", "model"};
@@ -218,6 +217,10 @@ void check_keys(const Json& request) {
   if (request.contains("tools") && !request.contains("messages")) {
     throw LineError("'tools': only with 'messages'");
   }
+  const Json choice = member(request, "tool_choice");
+  if (!request.contains("tools") && !choice.is_null() && choice != "auto" && choice != "none") {
+    throw LineError("'tool_choice': only with 'tools'");
+  }
   for (const char* key : {"id", "custom_id"}) {
     if (request.contains(key) && !id_of(request).contains(key)) {
       throw LineError("'" + std::string(key) +
@@ -350,13 +353,34 @@ void add_messages(moe_chat* chat, const Json& messages) {
   }
 }
 
+// A function that is named is called once.
+void choose_tool(moe_chat* chat, const Json& choice) {
+  if (choice.is_null() || choice == "auto") return;
+  const Json name = member(member(choice, "function"), "name");
+  const bool named = member(choice, "type") == "function" && name.is_string();
+  if (choice != "required" && !named) {
+    throw LineError(
+        "'tool_choice': expected \"auto\", \"none\", \"required\" or {\"type\": \"function\", "
+        "\"function\": {\"name\": ...}}, found " +
+        shown(choice));
+  }
+  moe_error error;
+  const moe_status status =
+      moe_chat_set_tool_choice(chat, named ? MOE_TOOLS_ONE : MOE_TOOLS_REQUIRED,
+                               named ? name.get<std::string>().c_str() : nullptr, &error);
+  if (status == MOE_ERR_MEMORY) check_line(status, error);
+  if (status != MOE_OK) throw LineError(std::string("'tool_choice': ") + error.text);
+}
+
 void add_tools(moe_chat* chat, const Json& request) {
-  if (!request.contains("tools")) return;
+  const Json choice = member(request, "tool_choice");
+  if (!request.contains("tools") || choice == "none") return;
   const std::string json = request["tools"].dump(-1, ' ', false, Json::error_handler_t::replace);
   moe_error error;
   const moe_status status = moe_chat_set_tools(chat, json.data(), json.size(), &error);
   if (status == MOE_ERR_MEMORY) check_line(status, error);
   if (status != MOE_OK) throw LineError(std::string("'tools': ") + error.text);
+  choose_tool(chat, choice);
 }
 
 bool may_answer(const std::string& result, const std::string& line, bool whole,

@@ -44,6 +44,7 @@ void add_chat(CLI::App& app) {
       ->check(not_empty())
       ->option_text("TEXT");
   add_template_options(*c, o->chat_template, "System prompt");
+  add_tool_options(*c, o->tools);
   c->add_option("--user-prefix", o->user_prefix,
                 "With --template plain: text before each of your lines");
   c->add_option("--reply-prefix", o->reply_prefix,

@@ -20,6 +20,7 @@ namespace moe_cli {
 namespace {
 
 constexpr int kChatFileVersion = 1;
+constexpr int kVersionWithTools = 2;  // messages with members
 
 [[noreturn]] void no_conversation(const std::string& path, const std::string& why) {
   throw CallError(MOE_ERR_FORMAT, path + ": not a conversation of moe chat: " + why);
@@ -41,10 +42,10 @@ ChatFile parse_head(const std::string& path, const std::string& line) {
   if (version == json.end() || !version->is_number_integer()) {
     no_conversation(path, "'moe_chat' is missing or not a number");
   }
-  if (*version != kChatFileVersion) {
+  if (*version != kChatFileVersion && *version != kVersionWithTools) {
     throw CallError(
         MOE_ERR_VERSION,
-        path + ": this program reads version 1 of conversations, found " + version->dump());
+        path + ": this program reads versions 1 and 2 of conversations, found " + version->dump());
   }
   ChatFile file;
   file.path = path;
@@ -60,7 +61,9 @@ ChatFile parse_head(const std::string& path, const std::string& line) {
   }
   for (const Json& m : *messages) {
     if (!m.is_object()) no_conversation(path, "a message is not a JSON object");
-    file.messages.emplace_back(text_in(path, m, "role"), text_in(path, m, "content"));
+    const Json members = m.value("members", Json::object());
+    if (!members.is_object()) no_conversation(path, "'members' is not a JSON object");
+    file.messages.push_back({text_in(path, m, "role"), text_in(path, m, "content"), members});
   }
   return file;
 }
@@ -81,10 +84,14 @@ bool write_chat_bytes(void* user, const void* bytes, size_t n) {
 
 std::string head_of(const ChatFile& file, moe_session* session) {
   Json messages = Json::array();
-  for (const auto& [role, content] : file.messages) {
+  int version = kChatFileVersion;
+  for (const auto& [role, content, members] : file.messages) {
     messages.push_back({{"role", role}, {"content", content}});
+    if (members.empty()) continue;
+    messages.back()["members"] = members;
+    version = kVersionWithTools;
   }
-  const Json head = {{"moe_chat", kChatFileVersion},
+  const Json head = {{"moe_chat", version},
                      {"system", file.system},
                      {"context", session == nullptr ? 0 : moe_session_context(session)},
                      {"messages", messages}};

@@ -9,12 +9,17 @@
 
 namespace moe_cli {
 
+struct SavedMessage {
+  std::string role, content;
+  Json members;  // an object: calls of tools, the id of the call that is answered
+};
+
 struct ChatFile {
   std::string path;
   std::string system;
-  std::vector<std::pair<std::string, std::string>> messages;  // role and content
-  int context = 0;                                            // of the session; 0: not given
-  uint64_t session_at = 0;                                    // its first byte in the file
+  std::vector<SavedMessage> messages;
+  int context = 0;          // of the session; 0: not given
+  uint64_t session_at = 0;  // its first byte in the file
   uint64_t session_bytes = 0;
 };
 

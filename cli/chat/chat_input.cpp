@@ -20,7 +20,7 @@ constexpr std::string_view kQuotes = "\"\"\"";
 // The next line of a message, of which `begun` is there already.
 Typed line_after(const ChatSource& source, bool begun, std::string* line) {
   if (!source.terminal) return next_line(source.in, line) ? Typed::kLine : Typed::kEnd;
-  const char* prompt = begun ? ". " : "> ";
+  const char* prompt = begun ? ". " : source.prompt.c_str();
   if (source.editor != nullptr) {
     const Typed typed = source.editor->read(prompt, line);
     if (typed != Typed::kNothing) return typed;

@@ -20,6 +20,7 @@ inline constexpr const char* kChatHelp =
     "  text\\            a line that ends with a backslash continues in the next one\n"
     "  \"\"\"text\"\"\"       a message of one or more lines, never a command: \"\"\"/like "
     "this\"\"\"\n"
+    "  With --tools: after a call, what you type is the tool's result\n"
     "  Ctrl-C           stops a reply; clears what is typed; ends on an empty line\n";
 
 struct ChatInput {
@@ -31,6 +32,7 @@ struct ChatSource {
   std::istream& in;
   bool terminal = false;
   LineEditor* editor = nullptr;  // of the terminal; may be null
+  std::string prompt = "> ";     // of the first line
 };
 
 /// The next message: a line; several lines, of which all but the last end with a backslash; or what

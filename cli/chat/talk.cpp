@@ -63,6 +63,7 @@ Talk::Talk(const ChatOptions& o, moe_model* model)
   sampling_.params.piece = on_piece;
   sampling_.params.piece_user = this;
   sampling_.params.grammar = grammar_.get();
+  set_tools(o.tools, chat_);
 }
 
 // Thinking goes to stderr: stdout has only answers.
@@ -76,6 +77,10 @@ void Talk::show_thinking(bool on) {
 }
 
 bool Talk::take(const moe_piece& piece) {
+  if ((piece.flags & MOE_PIECE_TOOL_CALL) != 0) {
+    calls_.emplace_back(std::string(piece.text, piece.n_bytes));
+    return true;
+  }
   const bool thinking = (piece.flags & MOE_PIECE_THINKING) != 0;
   (thinking ? thought_ : answer_).append(piece.text, piece.n_bytes);
   if (options_.model.json || piece.n_bytes == 0) return true;
@@ -144,6 +149,7 @@ bool Talk::take_command(const std::string& word, const std::string& rest) {
     ended_ = true;
   } else if (word == "/clear" || word == "/reset") {
     truncate(0);
+    calls_.clear();
   } else if (word == "/show") {
     show_conversation();
   } else if (word == "/shift") {
@@ -183,6 +189,10 @@ void Talk::report(const moe_chat_result& r) {
       json.update({{"n_drafted", r.n_drafted}, {"n_accepted", r.n_accepted}});
     }
     if (shifts_) json["n_dropped"] = n_dropped_;
+    if (!options_.tools.file.empty()) {
+      json["tool_calls"] = Json::array();
+      for (const ToolCall& call : calls_) json["tool_calls"].push_back(call.json());
+    }
     std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n" << std::flush;
   }
   if (options_.stats) {
@@ -210,12 +220,13 @@ void Talk::report(const moe_chat_result& r) {
 // stored, otherwise the line is discarded.
 void Talk::take_back(moe_status status, const moe_error& error) {
   const bool stopped = status == MOE_ERR_CANCELLED && interrupted();
+  calls_.clear();
   if (!terminal_ || (stopped && !forgive_interrupt())) check(status, error);
   if (stopped && !answer_.empty()) {
     add("assistant", answer_);
     return;
   }
-  truncate(moe_chat_message_count(chat_) - 1);
+  drop_turn();
   if (stopped) {
     style_.note("stopped before an answer; the message is discarded");
   } else {
@@ -224,11 +235,43 @@ void Talk::take_back(moe_status status, const moe_error& error) {
   }
 }
 
+// Removes the last message of the user, and the calls and results behind it.
+void Talk::drop_turn() {
+  calls_.clear();
+  for (size_t i = moe_chat_message_count(chat_); i-- > 0;) {
+    if (role_of(i) == "user") return truncate(i);
+  }
+}
+
+void Talk::show_calls() const {
+  for (const ToolCall& call : calls_) {
+    style_.note("the model calls " + call.name + " " + call.shown());
+  }
+}
+
+std::string Talk::prompt() const {
+  return calls_.empty() ? "> " : "result of " + calls_.front().name + "> ";
+}
+
 void Talk::turn(const std::string& message) {
+  choose_tool(options_.tools, true, chat_);
+  add("user", message);
+  reply();
+}
+
+// The replies to results are free to be an answer.
+void Talk::take_result(const std::string& text) {
+  add_result(calls_.front(), text, chat_);
+  calls_.pop_front();
+  if (!calls_.empty()) return;
+  choose_tool(options_.tools, false, chat_);
+  reply();
+}
+
+void Talk::reply() {
   answer_.clear();
   thought_.clear();
   n_dropped_ = 0;
-  add("user", message);
   moe_chat_result result{};
   result.struct_size = sizeof result;
   moe_error error;
@@ -245,10 +288,11 @@ void Talk::turn(const std::string& message) {
   }
   show_thinking(false);
   if (thrown_) std::rethrow_exception(thrown_);
-  if (!options_.model.json && (status == MOE_OK || !answer_.empty())) {
+  if (!options_.model.json && ((status == MOE_OK && calls_.empty()) || !answer_.empty())) {
     std::cout << "\n" << std::flush;
   }
   if (status != MOE_OK) return take_back(status, error);
+  if (!options_.model.json) show_calls();
   report(result);
 }
 
@@ -260,11 +304,11 @@ void Talk::run() {
     answer(options_.first);
   }
   ChatInput message;
-  while (next_message({std::cin, terminal_, editor_.get()}, &message)) {
+  while (next_message({std::cin, terminal_, editor_.get(), prompt()}, &message)) {
     const std::string& text = message.text;
     if (interrupted()) return;
-    if (text.empty()) continue;
-    if (message.quoted || !command(text)) answer(text);
+    if (text.empty() && calls_.empty()) continue;  // a tool may give nothing
+    if (message.quoted || !command(text)) calls_.empty() ? answer(text) : take_result(text);
     if (ended_) return;
   }
 }

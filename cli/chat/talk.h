@@ -2,6 +2,7 @@
 #pragma once
 // A conversation at a terminal or from a pipe.
 
+#include <deque>
 #include <exception>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include "cli/chat/chat_file.h"
 #include "cli/chat/chat_style.h"
 #include "cli/chat/chat_template.h"
+#include "cli/chat/chat_tools.h"
 #include "cli/chat/line_editor.h"
 #include "cli/model/context.h"
 #include "cli/model/routing_stats.h"
@@ -20,6 +22,7 @@ struct ChatOptions {
   ModelOptions model;
   SamplingOptions sampling;
   TemplateOptions chat_template;
+  ToolOptions tools;
   std::string first;  // message, of -p
   std::string user_prefix;
   std::string reply_prefix;
@@ -59,6 +62,13 @@ class Talk {
   void show_conversation();
   void answer(const std::string& message);
   void turn(const std::string& message);
+  void take_result(const std::string& text);
+  void reply();
+  void show_calls() const;
+  void drop_turn();
+  std::string prompt() const;
+  moe_chat_message message(size_t index) const;
+  std::string role_of(size_t index) const { return message(index).role; }
   void make_room();
   void grow(int64_t needed);
   void shift(size_t n_tokens);
@@ -94,6 +104,7 @@ class Talk {
   std::exception_ptr thrown_;
   bool thinking_ = false;
   std::string answer_;
+  std::deque<ToolCall> calls_;  // that wait for their results
   std::string thought_;
   std::string system_;
   bool shifts_;

@@ -52,15 +52,19 @@ void Talk::shift(size_t n_tokens) {
               " dropped, the rest is read again");
 }
 
+moe_chat_message Talk::message(size_t index) const {
+  moe_chat_message m{};
+  m.struct_size = sizeof m;
+  moe_error error;
+  check(moe_chat_get_message(chat_, index, &m, &error), error);
+  return m;
+}
+
 // Whether there is more than the last turn.
 bool Talk::has_older_turns() const {
   size_t n_turns = 0;
   for (size_t i = 0; i < moe_chat_message_count(chat_); ++i) {
-    moe_chat_message m{};
-    m.struct_size = sizeof m;
-    moe_error error;
-    check(moe_chat_get_message(chat_, i, &m, &error), error);
-    n_turns += std::strcmp(m.role, "user") == 0 ? 1 : 0;
+    if (role_of(i) == "user") ++n_turns;
   }
   return n_turns > 1;
 }
@@ -140,8 +144,16 @@ void Talk::restore(const ChatFile& file) {
     check(moe_chat_set_system(chat_, file.system.c_str(), &error), error);
     system_ = file.system;
   }
-  for (const auto& [role, content] : file.messages) {
-    add(role.c_str(), content);
+  for (const auto& [role, content, members] : file.messages) {
+    if (members.empty()) {
+      add(role.c_str(), content);
+    } else {
+      const bool none = content.empty() && role == "assistant";
+      Json whole = {{"role", role}, {"content", none ? Json(nullptr) : Json(content)}};
+      whole.update(members);
+      const std::string json = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
+      check(moe_chat_add_message(chat_, json.data(), json.size(), &error), error);
+    }
     if (editor_ != nullptr && role == "user") editor_->remember(as_typed(content));
   }
   // The same context unless another is requested: LongRoPE's positions depend on it. Without a
@@ -158,31 +170,28 @@ void Talk::restore(const ChatFile& file) {
   tell_resumed(file);
 }
 
+// A question whose calls have no results yet is not answered.
 void Talk::keep(ReplacedFile& to) {
+  if (!calls_.empty()) {
+    style_.note("your last message is not saved: calls in its reply have no results");
+    drop_turn();
+  }
   ChatFile file;
   file.path = options_.file;
   file.system = system_;
   for (size_t i = 0; i < moe_chat_message_count(chat_); ++i) {
-    moe_chat_message m{};
-    m.struct_size = sizeof m;
-    moe_error error;
-    check(moe_chat_get_message(chat_, i, &m, &error), error);
-    file.messages.emplace_back(m.role, std::string(m.content, m.n_bytes));
+    const moe_chat_message m = message(i);
+    const Json members = *m.members == '\0' ? Json::object() : Json::parse(m.members);
+    file.messages.push_back({m.role, std::string(m.content, m.n_bytes), members});
   }
   write_chat_file(file, session_.get(), to);
 }
 
 // After a fatal failure: saves the answered messages.
 void Talk::keep_answered(ReplacedFile& to) {
-  const size_t n = moe_chat_message_count(chat_);
-  moe_chat_message last{};
-  last.struct_size = sizeof last;
-  moe_error error;
-  if (n > 0 && moe_chat_get_message(chat_, n - 1, &last, &error) == MOE_OK &&
-      std::strcmp(last.role, "user") == 0) {
-    truncate(n - 1);
-  }
   try {
+    const size_t n = moe_chat_message_count(chat_);
+    if (n > 0 && role_of(n - 1) != "assistant") drop_turn();
     keep(to);
   } catch (const std::exception& e) {  // report only the first failure
     std::cerr << "moe: " << options_.file << " is not written: " << e.what() << "\n";

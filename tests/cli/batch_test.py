@@ -284,6 +284,7 @@ class Batch(Cli):
         lines = [{"messages": asked, "tools": tools, "tool_choice": "auto"}, {"messages": told, "tools": tools}, {"messages": asked},
                  {"messages": asked, "tools": 5}, {"prompt": "a", "tools": tools}, {"messages": asked, "tools": tools, "tool_choice": "required"},
                  {"messages": [asked[0], {**told[1], "tool_calls": [5]}]}]
+        lines[5]["tool_choice"] = "some"
         found, _ = self.batch([{**line, "temperature": 0} for line in lines], model=model)
         self.assertEqual(found[0]["text"], "Ok!")
         self.assertEqual([c["function"] for c in found[0]["tool_calls"]],
@@ -293,6 +294,20 @@ class Batch(Cli):
         self.assertTrue(found[2]["text"].startswith("Ok!<tool_call>"), found[2])
         for result, words in zip(found[3:], ("'tools': tools: expected a list", "only with 'messages'", "'tool_choice': expected \"auto\"",
                                              "'messages[1]': tool_calls[0]"), strict=True):
+            self.assertIn(words, result["error"])
+        yes = {"type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"], "additionalProperties": False}
+        two = [*tools, {"type": "function", "function": {"name": "f", "parameters": yes}}]
+        f = {"type": "function", "function": {"name": "f"}}
+        chosen, _ = self.batch([{"messages": asked, "tools": two, "tool_choice": choice, "max_tokens": 200} for choice in
+                                (f, "required", "none", {**f, "function": {"name": "g"}}, {"type": "function", "name": "f"})] +
+                               [{"messages": asked, "tool_choice": "required"}, {"messages": asked, "tool_choice": "none"}], model=model, out="chosen")
+        self.assertEqual([(c["function"]["name"], list(json.loads(c["function"]["arguments"]))) for c in chosen[0]["tool_calls"]], [("f", ["yes"])])
+        self.assertEqual(chosen[0]["text"], "")
+        self.assertRegex(chosen[1]["text"], "^(<tool_call>|$)")  # the last call may be cut
+        self.assertGreaterEqual(len(chosen[1]["tool_calls"]), 1)
+        for result in chosen[2], chosen[6]:
+            self.assertTrue(result["text"].startswith("Ok!<tool_call>") and "tool_calls" not in result, result)
+        for result, words in zip(chosen[3:6], ("none with the name 'g'", "'tool_choice': expected \"auto\"", "'tool_choice': only with 'tools'")):
             self.assertIn(words, result["error"])
         held, _ = self.batch(lines[1:3], "--regex", "[a-z]{3}", model=model, out="held")
         self.assertIn("a grammar: not together with tools", held[0]["error"])

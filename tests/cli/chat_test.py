@@ -361,7 +361,7 @@ class Chat(Cli):
         bad(head, "first line does not end")
         bad(b"\n" + data, "not a JSON object")
         bad(b"[1]\n" + data, "not a JSON object")
-        bad(b'{"moe_chat": 2}\n' + data, "version 1", "found 2")
+        bad(b'{"moe_chat": 3}\n' + data, "versions 1 and 2", "found 3")
         bad(b'{"moe_chat": 1, "system": "", "context": 1}\n' + data, "'messages'")
         bad(b'{"moe_chat": 1, "system": "", "context": "1", "messages": []}\n' + data, "'context'")
         bad(head.replace(b'"user"', b'7') + b"\n" + data, "'role'")
@@ -415,6 +415,101 @@ class Chat(Cli):
             self.assertEqual(reply("--stop", stop)["thinking"], "Yes.")
         stopped = reply("--stop", "s.")
         self.assertEqual((stopped["thinking"], stopped["finish"]), ("Ye", "stop"))
+
+    def tool_model(self):
+        """A model that says "Ok!" with two calls, and "Yes." to their results; and its tools."""
+        self.ok("convert", os.path.join(os.path.dirname(CHAT), "tools"), self.path("tools.moe"), "--weights", "f32")
+        yes = {"type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"], "additionalProperties": False}
+        with open(self.path("tools.json"), "w") as f:
+            json.dump([{"type": "function", "function": {"name": "weather", "description": "Weather of a city"}},
+                       {"type": "function", "function": {"name": "f", "parameters": yes}}], f)
+        return self.path("tools.moe"), "--temp", "0", "--tools", self.path("tools.json")
+
+    CALLS = 'moe: the model calls weather {"city": "Zürich", "days": 2}\nmoe: the model calls clock {}\n'
+
+    def test_results_of_tools_are_the_next_lines(self):
+        model = self.tool_model()
+        r = self.ok("chat", *model, text='Weather?\n18 "degrees"\n\nSure?\n"""\n/quit\nit\n"""\n/nothing\n/show\n')
+        self.assertEqual(r.stderr.count(self.CALLS), 2)
+        self.assertTrue(r.stdout.startswith("Ok!\nYes.\nOk!\n<|im_start|>system\n"), r.stdout)
+        results = [part.split("\n</tool_response>")[0] for part in r.stdout.split("<tool_response>\n")[1:]]
+        self.assertEqual(results, ['18 "degrees"', "", "/quit\nit"])
+        self.assertIn("unknown command /nothing", r.stderr)
+        # Commands take calls back.
+        r = self.ok("chat", *model, text="Weather?\n18\n/clear\nAgain?\n/quit\n")
+        self.assertEqual((r.stdout, r.stderr.count(self.CALLS)), ("Ok!\nOk!\n", 2))
+
+    def test_calls_of_tools_in_json(self):
+        lines = [json.loads(line) for line in self.ok("chat", *self.tool_model(), "--json", text="Weather?\n18\n19\n").stdout.splitlines()]
+        self.assertEqual([line["reply"] for line in lines], ["Ok!", "Yes."])
+        self.assertEqual([(c["type"], c["function"]["name"], json.loads(c["function"]["arguments"])) for c in lines[0]["tool_calls"]],
+                         [("function", "weather", {"city": "Zürich", "days": 2}), ("function", "clock", {})])
+        self.assertEqual(lines[1]["tool_calls"], [])
+        self.assertNotIn("tool_calls", json.loads(self.ok("chat", self.path("tools.moe"), "--json", text="Hi\n").stdout))
+
+    def test_the_choice_of_a_tool_is_for_messages(self):
+        model = self.tool_model()
+        r = self.ok("chat", *model, "--tool-choice", "f", "--json", text="Weather?\n18\nAnd?\n")
+        first, answer, second = (json.loads(line) for line in r.stdout.splitlines())
+        self.assertEqual((answer["reply"], answer["tool_calls"]), ("Yes.", []))
+        for reply in first, second:
+            (call,) = reply["tool_calls"]
+            self.assertEqual(reply["reply"], "")
+            self.assertEqual((call["function"]["name"], list(json.loads(call["function"]["arguments"]))), ("f", ["yes"]))
+        required = json.loads(self.ok("chat", *model, "--tool-choice", "required", "--json", text="Weather?\n").stdout)
+        self.assertRegex(required["reply"], "^(<tool_call>|$)")  # the last call may be cut
+        self.assertLessEqual({c["function"]["name"] for c in required["tool_calls"]}, {"f", "weather"})
+        self.assertTrue(required["tool_calls"])
+        r = self.ok("chat", *model, "--tool-choice", "f", text="Weather?\n")
+        self.assertEqual(r.stdout, "")  # no text, no line
+        self.assertRegex(r.stderr, r'moe: the model calls f \{\s*"yes":\s*(true|false)\s*\}\n')
+        self.fails(2, "chat", *model, "--tool-choice", "g", text="x\n", contains=["--tool-choice: tools: there is none with the name 'g'"])
+
+    def test_tools_that_are_refused(self):
+        model = self.tool_model()
+        self.fails(2, "chat", model[0], "--tool-choice", "auto", text="x\n", contains=["--tools"])
+        self.fails(2, "chat", *model, "--regex", "x", text="x\n", contains=["--tools"])
+        self.fails(1, "chat", *model[:-1], self.path("none.json"), text="x\n", contains=["none.json"])
+        for tools in "{", "[5]", '{"name": "f"}':
+            with open(self.path("bad.json"), "w") as f:
+                f.write(tools)
+            self.fails(2, "chat", *model[:-1], self.path("bad.json"), text="x\n", contains=["--tools: "])
+        self.fails(1, "chat", MODEL, "--template", "plain", *model[1:], text="x\n", contains=["no tools"])
+
+    def test_a_conversation_with_tools_goes_on_from_a_file(self):
+        model = (*self.tool_model(), "--session", self.path("talk"))
+        self.ok("chat", *model, text="Weather?\n18\n19\n")
+        shown = self.ok("chat", *model, text="/show\n").stdout
+        self.assertEqual(shown.count("<tool_response>"), 2)
+        self.assertIn('<tool_call>{"name": "weather", "arguments": {"city": "Zürich", "days": 2}}</tool_call>', shown)
+        r = self.ok("chat", *model, text="More?\n18\n")
+        self.assertIn("moe: your last message is not saved: calls in its reply have no results\n", r.stderr)
+        r = self.ok("chat", *model, text="/show\n")
+        self.assertEqual(r.stdout, shown)
+        self.assertIn("goes on: 5 messages", r.stderr)
+        with open(self.path("talk"), "rb") as f:
+            head, data = f.read().split(b"\n", 1)
+        self.assertTrue(head.startswith(b'{"moe_chat":2,'), head)
+        with open(self.path("talk"), "wb") as f:
+            f.write(head.replace(b'"members":{', b'"members":5,"x":{', 1) + b"\n" + data)
+        self.fails(1, "chat", *model, text="x\n", contains=["'members' is not a JSON object"])
+
+    def test_tools_at_a_terminal(self):
+        at = Terminal(self, "chat", *self.tool_model(), TERM="dumb")
+        at.wait_for("> ")
+        at.type("Weather?\n")
+        at.wait_for('Ok!\r\nmoe: the model calls weather {"city": "Zürich", "days": 2}\r\nmoe: the model calls clock {}\r\n')
+        at.wait_for("result of weather> ")
+        at.type("18 degrees\n")
+        at.wait_for("result of clock> ")
+        at.type("\n")
+        at.wait_for("Yes.\r\n> ")
+        at.type("Weather?\n")
+        at.wait_for("result of weather> ")
+        at.type("/show\n")
+        self.assertIn("18 degrees", at.wait_for("result of weather> "))
+        at.type("\x04")
+        self.assertEqual(at.status(), 0)
 
     def test_chat_at_a_terminal(self):
         model = self.chat_model(context_length=1000000)

@@ -64,7 +64,7 @@ class JsonKeys(Cli):
         self.agrees("compare", self.json("compare", MODEL, MODEL, "-p", TEXT))
         self.agrees("embed", self.ok("embed", MODEL, "-p", TEXT).stdout,
                     self.ok("embed", MODEL, "-p", TEXT, "-p", TEXT, "--similarity").stdout)
-        self.agrees("chat", self.json("chat", MODEL, "-n", "2", "--draft", "2", "--shift", text="Once\n"))
+        self.agrees("chat", self.json("chat", MODEL, "-n", "2", "--draft", "2", "--shift", text="Once\n"), rare=("tool_calls",))
         self.ok("trace", MODEL, "-p", TEXT, "-n", "4", "-o", self.path("t.csv"))
         self.agrees("trace", self.json("trace", self.path("t.csv"), "--budgets"))
 
