@@ -15,7 +15,8 @@ struct ToolOptions {
 
 /// --tools and --tool-choice.
 void add_tool_options(CLI::App& app, ToolOptions& o);
-/// Gives the chat the tools of the file, if there is one. Throws UsageError for what is wrong in it.
+/// Gives the chat the tools of the file, if there is one. Throws UsageError for what is wrong in
+/// it.
 void set_tools(const ToolOptions& o, moe_chat* chat);
 /// Whether the next replies must call a tool: as --tool-choice says, or not.
 void choose_tool(const ToolOptions& o, bool as_said, moe_chat* chat);

@@ -18,8 +18,17 @@ struct SchemaWork {
 /// keywords are there, and how the text is spelled). Errors name the place as a JSON pointer.
 Status compile_schema(std::string_view text, Network& network, uint32_t* root);
 
+/// Another notation of JSON, Gemma's: a mark in place of the quotes around strings, which have no
+/// escapes, names without quotes where that is possible, no white space.
+struct Notation {
+  std::string_view quote;  // no string contains it
+  int32_t token = -1;      // its special token; -1: it is spelled
+};
+
 /// The arguments of a call: objects that satisfy the schema, without white space before them.
-Status compile_object(std::string_view text, Network& network, SchemaWork& work, uint32_t* rule);
+/// notation: null for JSON.
+Status compile_object(std::string_view text, const Notation* notation, Network& network,
+                      SchemaWork& work, uint32_t* rule);
 
 /// How the members of an object stand in tags. The text of an argument is JSON without quotes
 /// around strings, so that "5" may be a number or a text: `types` says how a reader takes it.

@@ -118,6 +118,7 @@ SchemaCompiler::SchemaCompiler(const Json& json, Network& network, SchemaWork& w
       keys_(json.allocator()),
       rules_(json.allocator()),
       checked_(json.allocator()),
+      bare_names_(json.allocator()),
       patterns_(json.allocator()) {
   std::fill(std::begin(shared_), std::end(shared_), ~0U);
 }
@@ -468,7 +469,10 @@ Status SchemaCompiler::leaf(const Parts& parts, uint32_t* out) {
     MOE_TRY(targets.push(network_.literal("true", kEnd)));
     MOE_TRY(targets.push(network_.literal("false", kEnd)));
   }
-  if ((types & kTypeNull) != 0) MOE_TRY(targets.push(network_.literal("null", kEnd)));
+  if ((types & kTypeNull) != 0) {
+    MOE_TRY(targets.push(network_.literal("null", kEnd)));
+    if (notation_ != nullptr) MOE_TRY(targets.push(network_.literal("None", kEnd)));
+  }
   *out = network_.split(targets.span());
   return {};
 }
@@ -611,12 +615,16 @@ Status SchemaCompiler::compile(uint32_t* root) {
   return network_.status();
 }
 
-Status SchemaCompiler::compile_object(uint32_t* rule) { return define_rules(Mode::kObject, rule); }
+Status SchemaCompiler::compile_object(const Notation* notation, uint32_t* rule) {
+  notation_ = notation;
+  return define_rules(Mode::kObject, rule);
+}
 
-Status compile_object(std::string_view text, Network& network, SchemaWork& work, uint32_t* rule) {
+Status compile_object(std::string_view text, const Notation* notation, Network& network,
+                      SchemaWork& work, uint32_t* rule) {
   Json json(network.allocator());
   MOE_TRY(json.parse(text).with_context("JSON schema"));
-  return SchemaCompiler(json, network, work).compile_object(rule);
+  return SchemaCompiler(json, network, work).compile_object(notation, rule);
 }
 
 Status compile_schema(std::string_view text, Network& network, uint32_t* root) {

@@ -53,7 +53,7 @@ class SchemaCompiler final {
   SchemaCompiler(const Json& json, Network& network, SchemaWork& work);
   Status compile(uint32_t* root);
   /// *rule: objects that satisfy the schema, without white space before them.
-  Status compile_object(uint32_t* rule);
+  Status compile_object(const Notation* notation, uint32_t* rule);
   /// The same, their members in tags.
   Status compile_tags(const TagStyle& style, uint32_t* rule);
 
@@ -111,6 +111,15 @@ class SchemaCompiler final {
   Status names(const Parts& parts, Automaton& out, bool* any);
   Status pattern_of(uint32_t schema, const Automaton** out);
 
+  // schema_notation.cpp: strings and names
+  uint32_t quote(uint32_t next);
+  Status marked_texts(const Parts& parts, Automaton& out);
+  uint32_t any_marked_text();
+  uint32_t quoted(std::string_view text, uint32_t next);
+  uint32_t member_name(std::string_view name, uint32_t value);
+  const Automaton& bare_names();
+  static void sort_names(Array<Property>& named);
+
   // schema_tags.cpp
   Status tags(const Parts& parts, uint32_t next, uint32_t* out);
   Status misread(uint32_t types, Automaton& out) const;
@@ -152,6 +161,8 @@ class SchemaCompiler final {
   Array<uint32_t> rules_;
   Array<uint8_t> checked_;  // per node of the text
   const TagStyle* tags_ = nullptr;
+  const Notation* notation_ = nullptr;
+  Automaton bare_names_;
   bool ref_alone_ = false;    // what stands beside $ref is ignored (up to draft 7)
   uint32_t shared_[kShared];  // rules; ~0: not made yet
   struct Pattern {

@@ -166,6 +166,7 @@ Status SchemaCompiler::others(const Parts& parts, const Array<Property>& named,
             keep(*pattern, (set >> i & 1) != 0 ? Automaton::Op::kAnd : Automaton::Op::kWithout));
       }
       if (!any_allowed) MOE_TRY(keep(allowed, Automaton::Op::kAnd));
+      if (notation_ != nullptr) MOE_TRY(keep(bare_names(), Automaton::Op::kAnd));
       if (o.names.empty()) continue;
     }
     MOE_TRY(rule_of(value, &o.rule));
@@ -181,6 +182,7 @@ Status SchemaCompiler::object(const Parts& parts, uint32_t next, uint32_t* out) 
   Array<Property> named(allocator());
   Array<Others> rest(allocator());
   MOE_TRY(properties(parts, named));
+  if (notation_ != nullptr) sort_names(named);
   for (Property& p : named) {
     Parts value(allocator());
     MOE_TRY(value_of(parts, p.name, value));
@@ -224,6 +226,11 @@ Status SchemaCompiler::object(const Parts& parts, uint32_t next, uint32_t* out) 
     for (const Others& o : rest) {
       const uint32_t then = after[std::min(c + 1, cap)];
       const uint32_t value = network_.byte(':', ':', space(network_.call(o.rule, then)));
+      if (notation_ != nullptr) {
+        const Automaton& names = o.any ? bare_names() : o.names;
+        MOE_TRY(targets.push(names.build(network_, Spelling::kPlain, value)));
+        continue;
+      }
       MOE_TRY(targets.push(
           o.any ? network_.call(shared(kAnyString), value)
                 : key(o.names.build(network_, Spelling::kJson, network_.byte('"', '"', value)))));
@@ -237,8 +244,7 @@ Status SchemaCompiler::object(const Parts& parts, uint32_t next, uint32_t* out) 
       uint32_t first = kNever;
       if (c < max) {
         const uint32_t then = after[std::min(c + 1, cap)];
-        const uint32_t value = network_.literal("\":", space(network_.call(p.rule, then)));
-        first = key(read_text(network_, p.name, Spelling::kJson, value));
+        first = member_name(p.name, space(network_.call(p.rule, then)));
       }
       if (!p.required) first = network_.optional(first, member[c]);
       member[c] = first;

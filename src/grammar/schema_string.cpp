@@ -148,11 +148,17 @@ Status SchemaCompiler::string(const Parts& parts, uint32_t next, uint32_t* out) 
     *out = network_.call(shared(kAnyString), next);
     return {};
   }
-  const uint32_t quote = network_.byte('"', '"', next);
+  if (notation_ != nullptr) {
+    Automaton texts(allocator());
+    MOE_TRY(marked_texts(parts, texts));
+    *out = quote(texts.build(network_, Spelling::kPlain, quote(next)));
+    return {};
+  }
+  const uint32_t end = network_.byte('"', '"', next);
   uint32_t inside = kNever;
   if (min > max) {
   } else if (n_patterns == 0) {
-    inside = network_.repeat(shared(kAnyChar), min, max, quote);
+    inside = network_.repeat(shared(kAnyChar), min, max, end);
   } else {
     Expressions e(allocator());
     uint32_t expr = 0;
@@ -165,15 +171,15 @@ Status SchemaCompiler::string(const Parts& parts, uint32_t next, uint32_t* out) 
       both.max = std::min(both.max, max);
       if (both.min <= both.max) {
         MOE_TRY(e.add(both, &expr));
-        inside = e.build(network_, expr, Spelling::kJson, quote);
+        inside = e.build(network_, expr, Spelling::kJson, end);
       }
     } else if (n_patterns == 1 && free_length) {
-      MOE_TRY(at(keyword, build_match(e, expr, match, Spelling::kJson, network_, quote, &inside)));
+      MOE_TRY(at(keyword, build_match(e, expr, match, Spelling::kJson, network_, end, &inside)));
     } else {
       Automaton texts(allocator());
       bool any = false;
       MOE_TRY(string_set(parts, texts, &any));
-      inside = texts.build(network_, Spelling::kJson, quote);
+      inside = texts.build(network_, Spelling::kJson, end);
     }
   }
   *out = network_.byte('"', '"', inside);

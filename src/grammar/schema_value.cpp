@@ -22,6 +22,7 @@ bool is_integer(std::string_view number) {
 
 // Between tokens: nothing, a space, or the beginning of a new line.
 uint32_t SchemaCompiler::space(uint32_t next) {
+  if (notation_ != nullptr) return next;
   const Edge edges[] = {{'\n', '\n', network_.repeat(shared(kIndent), 0, kMaxIndent, next)},
                         {' ', ' ', next}};
   return network_.optional(network_.bytes(edges), next);
@@ -43,6 +44,10 @@ uint32_t SchemaCompiler::shared(Shared what) {
   network_.fail(any.invert());
   switch (what) {
     case kAnyString: {
+      if (notation_ != nullptr) {
+        start = any_marked_text();
+        break;
+      }
       const uint32_t loop = network_.open_split();
       const uint32_t targets[] = {read_char(network_, any.ranges(), Spelling::kJson, loop),
                                   network_.byte('"', '"', kEnd)};
@@ -117,10 +122,6 @@ Status SchemaCompiler::admits(uint32_t value, const Parts& parts, uint32_t types
 
 // A node that writes the value.
 uint32_t SchemaCompiler::write(uint32_t value, uint32_t next) {
-  const auto quoted = [&](std::string_view text, uint32_t after) {
-    const uint32_t end = network_.byte('"', '"', after);
-    return network_.byte('"', '"', read_text(network_, text, Spelling::kJson, end));
-  };
   switch (json_.kind(value)) {
     case Json::kNull:
       return network_.literal("null", next);
@@ -144,7 +145,7 @@ uint32_t SchemaCompiler::write(uint32_t value, uint32_t next) {
   next = space(network_.literal(object ? "}" : "]", next));
   for (size_t i = children.size(); i-- > 0;) {
     next = write(children[i], next);
-    if (object) next = quoted(json_.name(children[i]), network_.byte(':', ':', space(next)));
+    if (object) next = member_name(json_.name(children[i]), space(next));
     next = i > 0 ? network_.byte(',', ',', space(next)) : space(next);
   }
   return network_.literal(object ? "{" : "[", next);

@@ -35,12 +35,6 @@ class CallCompiler {
         tools_(network.allocator()) {}
 
   Status compile(uint32_t* root) {
-    if (format_.syntax == ToolSyntax::kGemma) {
-      return Status::error(MOE_ERR_UNSUPPORTED,
-                           "tools: calls in the format %s cannot be held to a schema or asked for; "
-                           "leave 'strict' and the choice of a tool out, and check the calls",
-                           format_.name);
-    }
     space_ = network_.add_rule();
     network_.define(space_, network_.byte(' ', ' ', kEnd));
     line_ = network_.add_rule();
@@ -155,13 +149,13 @@ class CallCompiler {
     const bool tags = format_.syntax == ToolSyntax::kTags;
     if (!held) {  // the tools share the rule
       if (!made_any_) {
-        MOE_TRY(tags ? free_tags(&any_) : compile_object(kAnyObject, network_, work_, &any_));
+        MOE_TRY(tags ? free_tags(&any_) : whole_object(kAnyObject, &any_));
       }
       made_any_ = true;
       tool.arguments = any_;
       return {};
     }
-    if (!tags) return compile_object(schema, network_, work_, &tool.arguments);
+    if (!tags) return whole_object(schema, &tool.arguments);
     parameters_ = schema;
     const TagStyle style = {.value_end = mark(Mark::kValueEnd),
                             .argument = argument,
@@ -169,6 +163,13 @@ class CallCompiler {
                             .writable = writable,
                             .user = this};
     return compile_tags(schema, style, network_, work_, &tool.arguments);
+  }
+
+  Status whole_object(std::string_view schema, uint32_t* rule) {
+    const std::string_view quote = mark(Mark::kKeyOpen);
+    const Notation notation = {.quote = quote, .token = special_token(tokenizer_, quote)};
+    const bool gemma = format_.syntax == ToolSyntax::kGemma;
+    return compile_object(schema, gemma ? &notation : nullptr, network_, work_, rule);
   }
 
   std::string_view mark(Mark m) const { return format_.marks[m]; }
@@ -239,6 +240,8 @@ class CallCompiler {
         if (mark(Mark::kClose).empty()) return tagged(next);  // a line's end would end the name
         return sequence(gap(read(Mark::kClose, next)),
                         [&](uint32_t behind) { return gap(tagged(behind)); });
+      case ToolSyntax::kGemma:
+        return mapping(read(Mark::kClose, next));
       case ToolSyntax::kMistral: {
         const uint32_t ways[] = {gap(json(next)), gap(mistral(next))};
         return network_.split(ways);
@@ -317,6 +320,13 @@ class CallCompiler {
       const uint32_t id = read(Mark::kKeyOpen, characters("[0-9A-Za-z]{9}", rest));
       return network_.literal(tool.name.view(), network_.optional(id, rest));
     });
+  }
+
+  uint32_t mapping(uint32_t next) {
+    return network_.literal("call:", each_tool([&](const Tool& tool) {
+                              return network_.literal(tool.name.view(),
+                                                      network_.call(tool.arguments, next));
+                            }));
   }
 
   uint32_t tagged(uint32_t next) {

@@ -23,7 +23,7 @@ constexpr const char* kWeather = R"({"type": "object", "properties": {
   "required": ["city"], "additionalProperties": false})";
 constexpr const char* kStore = R"({"type": "object", "properties": {
   "any": {"anyOf": [{"type": "string", "maxLength": 4}, {"type": "integer", "minimum": 3, "maximum": 40}, {"type": "null"}]},
-  "word": {"$ref": "#/$defs/word"}, "flag": {"type": "boolean"}},
+  "flag": {"type": "boolean"}, "word": {"$ref": "#/$defs/word"}},
   "required": ["any", "word"], "additionalProperties": false,
   "$defs": {"word": {"type": "string", "pattern": "^[0-9a-f<]{1,4}$"}}})";
 
@@ -220,7 +220,6 @@ Counts check_replies(const std::string& format, const CallChoice& choice,
 TEST(CallGrammar, RequiredCallsAreFoundAndSatisfyTheirSchemas) {
   for (const auto& [format, text] : templates()) {
     for (const bool special : {true, false}) {
-      if (tool_format(text)->syntax == ToolSyntax::kGemma) continue;
       if (!special && format == "gpt-oss") continue;  // channels are told by tokens
       const auto specials = special ? specials_of(format) : std::vector<std::string>{"<|eos|>"};
       const Counts counts = check_replies(format, {.required = true}, specials, 30);
@@ -234,7 +233,6 @@ TEST(CallGrammar, RequiredCallsAreFoundAndSatisfyTheirSchemas) {
 
 TEST(CallGrammar, TextIsFreeAndCallsInItSatisfyTheirSchemas) {
   for (const auto& [format, text] : templates()) {
-    if (tool_format(text)->syntax == ToolSyntax::kGemma) continue;
     std::string begin = "Well < " + std::string(tool_format(text)->marks[ToolFormat::kOpen]);
     if (format == "gpt-oss") begin = "<|channel|>commentary to=functions.";
     for (const bool special : {true, false}) {
@@ -346,6 +344,62 @@ TEST(CallGrammar, LongNamesInChannels) {
   EXPECT_EQ(find_calls(reply, 0, 3).calls.size(), 1U);
 }
 
+// Names as the templates write them, in their order; what a mark cannot hold is not written.
+TEST(CallGrammar, GemmasNotation) {
+  const std::string schema = R"({"type": "object", "properties": {
+    "b:c": {"type": "null"}, "B": {"enum": ["x", "<|\"|>", 5, {"k": ["y"]}]}, "a b": {"type": "array",
+    "items": {"type": "string", "maxLength": 3}}}, "required": ["b:c"], "minProperties": 1,
+    "additionalProperties": {"type": "boolean"}, "propertyNames": {"maxLength": 4}})";
+  const auto list = [](const std::string& parameters) {
+    return "[" + tool("f", parameters, "true") + "]";
+  };
+  const std::vector<std::pair<std::string, bool>> cases = {
+      {R"({"b:c":null})", true},
+      {R"({"b:c":None})", true},
+      {R"({a b:["x"],B:"x","b:c":None})", true},
+      {R"({a b:["","é,]"],"b:c":None,zz:true})", true},
+      {R"({B:{"k":["y"]},"b:c":None})", false},
+      {R"({B:{k:["y"]},"b:c":None})", true},
+      {R"({B:5,"b:c":None})", true},
+      {R"({B:"""x"","b:c":None})", false},
+      {R"({B:x,"b:c":None})", false},
+      {R"({"b:c":None,B:"x"})", false},
+      {R"({ "b:c":None})", false},
+      {R"({"b:c": None})", false},
+      {R"({a b:["1234"],"b:c":None})", false},
+      {R"({b:c:None})", false},
+      {R"({"b:c":None,zz:1})", false},
+      {R"({"b:c":None,zz:true,a b:["x"]})", false},
+      {R"({"b:c":None,z<:true})", false},
+      {R"({"b:c":None, z:true})", false},
+      {R"({"b:c":None,zzzzz:true})", false}};
+  for (const char* format : {"gemma4", "functiongemma"}) {
+    const auto& marks = tool_format(templates().at(format))->marks;
+    const std::string quote(marks[ToolFormat::kKeyOpen]);
+    for (const bool special : {true, false}) {
+      const auto specials = special ? specials_of(format) : std::vector<std::string>{"<|eos|>"};
+      CallGrammar made(format, list(schema), {.required = true}, specials);
+      ASSERT_TRUE(made.status.ok()) << made.status.text();
+      for (const auto& [arguments, allowed] : cases) {
+        GivenReply reply = {.chat_template = templates().at(format),
+                            .tools = list(schema),
+                            .specials = specials,
+                            .text = std::string(marks[ToolFormat::kOpen]) + "call:f"};
+        for (const char c : arguments) reply.text += c == '"' ? quote : std::string(1, c);
+        reply.text += marks[ToolFormat::kClose];
+        EXPECT_EQ(made.accepts(reply), allowed) << reply.text;
+        if (allowed) {
+          EXPECT_EQ(find_calls(reply, 0, 3).calls.size(), 1U) << reply.text;
+        }
+      }
+    }
+  }
+  const std::string never =
+      R"({"properties": {"<|\"|>": {}}, "required": ["<|\"|>"]})";  // a name that is a mark
+  CallGrammar made("gemma4", list(never), {}, specials_of("gemma4"));
+  EXPECT_EQ(made.status.code(), MOE_ERR_RANGE) << made.status.text();
+}
+
 // The calls that templates of real models write are allowed.
 TEST(CallGrammar, AsTemplatesWriteCalls) {
   const Json golden = read_json_file("tests/data/chat/tool_calls.json");
@@ -361,7 +415,6 @@ TEST(CallGrammar, AsTemplatesWriteCalls) {
   std::map<std::string, int> seen;
   for (const Json& c : golden.at("cases")) {
     const auto format = c.at("format").get<std::string>();
-    if (tool_format(templates().at(format))->syntax == ToolSyntax::kGemma) continue;
     GivenReply reply = {.chat_template = templates().at(format),
                         .tools = tools,
                         .specials = {"<|eos|>"},
