@@ -62,8 +62,10 @@ Factors best_factors(FactorRange range, const float* values, const float* weight
   return best;
 }
 
-// The same numbers written with the largest factors possible.
-Factors again(FactorRange range, const Factors& numbers, int n) {
+}  // namespace
+
+// With the largest factors possible.
+Factors as_packed(FactorRange range, const Factors& numbers, int n) {
   float values[Factors::kMany];
   for (int i = 0; i < n; ++i) values[i] = numbers.at(i);
   double error;
@@ -71,12 +73,10 @@ Factors again(FactorRange range, const Factors& numbers, int n) {
   return found.half != 0.0f ? found : numbers;  // all factors are 0
 }
 
-}  // namespace
-
 Factors factors_of(FactorRange range, const float* values, const float* weights, int n) {
   double error;
   const Factors best = best_factors(range, values, weights, n, &error);
-  return error > 0 && best.half != 0.0f ? again(range, best, n) : best;
+  return error > 0 && best.half != 0.0f ? as_packed(range, best, n) : best;
 }
 
 void put_six_bits(uint8_t* scales, int row, const Factors& scale, const Factors& minimum) {
@@ -101,8 +101,8 @@ void random_six_bits(Random& random, float even, float middle, uint8_t* scales) 
     }
     Factors low = scale;
     low.half = as_half(-middle * scale.half);
-    put_six_bits(scales, row, again(kSixBitFactors, scale, kGroups),
-                 again(kSixBitFactors, low, kGroups));
+    put_six_bits(scales, row, as_packed(kSixBitFactors, scale, kGroups),
+                 as_packed(kSixBitFactors, low, kGroups));
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 // Numbers as a shared f16 times small whole factors: the scales, or the minimums, of a segment of
-// int4_k (six bits) and of int6_k (signed bytes).
+// int2_k (four bits), int3_k (signed six bits), int4_k (six bits) and int6_k (signed bytes).
 
 #include "quant/group_layout.h"
 
@@ -15,6 +15,8 @@ struct FactorRange {
 };
 inline constexpr FactorRange kSixBitFactors = {0, 63};
 inline constexpr FactorRange kEightBitFactors = {-128, 127};
+inline constexpr FactorRange kFourBitFactors = {0, 15};
+inline constexpr FactorRange kSignedSixBitFactors = {-32, 31};
 
 struct Factors {
   static constexpr int kMany = groups_of_segment(GroupScale::kEightBits);
@@ -29,6 +31,9 @@ struct Factors {
 /// times its weight (null: 1). Numbers that are such products come back exactly. Without negative
 /// factors, values with another sign than the largest become 0.
 Factors factors_of(FactorRange range, const float* values, const float* weights, int n);
+
+/// The same n numbers as factors_of() writes them.
+Factors as_packed(FactorRange range, const Factors& numbers, int n);
 
 /// Writes those of one row to a segment's scales (SixBitScales).
 void put_six_bits(uint8_t* scales, int row, const Factors& scale, const Factors& minimum);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Quantises floats to four bits: tries scales and minimums around those of the largest weights and
-// uses the best.
+// Quantises floats to four bits, and to the two of int2_k: tries scales and minimums around those
+// of the largest weights and uses the best.
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "quant/four_bit_tile.h"
+#include "quant/scale_search.h"
 #include "quant/weight_group.h"
 
 namespace moe {
@@ -16,11 +17,12 @@ namespace {
 constexpr int kN = kTileGroup;
 constexpr int kSums = kGroupSums;
 
-// The values of a table in ascending order.
+// The values of a table in ascending order; the last stands for missing ones.
 struct Values {
   float at[16];
   float between[15];  // upper limits of each value's interval
-  bool whole;         // consecutive integers
+  bool whole = true;  // consecutive integers
+  float shrink;       // of the range, from one trial to the next
 
   explicit Values(const FourBitKind& kind) {
     for (int code = 0; code < 16; ++code) {
@@ -28,8 +30,11 @@ struct Values {
       at[code] = static_cast<int8_t>(word >> (code % 8 * 8) & 255);
     }
     std::sort(at, at + 16);
-    for (int i = 0; i < 15; ++i) between[i] = (at[i] + at[i + 1]) / 2;
-    whole = at[15] - at[0] == 15.0f;
+    for (int i = 0; i < 15; ++i) {
+      between[i] = (at[i] + at[i + 1]) / 2;
+      whole = whole && at[i + 1] - at[i] <= 1.0f;
+    }
+    shrink = at[15] == 3.0f ? 0.08f : 0.03f;
   }
 };
 
@@ -101,12 +106,14 @@ class Search {
         break;
       case GroupScale::kF16Minimum:
       case GroupScale::kSixBits:
+      case GroupScale::kFourBits:
         minimums();
         break;
       case GroupScale::kPowerOfTwo:
         powers();
         break;
-      case GroupScale::kEightBits:  // not of four-bit codes
+      case GroupScale::kEightBits:  // not of these codes
+      case GroupScale::kSigned6:
         break;
     }
     return best_;
@@ -118,7 +125,8 @@ class Search {
     const float up = highest_ - minimum, down = lowest_ - minimum;
     const float largest = up >= -down ? up : down;
     for (int step = 0; step < 8; ++step) {
-      const float first = largest * (1.0f - 0.03f * static_cast<float>(step)) / values_.at[15];
+      const float first =
+          largest * (1.0f - values_.shrink * static_cast<float>(step)) / values_.at[15];
       if (!(std::fabs(first) > 0.0f)) break;
       float codes[kN];
       nearest(values_, g_, first, minimum, codes);
@@ -172,10 +180,10 @@ class Search {
   void minimums() {
     none(as_half(0.5f * (lowest_ + highest_)));
     for (int step = 0; step < 8; ++step) {
-      const float shrunk = 1.0f - 0.03f * static_cast<float>(step);
+      const float shrunk = 1.0f - values_.shrink * static_cast<float>(step);
       const float middle = 0.5f * (lowest_ + highest_);
       const float low = middle + (lowest_ - middle) * shrunk;
-      const float first = (highest_ - lowest_) * shrunk / 15.0f;
+      const float first = (highest_ - lowest_) * shrunk / values_.at[15];
       if (!(first > 0.0f)) return;
       float codes[kN];
       nearest(values_, g_, first, low, codes);
@@ -214,6 +222,10 @@ float largest_weight(GroupScale scale) {
   return has_minimum(scale) ? kLargestHalf : 7 * kLargestHalf;
 }
 
+// int2_k as the search sees it.
+constexpr FourBitKind kTwoBits = {GroupScale::kFourBits, table_word({0, 1, 2, 3, 3, 3, 3, 3}),
+                                  table_word({3, 3, 3, 3, 3, 3, 3, 3})};
+
 // The groups of a segment of a row.
 class Segment {
  public:
@@ -221,17 +233,23 @@ class Segment {
 
   void fit(const float* w, const float* importance, int32_t n) {
     n_ = 0;
-    for (int32_t begin = 0; begin < n; begin += kN, ++n_) {
+    const bool two = kind_.scale == GroupScale::kFourBits;
+    const int32_t inputs = two ? SegmentFit::kInputs : kN;
+    for (int32_t begin = 0; begin < n; begin += inputs, ++n_) {
       const float* part = importance != nullptr ? importance + begin : nullptr;
-      groups_[n_] = read_group(w + begin, part, std::min(n - begin, kN));
+      groups_[n_] = read_group(w + begin, part, std::min(n - begin, inputs));
       put(n_, Search(kind_, values_, groups_[n_]).run());
     }
-    if (kind_.scale == GroupScale::kSixBits) share();
+    if (two) share(kFourBitFactors);
+    if (kind_.scale == GroupScale::kSixBits) share(kSixBitFactors);
   }
   int n_groups() const { return n_; }
   const float* scales() const { return scales_; }
   const float* minimums() const { return minimums_; }
   const int8_t* codes(int g) const { return codes_[g]; }
+  // Those that the groups share.
+  const Factors& scale_factors() const { return scale_factors_; }
+  const Factors& minimum_factors() const { return minimum_factors_; }
 
  private:
   void put(int g, const Fit& fit) {
@@ -241,19 +259,19 @@ class Segment {
     moments_[g] = moments(groups_[g], fit.codes);
   }
   // Rounds the minimums to what all groups share, then the scales that suit them, then the weights.
-  void share() {
-    float weights[kMostGroups];
+  void share(FactorRange range) {
+    float weights[Factors::kMany];
     for (int g = 0; g < n_; ++g) weights[g] = moments_[g].one;
     // Minimums have one sign. Most are below 0: groups without negative weights get 0.
     if (*std::min_element(minimums_, minimums_ + n_) < 0.0f) {
       for (int g = 0; g < n_; ++g) minimums_[g] = std::min(minimums_[g], 0.0f);
     }
-    const Factors minimum = factors_of(kSixBitFactors, minimums_, weights, n_);
+    const Factors minimum = minimum_factors_ = factors_of(range, minimums_, weights, n_);
     for (int g = 0; g < n_; ++g) {
       put(g, Search(kind_, values_, groups_[g]).run_above(minimum.at(g)));
       weights[g] = moments_[g].qq;
     }
-    const Factors scale = factors_of(kSixBitFactors, scales_, weights, n_);
+    const Factors scale = scale_factors_ = factors_of(range, scales_, weights, n_);
     for (int g = 0; g < n_; ++g) {
       Fit fit = {};
       fit.scale = scale.at(g);
@@ -266,14 +284,26 @@ class Segment {
   const FourBitKind& kind_;
   const Values& values_;
   int n_ = 0;
-  WeightGroup groups_[kMostGroups];
-  Moments moments_[kMostGroups];
-  float scales_[kMostGroups];
-  float minimums_[kMostGroups];
-  int8_t codes_[kMostGroups][kN];
+  WeightGroup groups_[Factors::kMany];
+  Moments moments_[Factors::kMany];
+  float scales_[Factors::kMany];
+  float minimums_[Factors::kMany];
+  Factors scale_factors_, minimum_factors_;
+  int8_t codes_[Factors::kMany][kN];
 };
 
 }  // namespace
+
+void fit_two_bits(const float* w, const float* importance, int32_t n, SegmentFit* out) {
+  const Values table(kTwoBits);
+  Segment segment(kTwoBits, table);
+  segment.fit(w, importance, n);
+  out->scale = segment.scale_factors();
+  out->minimum = segment.minimum_factors();
+  for (int g = 0; g < segment.n_groups(); ++g) {
+    std::memcpy(out->codes[g], segment.codes(g), SegmentFit::kInputs);
+  }
+}
 
 Status four_bit_quantise(const FourBitKind& kind, const float* w, int64_t ld, int n_rows,
                          int32_t cols, const float* importance, uint8_t* tile) {

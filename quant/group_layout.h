@@ -9,7 +9,7 @@
 
 namespace moe {
 
-/// Inputs that share a scale in the tile; in int6_k half as many.
+/// Inputs that share a scale in the tile; in int2_k, int3_k and int6_k half as many.
 inline constexpr int kTileGroup = 32;
 static_assert(kTileGroup == kActGroup);
 
@@ -20,6 +20,8 @@ enum class GroupScale : uint8_t {
   kPowerOfTwo,  // a byte b for 2^(b - 128); 255 is invalid
   kSixBits,     // six-bit factors of an f16 scale and an f16 minimum that the segment shares
   kEightBits,   // signed bytes, factors of an f16 that the segment shares
+  kFourBits,    // four-bit factors of an f16 scale and an f16 minimum that the segment shares
+  kSigned6,     // signed six-bit factors of an f16 that the segment shares
 };
 
 /// Groups per segment.
@@ -34,6 +36,8 @@ constexpr int groups_of_segment(GroupScale scale) {
     case GroupScale::kSixBits:
       return 8;
     case GroupScale::kEightBits:
+    case GroupScale::kFourBits:
+    case GroupScale::kSigned6:
       return 16;
   }
   return 1;
@@ -41,13 +45,21 @@ constexpr int groups_of_segment(GroupScale scale) {
 
 /// Bytes of a segment's scales.
 constexpr int scale_bytes(GroupScale scale) {
-  return scale == GroupScale::kSixBits     ? 4 * kBlockBytes
-         : scale == GroupScale::kEightBits ? 5 * kBlockBytes
-                                           : kBlockBytes;
+  switch (scale) {
+    case GroupScale::kSixBits:
+    case GroupScale::kSigned6:
+      return 4 * kBlockBytes;
+    case GroupScale::kEightBits:
+    case GroupScale::kFourBits:
+      return 5 * kBlockBytes;
+    default:
+      return kBlockBytes;
+  }
 }
 
 constexpr bool has_minimum(GroupScale scale) {
-  return scale == GroupScale::kF16Minimum || scale == GroupScale::kSixBits;
+  return scale == GroupScale::kF16Minimum || scale == GroupScale::kSixBits ||
+         scale == GroupScale::kFourBits;
 }
 
 /// Factors of kSixBits for group g of a segment and row r: the lower four bits of the scale's are
@@ -77,6 +89,41 @@ struct EightBitScales {
 
   MOE_INLINE int factor(const uint8_t* scales, int row, int g) {
     return static_cast<int8_t>(scales[kFactors + kTileRows * g + row]);
+  }
+};
+
+/// Factors of kFourBits for group g of a segment and row r: byte kFactors + 16 g + r of its scales
+/// has the scale's in its lower half, the minimum's in the upper.
+struct FourBitScales {
+  static constexpr int kFactors = kBlockBytes;
+
+  MOE_INLINE int scale_factor(const uint8_t* scales, int row, int g) {
+    return scales[kFactors + kTileRows * g + row] & 15;
+  }
+  MOE_INLINE int minimum_factor(const uint8_t* scales, int row, int g) {
+    return scales[kFactors + kTileRows * g + row] >> 4;
+  }
+};
+
+/// Factors of kSigned6, two's complement. Four groups share three bytes per row: those of the first
+/// three are the lower six bits of a byte each, that of the fourth the upper two bits of the three,
+/// the first byte's lowest.
+struct SignedSixBitScales {
+  static constexpr int kFactors = kBlockBytes;
+
+  /// Where 16 rows have the byte of group g, and its first one of the three.
+  MOE_INLINE int byte_at(int g) { return kFactors + kTileRows * (g / 4 * 3 + g % 4); }
+  MOE_INLINE int first_at(int g) { return kFactors + kTileRows * (g / 4 * 3); }
+
+  MOE_INLINE int factor(const uint8_t* scales, int row, int g) {
+    int bits = 0;
+    if (g % 4 != 3) {
+      bits = scales[byte_at(g) + row] & 63;
+    } else {
+      const uint8_t* bytes = scales + first_at(g) + row;
+      bits = bytes[0] >> 6 | bytes[kTileRows] >> 6 << 2 | bytes[2 * kTileRows] >> 6 << 4;
+    }
+    return bits < 32 ? bits : bits - 64;
   }
 };
 
@@ -110,6 +157,12 @@ struct GroupsInTile {
     if constexpr (kScale == GroupScale::kEightBits) {
       return half_at(scales, row) * static_cast<float>(EightBitScales::factor(scales, row, g));
     }
+    if constexpr (kScale == GroupScale::kSigned6) {
+      return half_at(scales, row) * static_cast<float>(SignedSixBitScales::factor(scales, row, g));
+    }
+    if constexpr (kScale == GroupScale::kFourBits) {
+      return half_at(scales, row) * static_cast<float>(FourBitScales::scale_factor(scales, row, g));
+    }
     if constexpr (kScale != GroupScale::kSixBits) return half_at(scales, at);
     return half_at(scales, row) * static_cast<float>(SixBitScales::scale_factor(scales, row, g));
   }
@@ -117,9 +170,12 @@ struct GroupsInTile {
     if constexpr (!kMinimums) return 0.0f;
     const uint8_t* scales = tile + scales_at(group);
     const float half = half_at(scales, kTileRows + row);
+    const int g = group % kGroups;
+    if constexpr (kScale == GroupScale::kFourBits) {
+      return half * static_cast<float>(FourBitScales::minimum_factor(scales, row, g));
+    }
     if constexpr (kScale != GroupScale::kSixBits) return half;
-    const int factor = SixBitScales::minimum_factor(scales, row, group % kGroups);
-    return half * static_cast<float>(factor);
+    return half * static_cast<float>(SixBitScales::minimum_factor(scales, row, g));
   }
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Packs, reads, checks and randomly fills tiles of int6_k, and quantises rows to it.
+// Packs, reads, checks and randomly fills tiles of int6_k, and quantises rows to it; int3_k's
+// scales are found the same way.
 #include "quant/int6_k.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "quant/block_scan.h"
 #include "quant/factors.h"
 #include "quant/random.h"
+#include "quant/scale_search.h"
 #include "quant/weight_group.h"
 
 namespace moe {
@@ -18,8 +20,6 @@ namespace {
 using Layout = Int6KLayout;
 constexpr int kN = Layout::kGroupInputs;
 constexpr int kSegment = Layout::kGroups * kN;
-constexpr float kLeast = -Layout::kOffset;
-constexpr float kMost = Layout::kOffset - 1;
 // The largest weight: the largest f16 times the largest factor and code.
 constexpr float kLargestWeight = 128 * 31 * kLargestHalf;
 
@@ -28,11 +28,25 @@ int32_t groups_in(int64_t cols) { return static_cast<int32_t>((cols + kN - 1) / 
 // Rounds code-sized numbers half to even.
 float whole(float v) { return v + 12582912.0f - 12582912.0f; }
 
-float nearest_code(float v) {
-  v = v < kLeast ? kLeast : v;
-  v = v > kMost ? kMost : v;
-  return whole(v);
-}
+// Codes with a scale alone, and the search for it.
+struct Kind {
+  float least;  // code
+  float most;
+  FactorRange factors;
+  // The largest weight's code is tried from `first` to `last` parts of a whole.
+  int first;
+  int last;
+  float part;
+
+  float nearest(float v) const {
+    v = v < least ? least : v;
+    v = v > most ? most : v;
+    return whole(v);
+  }
+  float largest_scale() const { return static_cast<float>(-factors.least) * kLargestHalf; }
+};
+constexpr Kind kSixBits = {-32, 31, kEightBitFactors, 56, 64, 0.5f};
+constexpr Kind kThreeBits = {-4, 3, kSignedSixBitFactors, 20, 36, 0.125f};
 
 // Writes the codes of n inputs (at most a group).
 void put_codes(const int8_t* codes, int32_t n, int row, int32_t group, uint8_t* tile) {
@@ -82,6 +96,8 @@ void clear_tile(int32_t cols, uint8_t* tile) {
 // The groups of a segment of a row.
 class Segment {
  public:
+  explicit Segment(const Kind& kind) : kind_(kind) {}
+
   void fit(const float* w, const float* importance, int32_t n) {
     n_ = 0;
     for (int32_t begin = 0; begin < n; begin += kN, ++n_) {
@@ -89,7 +105,7 @@ class Segment {
       groups_[n_] = read_group(w + begin, part, std::min(n - begin, kN));
       choose_scale(n_);
     }
-    factors_ = factors_of(kEightBitFactors, scales_, weights_, n_);
+    factors_ = factors_of(kind_.factors, scales_, weights_, n_);
     for (int g = 0; g < n_; ++g) {
       // A scale too small for its segment: its weights are at least rounded to the smallest one.
       int& factor = factors_.factor[g];
@@ -102,23 +118,23 @@ class Segment {
   const int8_t* codes(int g) const { return codes_[g]; }
 
  private:
-  static void round(const WeightGroup& group, float scale, int8_t* codes) {
+  void round(const WeightGroup& group, float scale, int8_t* codes) const {
     for (int i = 0; i < kN; ++i) {
-      codes[i] = static_cast<int8_t>(scale == 0.0f ? 0.0f : nearest_code(group.w[i] / scale));
+      codes[i] = static_cast<int8_t>(scale == 0.0f ? 0.0f : kind_.nearest(group.w[i] / scale));
     }
   }
 
-  // The largest weight's code is tried from 28 to 32, of either sign, and each scale is refined by
-  // least squares.
+  // The largest weight's code is tried with either sign, and each scale is refined by least
+  // squares.
   void choose_scale(int g) {
     const WeightGroup& group = groups_[g];
     float largest = 0;
     for (const float w : group.w) largest = std::fabs(w) > std::fabs(largest) ? w : largest;
     scales_[g] = weights_[g] = 0;
     float least = -1;
-    for (int twice = 56; twice <= 64; ++twice) {
-      for (const float end : {-0.5f, 0.5f}) {
-        const float scale = largest / (end * static_cast<float>(twice));
+    for (int parts = kind_.first; parts <= kind_.last; ++parts) {
+      for (const float part : {-kind_.part, kind_.part}) {
+        const float scale = largest / (part * static_cast<float>(parts));
         if (!fits(scale)) continue;
         consider(g, scale, &least);
         const Sums sums = sums_of(group, scale);
@@ -132,7 +148,7 @@ class Segment {
     const WeightGroup& group = groups_[g];
     const float inverse = 1.0f / scale;
     const float error = group_error(
-        group, [&](int i) { return nearest_code(group.w[i] * inverse) * scale; }, kN);
+        group, [&](int i) { return kind_.nearest(group.w[i] * inverse) * scale; }, kN);
     if (*least >= 0 && !(error < *least)) return;
     *least = error;
     scales_[g] = scale;
@@ -143,12 +159,12 @@ class Segment {
   struct Sums {
     float qq, qw;
   };
-  static Sums sums_of(const WeightGroup& group, float scale) {
+  Sums sums_of(const WeightGroup& group, float scale) const {
     const float inverse = 1.0f / scale;
     float qq[kGroupSums] = {}, qw[kGroupSums] = {};
     for (int i = 0; i < kN; i += kGroupSums) {
       for (int j = 0; j < kGroupSums; ++j) {
-        const float code = nearest_code(group.w[i + j] * inverse);
+        const float code = kind_.nearest(group.w[i + j] * inverse);
         qq[j] += group.importance[i + j] * code * code;
         qw[j] += group.importance[i + j] * code * group.w[i + j];
       }
@@ -157,10 +173,11 @@ class Segment {
   }
 
   // Smaller scales have no inverse, larger ones no f16.
-  static bool fits(float scale) {
-    return std::fabs(scale) >= 0x1p-126f && std::fabs(scale) <= 128 * kLargestHalf;
+  bool fits(float scale) const {
+    return std::fabs(scale) >= 0x1p-126f && std::fabs(scale) <= kind_.largest_scale();
   }
 
+  const Kind& kind_;
   int n_ = 0;
   WeightGroup groups_[Layout::kGroups];
   float scales_[Layout::kGroups];
@@ -170,6 +187,14 @@ class Segment {
 };
 
 }  // namespace
+
+void fit_three_bits(const float* w, const float* importance, int32_t n, SegmentFit* out) {
+  Segment segment(kThreeBits);
+  segment.fit(w, importance, n);
+  out->scale = segment.factors();
+  out->minimum = {};
+  for (int g = 0; g * kN < n; ++g) std::memcpy(out->codes[g], segment.codes(g), kN);
+}
 
 size_t int6_k_tile_bytes(int64_t cols) {
   const int64_t groups = (cols + kN - 1) / kN;
@@ -214,7 +239,7 @@ void int6_k_pack_scales(const float* scales, const float*, int n_rows, int32_t c
 Status int6_k_quantise(const float* w, int64_t ld, int n_rows, int32_t cols,
                        const float* importance, uint8_t* tile) {
   clear_tile(cols, tile);
-  Segment segment;
+  Segment segment(kSixBits);
   for (int row = 0; row < n_rows; ++row) {
     const float* weights = w + row * ld;
     MOE_TRY(check_weights(weights, cols, kLargestWeight));

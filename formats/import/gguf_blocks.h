@@ -24,6 +24,8 @@ inline constexpr float kFp4Values[16] = {0, 0.5f,  1,  1.5f,  2,  3,  4,  6,
 void scales_of_q4_0(const uint8_t* block, float* scales, float* minimums);
 void scales_of_q4_1(const uint8_t* block, float* scales, float* minimums);
 void scales_of_q4_k(const uint8_t* block, float* scales, float* minimums);
+void scales_of_q2_k(const uint8_t* block, float* scales, float* minimums);
+void scales_of_q3_k(const uint8_t* block, float* scales, float* minimums);
 void scales_of_q6_k(const uint8_t* block, float* scales, float* minimums);
 void scales_of_iq4_nl(const uint8_t* block, float* scales, float* minimums);
 void scales_of_iq4_xs(const uint8_t* block, float* scales, float* minimums);

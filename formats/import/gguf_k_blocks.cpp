@@ -28,6 +28,19 @@ float iq4_xs_scale(const uint8_t* block, int g) {
   return f16_at(block) * static_cast<float>((low | high << 4) - 32);
 }
 
+float q2_k_scale(const uint8_t* block, int g) {
+  return f16_at(block + 80) * static_cast<float>(block[g] & 15);
+}
+float q2_k_minimum(const uint8_t* block, int g) {
+  return f16_at(block + 82) * static_cast<float>(block[g] >> 4);
+}
+
+float q3_k_scale(const uint8_t* block, int g) {
+  const int low = block[96 + g % 8] >> (g / 8 * 4) & 15;
+  const int high = block[104 + g % 4] >> (g / 4 * 2) & 3;
+  return f16_at(block + 108) * static_cast<float>((low | high << 4) - 32);
+}
+
 float q6_k_scale(const uint8_t* block, int g) {
   return f16_at(block + 208) * static_cast<float>(static_cast<int8_t>(block[192 + g]));
 }
@@ -36,10 +49,8 @@ float q6_k_scale(const uint8_t* block, int g) {
 
 // 16 x (scale, minimum) of 4 bits, codes of 2 bits as in TQ2_0, scale, minimum
 void read_q2_k(const uint8_t* block, float* to) {
-  const float scale = f16_at(block + 80), minimum = f16_at(block + 82);
   for (int g = 0; g < 16; ++g, to += 16) {
-    const float s = scale * static_cast<float>(block[g] & 15);
-    const float m = minimum * static_cast<float>(block[g] >> 4);
+    const float s = q2_k_scale(block, g), m = q2_k_minimum(block, g);
     const uint8_t* codes = block + 16 + g / 8 * 32 + g % 2 * 16;
     const int bits = g % 8 / 2 * 2;
     for (int i = 0; i < 16; ++i) to[i] = s * static_cast<float>(codes[i] >> bits & 3) - m;
@@ -49,11 +60,8 @@ void read_q2_k(const uint8_t* block, float* to) {
 // 32 bytes of third bits (0: 4 less), codes of 2 bits, 16 scales + 32 of 6 bits: 8 bytes with the
 // lower four, 4 with the upper two; scale
 void read_q3_k(const uint8_t* block, float* to) {
-  const float scale = f16_at(block + 108);
   for (int g = 0; g < 16; ++g, to += 16) {
-    const int low = block[96 + g % 8] >> (g / 8 * 4) & 15;
-    const int high = block[104 + g % 4] >> (g / 4 * 2) & 3;
-    const float s = scale * static_cast<float>((low | high << 4) - 32);
+    const float s = q3_k_scale(block, g);
     const uint8_t* codes = block + 32 + g / 8 * 32 + g % 2 * 16;
     const uint8_t* third = block + g % 2 * 16;
     const int bits = g % 8 / 2 * 2, bit = g / 2;
@@ -112,6 +120,20 @@ void read_iq4_xs(const uint8_t* block, float* to) {
       to[i] = s * static_cast<float>(kIq4Values[codes[i] & 15]);
       to[16 + i] = s * static_cast<float>(kIq4Values[codes[i] >> 4]);
     }
+  }
+}
+
+void scales_of_q2_k(const uint8_t* block, float* scales, float* minimums) {
+  for (int g = 0; g < 16; ++g) {
+    scales[g] = q2_k_scale(block, g);
+    minimums[g] = -q2_k_minimum(block, g);
+  }
+}
+
+void scales_of_q3_k(const uint8_t* block, float* scales, float* minimums) {
+  for (int g = 0; g < 16; ++g) {
+    scales[g] = q3_k_scale(block, g);
+    minimums[g] = 0.0f;
   }
 }
 

@@ -73,7 +73,8 @@ TEST_F(ConvertTest, EveryKindOfLayerAndRouterConverts) {
       R"({"layers": [{"index": 1, "ffn": {"kind": "moe", "moe": {"n_experts": 2,
           "router": {"kind": "base"}}}}]})"};
   for (const char* patch : patches) {
-    for (const char* weights : {"auto", "ternary3", "f16", "int4_k", "int6_k"}) {
+    for (const char* weights :
+         {"auto", "ternary3", "f16", "int4_k", "int6_k", "int2_k", "int3_k"}) {
       config_ = patched(patch);
       tensors_ = test::random_tensors(config_, true);
       options_.weights = weights;
@@ -211,10 +212,11 @@ TEST_F(ConvertTest, AWrongCheckpointIsRefusedBeforeAnythingIsWritten) {
   expect_nothing_written(MOE_ERR_NOT_FOUND, "tensor " + up + " is missing");
   tensors_ = good;
   options_.weights = "int3";
-  expect_nothing_written(MOE_ERR_ARGUMENT,
-                         "weights \"int3\": expected auto, source, mixed4 or one of ternary2, "
-                         "ternary3, int8, f32, bf16, f16, "
-                         "int4, int4_min, int4_k, fp4, nl4, nf4, int6_k, int8_group");
+  expect_nothing_written(
+      MOE_ERR_ARGUMENT,
+      "weights \"int3\": expected auto, source, mixed4 or one of ternary2, "
+      "ternary3, int8, f32, bf16, f16, "
+      "int4, int4_min, int4_k, fp4, nl4, nf4, int6_k, int8_group, int2_k, int3_k");
   options_.weights = "auto";
   options_.overrides = {"*.upp=int8"};
   expect_nothing_written(MOE_ERR_ARGUMENT,

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include "formats/import/checkpoint.h"
@@ -149,8 +150,8 @@ constexpr Kept kKept[] = {{SourceType::kQ4_0, FormatId::kInt4, 0},
                           {SourceType::kIq4Xs, FormatId::kNl4, kHalfUnit},
                           {SourceType::kQ4K, FormatId::kInt4K, 0},
                           {SourceType::kQ6K, FormatId::kInt6K, 0},
-                          {SourceType::kQ2K, FormatId::kInt4Min, 0.1},
-                          {SourceType::kQ3K, FormatId::kInt4Min, 0.1},
+                          {SourceType::kQ2K, FormatId::kInt2K, 0},
+                          {SourceType::kQ3K, FormatId::kInt3K, 0},
                           // not TQ2_0 and PQ2_0, whose random blocks use all four codes
                           {SourceType::kTq1_0, FormatId::kTernary2, 0},
                           {SourceType::kPtq1_0, FormatId::kTernary2, 0},
@@ -292,6 +293,32 @@ TEST_F(GgufBlocksTest, Q8_0AndQ5_0AreKept) {
     for (const auto& [name, m] : matrices_) {
       if (!name.starts_with("layers.")) continue;
       EXPECT_EQ(m.format, FormatId::kInt8Group) << info.name;
+      EXPECT_TRUE(m.lossless) << info.name << " " << name << " " << m.relative_error;
+    }
+  }
+}
+
+// Whatever the factors and the float16 in front of them, also those below the normal range, and
+// minimums beside which a scale vanishes.
+TEST_F(GgufBlocksTest, EveryBlockOfTwoAndThreeBitsIsKept) {
+  std::mt19937 random(7);
+  for (const SourceType type : {SourceType::kQ2K, SourceType::kQ3K}) {
+    const SourceTypeInfo& info = source_type_info(type);
+    std::string blocks;
+    for (int n = 0; n < 256; ++n) {
+      std::string block;
+      for (uint32_t i = 0; i < info.bytes; ++i) block += static_cast<char>(random());
+      for (uint32_t at = type == SourceType::kQ2K ? 80 : 108; at < info.bytes; at += 2) {
+        const auto half = static_cast<uint16_t>(random() % 0x7C00 | (random() % 2) << 15);
+        std::memcpy(&block[at], &half, sizeof half);
+      }
+      blocks += block;
+    }
+    ConvertReport report;
+    const Status status = convert_file(llama(info, blocks), &report);
+    ASSERT_TRUE(status.ok()) << info.name << ": " << status.text();
+    for (const auto& [name, m] : matrices_) {
+      EXPECT_EQ(m.format, type == SourceType::kQ2K ? FormatId::kInt2K : FormatId::kInt3K) << name;
       EXPECT_TRUE(m.lossless) << info.name << " " << name << " " << m.relative_error;
     }
   }

@@ -234,6 +234,23 @@ TEST_F(StoredFormatTest, SixBitsAreForEveryLinearMatrix) {
   for (const auto& [name, report] : matrices_) EXPECT_LT(report.relative_error, 0.03) << name;
 }
 
+// Two and three bits are not for what every token uses.
+TEST_F(StoredFormatTest, FewBitsAreForExperts) {
+  for (const FormatId format : {FormatId::kInt2K, FormatId::kInt3K}) {
+    options_.weights = format_info(format).name;
+    options_.verify = true;
+    auto model = converted();
+    const Matrix& down = model->matrix(Part::kExperts, 1, 3, Role::kDown);
+    EXPECT_EQ(down.format, format);
+    EXPECT_EQ(down.group, 16);
+    EXPECT_EQ(down.act, ActPrecision::kA8Group);
+    EXPECT_EQ(model->matrix(Part::kAttention, 0, -1, Role::kO).format, FormatId::kInt8Group);
+    for (const auto& [name, report] : matrices_) {
+      EXPECT_LT(report.relative_error, format == FormatId::kInt2K ? 0.31 : 0.17) << name;
+    }
+  }
+}
+
 TEST_F(StoredFormatTest, WeightsThatFourBitsCannotHoldAreNamed) {
   std::vector<float> w(24 * 24, 0.5f);
   w[19 * 24 + 5] = 1e30f;

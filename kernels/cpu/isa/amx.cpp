@@ -45,6 +45,10 @@ void linear_on_tiles(const LinearArgs& a) {
       return many_rows_in_groups(a, kGroupKind<Nl4Layout>);
     case FormatId::kInt6K:
       return many_rows_in_groups(a, kGroupKind<Int6KLayout>);
+    case FormatId::kInt2K:
+      return many_rows_in_groups(a, kGroupKind<Int2KLayout>);
+    case FormatId::kInt3K:
+      return many_rows_in_groups(a, kGroupKind<Int3KLayout>);
     case FormatId::kInt8Group:
       return many_rows_in_groups(a, kGroupKind<Int8GroupLayout>);
     default:  // no faster kernel

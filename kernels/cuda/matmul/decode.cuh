@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/platform.h"
 #include "kernels/math.h"
+#include "quant/few_bits_layout.h"
 #include "quant/four_bit_layout.h"
 #include "quant/int6_k_layout.h"
 #include "quant/ternary3_layout.h"
@@ -69,6 +70,31 @@ __device__ __forceinline__ uint2 six_bit_values(uint32_t low, uint32_t high) {
   };
   return {value(low, high << 4), value(low >> 4, high << 2)};
 }
+
+/// Codes of two or three bits.
+template <class Layout>
+struct FewBitQuads {
+  static __device__ __forceinline__ uint4 at(const uint8_t* tile, int32_t k, int32_t quarter) {
+    const int32_t group = k / Layout::kGroupInputs;
+    const int32_t quad = k % Layout::kGroupInputs / 4;
+    const uint8_t* codes = tile + Layout::codes_at(group) + quarter * 16;
+    const uint4 low = load16(codes);
+    uint4 third = {};
+    if constexpr (Layout::kThird) third = load16(codes + Layout::third_after(group));
+    const int bit = group % 2 * 4 + quad;
+    return {values(low.x, third.x, quad, bit), values(low.y, third.y, quad, bit),
+            values(low.z, third.z, quad, bit), values(low.w, third.w, quad, bit)};
+  }
+
+ private:
+  /// Four codes of a row as signed bytes.
+  static __device__ __forceinline__ uint32_t values(uint32_t low, uint32_t third, int quad,
+                                                    int bit) {
+    const uint32_t code = (low >> (quad * 2) & 0x03030303u) | (third >> bit & 0x01010101u) << 2;
+    // No byte borrows from the next: each is at least 128 - kOffset, then its upper bit flips.
+    return (code + 0x01010101u * (128 - Layout::kOffset)) ^ 0x80808080u;
+  }
+};
 
 struct Int6KQuads {
   static __device__ __forceinline__ uint4 at(const uint8_t* tile, int32_t k, int32_t quarter) {

@@ -186,6 +186,10 @@ struct AnyKernel {
           return decoded_segment<Int8Quads, kT>(w, end, k, quarter, x, out);
         case FormatId::kInt6K:
           return decoded_segment<Int6KQuads, kT>(w, end, k, quarter, x, out);
+        case FormatId::kInt2K:
+          return decoded_segment<FewBitQuads<Int2KLayout>, kT>(w, end, k, quarter, x, out);
+        case FormatId::kInt3K:
+          return decoded_segment<FewBitQuads<Int3KLayout>, kT>(w, end, k, quarter, x, out);
         case FormatId::kF32:
           return float_segment<F32Values, kT>(w, end, k, quarter, x, out);
         case FormatId::kBf16:
@@ -209,6 +213,10 @@ struct AnyKernel {
         return integer_segment<Int8Quads, kT>(w, end, k, quarter, x, out);
       case FormatId::kInt6K:
         return integer_segment<Int6KQuads, kT>(w, end, k, quarter, x, out);
+      case FormatId::kInt2K:
+        return integer_segment<FewBitQuads<Int2KLayout>, kT>(w, end, k, quarter, x, out);
+      case FormatId::kInt3K:
+        return integer_segment<FewBitQuads<Int3KLayout>, kT>(w, end, k, quarter, x, out);
       default:
         return element_segment<int32_t, kT>(m, p.tile, end, k, quarter, x, out);
     }

@@ -13,7 +13,8 @@
 namespace moe {
 namespace {
 
-// Inputs of a group of codes in every checkpoint but Q6_K, whose rows are whole blocks of 256.
+// Inputs of a group of codes in every checkpoint but Q2_K, Q3_K and Q6_K, whose rows are whole
+// blocks of 256.
 constexpr int32_t kGroup = 32;
 
 // The heads of a matrix may stand in another order, or with other matrices between them.
@@ -65,6 +66,10 @@ std::optional<FormatId> format_of(SourceType type) {
       return FormatId::kInt4;
     case SourceType::kQ4_1:
       return FormatId::kInt4Min;
+    case SourceType::kQ2K:
+      return FormatId::kInt2K;
+    case SourceType::kQ3K:
+      return FormatId::kInt3K;
     case SourceType::kQ4K:
       return FormatId::kInt4K;
     case SourceType::kQ6K:
@@ -131,6 +136,8 @@ bool SourceScales::fit(const std::function<void()>& tick) {
   switch (format_) {
     case FormatId::kFp4:
     case FormatId::kInt8:
+    case FormatId::kInt2K:
+    case FormatId::kInt3K:
     case FormatId::kInt4K:
     case FormatId::kInt6K:
       return true;
@@ -161,9 +168,22 @@ void SourceScales::split(int32_t first, int n, const float* values, int8_t* code
     for (int32_t i = 0; i < group_; ++i) {
       const float v = scale == 0.0f ? 0.0f : (values[g * group_ + i] - minimum) / scale;
       const float place = std::clamp(v, -128.0f, 127.0f) + 128.5f;
-      codes[g * group_ + i] = nearest_[static_cast<int>(place)];
+      int8_t& code = codes[g * group_ + i];
+      code = nearest_[static_cast<int>(place)];
+      if (minimum != 0.0f) code = code_of(values[g * group_ + i], scale, minimum, code);
     }
   }
+}
+
+// A minimum far larger than the scale leaves few bits of a value: the code then is the one whose
+// value rounds to the same. `near` without one.
+int8_t SourceScales::code_of(float value, float scale, float minimum, int8_t near) const {
+  const auto is_of = [&](int code) { return static_cast<float>(code) * scale + minimum == value; };
+  const int most = format_info(format_).max_code;
+  for (int code = is_of(near) ? most + 1 : 0; code <= most; ++code) {
+    if (is_of(code)) return static_cast<int8_t>(code);
+  }
+  return near;
 }
 
 void SourceScales::read(int32_t first, int n) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Matrices that the checkpoint stores as codes of four, six or eight bits, with a scale per group
-// of inputs or per row. A format with the same values keeps codes and scales.
+// Matrices that the checkpoint stores as codes of two to eight bits, with a scale per group of
+// inputs or per row. A format with the same values keeps codes and scales.
 
 #include <functional>
 
@@ -10,8 +10,8 @@
 namespace moe {
 
 /// The format with the values of the matrix's codes. Empty if there is none, or if the matrix is
-/// not made of whole rows of the tensor. Of GGUF's block types only Q6_K and those of four bits
-/// have one.
+/// not made of whole rows of the tensor. Of GGUF's block types only Q2_K, Q3_K, Q6_K and those of
+/// four bits have one.
 std::optional<FormatId> format_of_codes(const PlannedMatrix& matrix, const Checkpoint& checkpoint);
 
 /// True for a format of eight bits. These have no code -128: it becomes -127.
@@ -36,6 +36,7 @@ class SourceScales {
   void read(int32_t first, int n);
   void read_row(int64_t row, float* scales, float* minimums);
   void make_positive();
+  int8_t code_of(float value, float scale, float minimum, int8_t near) const;
 
   const PlannedMatrix& matrix_;
   const Checkpoint& checkpoint_;

@@ -56,9 +56,6 @@ void look_for_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint, bool
   if (scale) out->absmean = scale->best(out->absmean);
 }
 
-// Blocks of two and three bits have scales per 16 inputs, which int4_min approximates.
-bool has_few_bits(SourceType type) { return type == SourceType::kQ2K || type == SourceType::kQ3K; }
-
 // True if the checkpoint's codes may determine the format: none was requested, or the codes have
 // six or eight bits and the requested four-bit format is only for such codes.
 bool is_open_to(FormatId own, const PrecisionChoice& choice) {
@@ -67,13 +64,11 @@ bool is_open_to(FormatId own, const PrecisionChoice& choice) {
   return !choice.weights || (choice.only_codes && precise);
 }
 
-// Keeps the checkpoint's codes if no format or that of the codes was requested. Without a request,
-// blocks of three bits or fewer become int4_min.
+// Keeps the checkpoint's codes if no format or that of the codes was requested.
 void keep_codes(const PlannedMatrix& m, const Checkpoint& checkpoint,
                 const std::function<void()>& tick, Storage* out) {
   const bool vocabulary = m.slot.kind == SlotKind::kVocab;
   if (!vocabulary && m.slot.kind != SlotKind::kLinear) return;
-  const bool wished = m.precision.weights.has_value();
   const std::optional<FormatId> own = format_of_codes(m, checkpoint);
   const bool ternary = format_info(out->format).ternary();
   const bool eight = own && has_eight_bits(*own);
@@ -84,8 +79,6 @@ void keep_codes(const PlannedMatrix& m, const Checkpoint& checkpoint,
   if (fits) {
     out->format = *own;
     out->own_codes = true;
-  } else if (!wished && !vocabulary && has_few_bits(m.tensor->type) && !ternary) {
-    out->format = FormatId::kInt4Min;
   }
 }
 
