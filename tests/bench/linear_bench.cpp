@@ -143,8 +143,9 @@ void add_linear(const CpuKernels* k) {
       add_integer(k, f, act);
     }
   }
-  for (const FormatId f : {FormatId::kInt4, FormatId::kInt4Min, FormatId::kInt4K, FormatId::kFp4,
-                           FormatId::kNl4, FormatId::kInt6K, FormatId::kInt8Group}) {
+  for (const FormatId f :
+       {FormatId::kInt4, FormatId::kInt4Min, FormatId::kInt4K, FormatId::kFp4, FormatId::kNl4,
+        FormatId::kInt2K, FormatId::kInt3K, FormatId::kInt6K, FormatId::kInt8Group}) {
     add_integer(k, f, ActPrecision::kA8Block);
     add_integer(k, f, ActPrecision::kA8Group);
   }
