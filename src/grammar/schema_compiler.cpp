@@ -617,6 +617,7 @@ Status SchemaCompiler::compile(uint32_t* root) {
 
 Status SchemaCompiler::compile_object(const Notation* notation, uint32_t* rule) {
   notation_ = notation;
+  in_call_ = true;
   return define_rules(Mode::kObject, rule);
 }
 

@@ -163,6 +163,7 @@ class SchemaCompiler final {
   const TagStyle* tags_ = nullptr;
   const Notation* notation_ = nullptr;
   Automaton bare_names_;
+  bool in_call_ = false;      // arguments of a tool
   bool ref_alone_ = false;    // what stands beside $ref is ignored (up to draft 7)
   uint32_t shared_[kShared];  // rules; ~0: not made yet
   struct Pattern {

@@ -114,6 +114,7 @@ Status SchemaCompiler::tags(const Parts& parts, uint32_t next, uint32_t* out) {
 
 Status SchemaCompiler::compile_tags(const TagStyle& style, uint32_t* rule) {
   tags_ = &style;
+  in_call_ = true;
   return define_rules(Mode::kTags, rule);
 }
 

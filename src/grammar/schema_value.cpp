@@ -6,6 +6,9 @@ namespace moe::grammar {
 namespace {
 
 constexpr uint32_t kMaxIndent = 20;
+// A reader of calls takes numbers that a double holds.
+constexpr std::string_view kFiniteNumber =
+    "-?(0|[1-9][0-9]{0,199})(\\.[0-9]+)?([eE](-[0-9]+|\\+?[0-9]{1,2}))?";
 
 constexpr std::string_view kMemberKeywords[] = {
     "properties",        "required",      "additionalProperties",
@@ -62,11 +65,11 @@ uint32_t SchemaCompiler::shared(Shared what) {
       regex("[ \\t]");
       break;
     case kAnyNumber:
-      regex("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+\\-]?[0-9]+)?");
+      regex(in_call_ ? kFiniteNumber : "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+\\-]?[0-9]+)?");
       break;
     case kAnyInteger:
     case kShared:
-      regex("0|-?[1-9][0-9]*");
+      regex(in_call_ ? "0|-?[1-9][0-9]{0,199}" : "0|-?[1-9][0-9]*");
       break;
   }
   network_.define(rule, start);

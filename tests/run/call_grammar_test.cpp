@@ -344,6 +344,31 @@ TEST(CallGrammar, LongNamesInChannels) {
   EXPECT_EQ(find_calls(reply, 0, 3).calls.size(), 1U);
 }
 
+// Numbers that no double holds would make a text of the call.
+TEST(CallGrammar, NumbersAreFinite) {
+  const std::string list =
+      "[" +
+      tool("f", R"({"type": "object", "properties": {"a": {}, "b": {"type": "integer"}}})",
+           "true") +
+      "]";
+  const std::vector<std::pair<std::string, bool>> cases = {
+      {"\"a\": 1e99", true},   {"\"a\": -2.5E+99", true},
+      {"\"a\": 1e-400", true}, {"\"a\": " + std::string(200, '9') + "e99", true},
+      {"\"a\": 1e400", false}, {"\"a\": " + std::string(400, '9'), false},
+      {"\"b\": -7", true},     {"\"b\": " + std::string(400, '9'), false}};
+  CallGrammar made("hermes", list, {.required = true}, specials_of("hermes"));
+  ASSERT_TRUE(made.status.ok()) << made.status.text();
+  for (const auto& [member, allowed] : cases) {
+    const GivenReply reply = {
+        .chat_template = templates().at("hermes"),
+        .tools = list,
+        .specials = specials_of("hermes"),
+        .text = "<tool_call>{\"name\": \"f\", \"arguments\": {" + member + "}}</tool_call>"};
+    EXPECT_EQ(made.accepts(reply), allowed) << member;
+    EXPECT_EQ(find_calls(reply, 0, 3).calls.size(), allowed ? 1U : 0U) << member;
+  }
+}
+
 // Names as the templates write them, in their order; what a mark cannot hold is not written.
 TEST(CallGrammar, GemmasNotation) {
   const std::string schema = R"({"type": "object", "properties": {
