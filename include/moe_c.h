@@ -1527,13 +1527,14 @@ typedef struct moe_convert_params {
    * several with commas between. */
   const char* const* ignored_keys;
   int32_t n_ignored_keys; /* entries of `ignored_keys` */
-  int32_t reserved;       /* 0 */
+  int32_t
+      n_threads; /* 0: one per usable CPU; each takes about 3 MB. The file does not depend on it */
   /* A text of n_calibration bytes to run through the source model, or NULL. Each matrix's input
    * second moments (an expert's, over the tokens routed to it) determine how later weights
-   * compensate for the rounding error of earlier ones. Runs on all CPUs and needs a temporary float
-   * copy of the model next to the destination (an unnamed file). MOE_ERR_ARGUMENT, before anything
-   * is written, if the text has no tokens, the checkpoint has no tokenizer, or nothing is rounded
-   * and split_ffn is 0. */
+   * compensate for the rounding error of earlier ones. Runs on all threads and needs a temporary
+   * float copy of the model next to the destination (an unnamed file). MOE_ERR_ARGUMENT, before
+   * anything is written, if the text has no tokens, the checkpoint has no tokenizer, or nothing is
+   * rounded and split_ffn is 0. */
   const char* calibration;
   size_t n_calibration; /* bytes of it */
   /* Splits every FFN of a dense model into this many experts; must divide the FFN's width; 0: no

@@ -15,14 +15,21 @@ namespace {
 
 constexpr float kLeastHalf = 0x1p-24f;
 
-// The factors nearest to values / half. Returns the sum of the weighted squared differences.
+// The floor of a small number: std::floor() is a call where SSE4.1 is not certain.
+int floor_of(float v) {
+  const auto whole = static_cast<int>(v);
+  return static_cast<float>(whole) > v ? whole - 1 : whole;
+}
+
+// The factors nearest to values / half. Returns the sum of the weighted squared differences, or of
+// some of them if these reach `least`.
 double fit_factors(FactorRange range, const float* values, const float* weights, int n,
-                   Factors* out) {
+                   double least, Factors* out) {
   double error = 0;
-  for (int i = 0; i < n; ++i) {
+  for (int i = 0; i < n && error < least; ++i) {
     const float wanted = std::clamp(values[i] / out->half, static_cast<float>(range.least),
                                     static_cast<float>(range.most));
-    out->factor[i] = static_cast<int>(std::floor(wanted + 0.5f));
+    out->factor[i] = floor_of(wanted + 0.5f);
     const double d = double{values[i]} - double{out->at(i)};
     error += (weights != nullptr ? double{weights[i]} : 1.0) * d * d;
   }
@@ -49,7 +56,7 @@ Factors best_factors(FactorRange range, const float* values, const float* weight
     found.half = as_half(wanted);
     if (found.half == 0.0f) found.half = std::copysign(kLeastHalf, wanted);
     if (std::fabs(found.half) > kLargestHalf) return;
-    const double error = fit_factors(range, values, weights, n, &found);
+    const double error = fit_factors(range, values, weights, n, *least, &found);
     if (!(error < *least)) return;
     *least = error;
     best = found;

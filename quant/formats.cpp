@@ -159,7 +159,12 @@ void read_weights(const WeightFormat& format, const uint8_t* tile, int32_t cols,
     const float scale = format.scale(tile, row, begin / format.group);
     const float minimum = format.minimum(tile, row, begin / format.group);
     const int32_t end = cols - begin < format.group ? cols : begin + format.group;
-    for (int32_t col = begin; col < end; ++col) out[col] = out[col] * scale + minimum;
+    constexpr int32_t kChunk = 16;  // a loop of this length is vectorised
+    int32_t col = begin;
+    for (; col + kChunk <= end; col += kChunk) {
+      for (int32_t i = 0; i < kChunk; ++i) out[col + i] = out[col + i] * scale + minimum;
+    }
+    for (; col < end; ++col) out[col] = out[col] * scale + minimum;
   }
 }
 

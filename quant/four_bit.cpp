@@ -21,14 +21,30 @@ size_t four_bit_tile_bytes(const FourBitKind& kind, int64_t cols) {
 void four_bit_read_row(const FourBitKind& kind, const uint8_t* tile, int32_t cols, int row,
                        float* out) {
   float values[16];
-  for (int code = 0; code < 16; ++code) values[code] = static_cast<float>(value_of(kind, code));
+  bool whole = true;  // consecutive
+  for (int code = 0; code < 16; ++code) {
+    values[code] = static_cast<float>(value_of(kind, code));
+    whole = whole && value_of(kind, code) == value_of(kind, 0) + code;
+  }
   for (int32_t begin = 0; begin < cols; begin += kTileGroup) {
     const uint8_t* bytes =
         codes_of_group(kind, const_cast<uint8_t*>(tile), begin / kTileGroup) + row * 4;
-    const int32_t n = cols - begin < kTileGroup ? cols - begin : kTileGroup;
-    for (int32_t i = 0; i < n; ++i) {
-      out[begin + i] = values[bytes[i / 8 * kBlockBytes + i % 4] >> (i % 8 / 4 * 4) & 15];
+    uint8_t codes[kTileGroup];
+    for (int i = 0; i < kTileGroup; i += 8, bytes += kBlockBytes) {
+      uint32_t packed;
+      std::memcpy(&packed, bytes, sizeof packed);
+      const uint32_t low = packed & 0x0F0F0F0Fu, high = packed >> 4 & 0x0F0F0F0Fu;
+      std::memcpy(codes + i, &low, sizeof low);
+      std::memcpy(codes + i + 4, &high, sizeof high);
     }
+    float weights[kTileGroup];
+    if (whole) {
+      for (int i = 0; i < kTileGroup; ++i) weights[i] = static_cast<float>(codes[i]) + values[0];
+    } else {
+      for (int i = 0; i < kTileGroup; ++i) weights[i] = values[codes[i]];
+    }
+    const int32_t n = cols - begin < kTileGroup ? cols - begin : kTileGroup;
+    std::memcpy(out + begin, weights, static_cast<size_t>(n) * sizeof(float));
   }
 }
 

@@ -18,10 +18,13 @@ inline int value_of(const FourBitKind& kind, int code) {
 /// of smallest magnitude represents it.
 struct Codes {
   uint8_t of[256] = {};
+  bool whole =
+      true;  // the values are 16 consecutive ones: a code is the value's low bits + of[128]
   explicit Codes(const FourBitKind& kind) {
     int smallest = 128;
     for (int code = 15; code >= 0; --code) {
       const int value = value_of(kind, code);
+      whole = whole && value == value_of(kind, 0) + code;
       of[value + 128] = static_cast<uint8_t>(code);
       if (std::abs(value) > smallest) continue;
       smallest = std::abs(value);
@@ -73,14 +76,32 @@ inline void put_scales(const FourBitKind& kind, uint8_t* tile, int row, int32_t 
   if (has_minimum(kind.scale)) put_half(to, kTileRows + row, minimums[0]);
 }
 
-/// Writes the codes of n values (at most a group).
+/// The codes of eight values, a byte each.
+inline uint64_t codes_of_eight(const Codes& code, const int8_t* values) {
+  uint64_t word = 0;
+  if (code.whole) {
+    std::memcpy(&word, values, sizeof word);
+    return (word & 0x0F0F0F0F0F0F0F0Fu) ^ code.of[128] * 0x0101010101010101u;
+  }
+  uint8_t codes[8];
+  for (int i = 0; i < 8; ++i) codes[i] = code.of[values[i] + 128];
+  std::memcpy(&word, codes, sizeof word);
+  return word;
+}
+
+/// Writes the codes of n values (at most a group), and those of 0 behind them.
 inline void put_codes(const FourBitKind& kind, const Codes& code, const int8_t* values, int32_t n,
                       int row, int32_t group, uint8_t* tile) {
+  int8_t padded[kTileGroup] = {};
+  if (n < kTileGroup) {
+    std::memcpy(padded, values, static_cast<size_t>(n));
+    values = padded;
+  }
   uint8_t* bytes = codes_of_group(kind, tile, group) + row * 4;
-  for (int32_t i = 0; i < n; ++i) {
-    uint8_t& byte = bytes[i / 8 * kBlockBytes + i % 4];
-    const int shift = i % 8 / 4 * 4;
-    byte = static_cast<uint8_t>((byte & ~(15 << shift)) | code.of[values[i] + 128] << shift);
+  for (int i = 0; i < kTileGroup; i += 8, bytes += kBlockBytes) {
+    const uint64_t codes = codes_of_eight(code, values + i);
+    const auto packed = static_cast<uint32_t>(codes | codes >> 28);
+    std::memcpy(bytes, &packed, sizeof packed);
   }
 }
 

@@ -48,18 +48,25 @@ struct Kind {
 constexpr Kind kSixBits = {-32, 31, kEightBitFactors, 56, 64, 0.5f};
 constexpr Kind kThreeBits = {-4, 3, kSignedSixBitFactors, 20, 36, 0.125f};
 
-// Writes the codes of n inputs (at most a group).
+// Writes the codes of n inputs (at most a group), and those of 0 behind them.
 void put_codes(const int8_t* codes, int32_t n, int row, int32_t group, uint8_t* tile) {
-  uint8_t* bytes = tile + Layout::codes_at(group) + row * 4;
+  uint8_t stored[kN];
+  std::memset(stored, Layout::kOffset, sizeof stored);
   for (int32_t i = 0; i < n; ++i) {
-    const int code = std::min<int>(codes[i], Layout::kOffset - 1) + Layout::kOffset;
-    const int quad = i / 4;
-    const int shift = quad % 2 * 4;
-    uint8_t& low = bytes[quad / 2 * kBlockBytes + i % 4];
-    low = static_cast<uint8_t>((low & ~(15 << shift)) | (code & 15) << shift);
-    uint8_t& high = bytes[Layout::kHigh + i % 4];
-    high = static_cast<uint8_t>((high & ~(3 << 2 * quad)) | code >> 4 << 2 * quad);
+    stored[i] =
+        static_cast<uint8_t>(std::min<int>(codes[i], Layout::kOffset - 1) + Layout::kOffset);
   }
+  uint32_t quad[4];  // the codes of four inputs each
+  std::memcpy(quad, stored, sizeof quad);
+  uint32_t high = 0;
+  for (int q = 0; q < 4; ++q) high |= (quad[q] >> 4 & 0x03030303u) << (2 * q);
+  uint8_t* bytes = tile + Layout::codes_at(group) + row * 4;
+  for (int q = 0; q < 4; q += 2, bytes += kBlockBytes) {
+    const uint32_t low = (quad[q] & 0x0F0F0F0Fu) | (quad[q + 1] & 0x0F0F0F0Fu) << 4;
+    std::memcpy(bytes, &low, sizeof low);
+  }
+  static_assert(Layout::kHigh == 2 * kBlockBytes);
+  std::memcpy(bytes, &high, sizeof high);
 }
 
 void put_factors(uint8_t* tile, int row, int32_t segment, const Factors& scale) {
@@ -205,12 +212,19 @@ size_t int6_k_tile_bytes(int64_t cols) {
 void int6_k_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
   for (int32_t begin = 0; begin < cols; begin += kN) {
     const uint8_t* codes = tile + Layout::codes_at(begin / kN) + row * 4;
-    const int32_t n = std::min(cols - begin, kN);
-    for (int32_t i = 0; i < n; ++i) {
-      const int low = codes[i / 8 * kBlockBytes + i % 4] >> (i % 8 / 4 * 4) & 15;
-      const int high = codes[Layout::kHigh + i % 4] >> (i / 4 * 2) & 3;
-      out[begin + i] = static_cast<float>((low | high << 4) - Layout::kOffset);
+    uint32_t word[3];  // of each block
+    for (int b = 0; b < 3; ++b) std::memcpy(&word[b], codes + b * kBlockBytes, sizeof word[b]);
+    uint32_t quad[4];  // the codes of four inputs each
+    for (int q = 0; q < 4; ++q) {
+      quad[q] = (word[q / 2] >> (q % 2 * 4) & 0x0F0F0F0Fu) | (word[2] >> (2 * q) & 0x03030303u)
+                                                                 << 4;
     }
+    uint8_t stored[kN];
+    std::memcpy(stored, quad, sizeof stored);
+    float weights[kN];
+    for (int i = 0; i < kN; ++i) weights[i] = static_cast<float>(stored[i] - Layout::kOffset);
+    std::memcpy(out + begin, weights,
+                static_cast<size_t>(std::min(cols - begin, kN)) * sizeof(float));
   }
 }
 

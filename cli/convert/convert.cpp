@@ -111,6 +111,7 @@ std::vector<std::string> convert(const ConvertOptions& o) {
   p.weights = o.weights.c_str();
   p.overrides = overrides.data();
   p.n_overrides = static_cast<int32_t>(overrides.size());
+  p.n_threads = o.threads;
   p.verify = o.verify ? 1 : 0;
   p.allow_zeros = o.allow_zeros ? 1 : 0;
   p.i2_s_arm = o.i2_s_arm ? 1 : 0;
@@ -198,6 +199,9 @@ void add_convert(CLI::App& app) {
       ->check(one_of({"none", "zstd"}))
       ->option_text("none|zstd")
       ->capture_default_str();
+  c->add_option("--threads", o->threads, "Threads (default all that this process may use)")
+      ->transform(integer_in(0, 1024))
+      ->option_text("N");
   c->add_flag("--verify", o->verify, "Read the result back and compare every weight");
   auto* list = c->add_flag("--list", o->list, "Show every matrix: format and error");
   c->add_flag("--json", o->json, "Print the report, with every matrix, as JSON")->excludes(list);

@@ -21,6 +21,7 @@ struct ConvertOptions {
   std::string save_statistics;
   int32_t split_ffn = 0;
   std::string split_by = "clusters";
+  int32_t threads = 0;
   bool verify = false;
   bool allow_zeros = false;
   bool i2_s_arm = false;

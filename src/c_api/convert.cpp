@@ -49,7 +49,7 @@ Status convert_options(const moe_convert_params* given, ConvertOptions* out) {
   if (p.weights != nullptr) options.weights = p.weights;
   MOE_TRY(read_texts("overrides", p.overrides, p.n_overrides, &options.overrides));
   MOE_TRY(read_texts("ignored_keys", p.ignored_keys, p.n_ignored_keys, &options.ignored_keys));
-  MOE_TRY(check_reserved(p.reserved));
+  options.n_threads = p.n_threads;
   if (p.calibration != nullptr) {
     options.calibration = std::string_view(p.calibration, p.n_calibration);
   } else if (p.n_calibration != 0) {

@@ -142,10 +142,12 @@ class Conversion {
                                     {.ignored = options.ignored_keys,
                                      .allow_zeros = options.allow_zeros,
                                      .i2_s_arm = options.i2_s_arm})),
+        pool_(system_allocator()),
         imported_(in_words_of(checkpoint_, [this] { return import_checkpoint(checkpoint_); })),
         tokenizer_(in_words_of(checkpoint_, [this] {
           return load_tokenizer(imported_, checkpoint_, &dropped_tokens_);
         })) {
+    check(pool_.start(options.n_threads));
     for (DerivedTensor& t : imported_.derived) {
       checkpoint_.put_tensor(t.name, std::move(t.shape), std::move(t.values));
     }
@@ -189,7 +191,7 @@ class Conversion {
   void fit_split(ModelSink& copy) {
     const uint64_t n_bytes = write_copy(*dense_, dense_plan_, copy);
     report_->split = split_->fit(
-        copy, n_bytes, dense_plan_, text_, [this] { advance(0); }, calibration_progress());
+        copy, n_bytes, dense_plan_, text_, pool_, [this] { advance(0); }, calibration_progress());
     start_step("convert");
   }
 
@@ -208,7 +210,7 @@ class Conversion {
       options.save = &*saved_;
     }
     const uint64_t n_bytes = write_copy(imported_, source_plan_, copy);
-    calibration_ = calibrate_on_text(copy, n_bytes, source_plan_, text_, std::move(options));
+    calibration_ = calibrate_on_text(copy, n_bytes, source_plan_, text_, pool_, std::move(options));
     report_->calibration.emplace();
     start_step("convert");
   }
@@ -219,8 +221,9 @@ class Conversion {
     for (size_t s = 0; s < plan_.segments.size(); ++s) {
       const PlannedSegment& segment = plan_.segments[s];
       if (calibration_) calibration_->prepare(s);
-      SegmentStream stream = in_words_of(
-          checkpoint_, [&] { return SegmentStream(segment, checkpoint_, inputs, advancer()); });
+      SegmentStream stream = in_words_of(checkpoint_, [&] {
+        return SegmentStream(segment, checkpoint_, inputs, pool_, advancer());
+      });
       in_words_of(checkpoint_, [&] { stream.write(writer); });
       report_->weight_bytes += stream.layout().bytes;
       largest_errors_.emplace_back();
@@ -275,8 +278,9 @@ class Conversion {
     UncommittedSink sized(copy);
     ModelWriter writer(sized, false);
     for (const PlannedSegment& segment : plan.segments) {
-      in_words_of(checkpoint_,
-                  [&] { SegmentStream(segment, checkpoint_, nullptr, advancer()).write(writer); });
+      in_words_of(checkpoint_, [&] {
+        SegmentStream(segment, checkpoint_, nullptr, pool_, advancer()).write(writer);
+      });
     }
     finish(writer, imported);
     return sized.size();
@@ -314,7 +318,8 @@ class Conversion {
     };
     statistics_->check_values(tell);
     tell(statistics_->n_bytes() - done);  // header and numbers of tokens
-    calibration_ = calibrate_as_saved(*statistics_, plan_, imported_.config, rounded_matrices());
+    calibration_ =
+        calibrate_as_saved(*statistics_, plan_, imported_.config, rounded_matrices(), pool_);
     report_->calibration.emplace();
   }
 
@@ -322,8 +327,8 @@ class Conversion {
     for (const PlannedSegment& segment : plan_.segments) {
       for (const PlannedMatrix& m : segment.matrices) {
         const auto tick = [this] { advance(0); };
-        const auto storage =
-            in_words_of(checkpoint_, [&] { return choose_storage(m, checkpoint_, nullptr, tick); });
+        const auto storage = in_words_of(
+            checkpoint_, [&] { return choose_storage(m, checkpoint_, nullptr, pool_, tick); });
         if (can_calibrate(m, storage)) return true;
       }
     }
@@ -375,6 +380,7 @@ class Conversion {
   const ConvertOptions& options_;
   ConvertReport* report_;
   Checkpoint checkpoint_;
+  ThreadPool pool_;
   Imported imported_;
   std::vector<std::string> dropped_tokens_;
   std::optional<TokenizerData> tokenizer_;

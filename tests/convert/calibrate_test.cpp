@@ -217,6 +217,8 @@ TEST_F(CalibrateTest, OffloadedExpertsGiveTheSame) {
   ASSERT_TRUE(convert_to_sink(source_.path(), file, options_, &report_).ok());
   CalibrationText text;
   text.prefix = {0};
+  ThreadPool pool(system_allocator());
+  ASSERT_TRUE(pool.start(0).ok());
   for (int i = 0; i < 100; ++i) text.tokens.push_back(i * 37 % 256);
   CalibrationOptions options;
   for (const PlannedSegment& segment : plan.segments) {
@@ -225,7 +227,7 @@ TEST_F(CalibrateTest, OffloadedExpertsGiveTheSame) {
     }
   }
   const std::unique_ptr<Calibration> all =
-      calibrate_on_text(file, file.size(), plan, text, options);
+      calibrate_on_text(file, file.size(), plan, text, pool, options);
   EXPECT_EQ(all->run().text.n_tokens, 100u);
   EXPECT_EQ(all->run().n_experts, 40u);
   EXPECT_LT(all->run().n_unreached, 20u);
@@ -242,7 +244,7 @@ TEST_F(CalibrateTest, OffloadedExpertsGiveTheSame) {
     fits = guarded([&] {
              options.model_bytes = cap;
              const std::unique_ptr<Calibration> few =
-                 calibrate_on_text(file, file.size(), plan, text, options);
+                 calibrate_on_text(file, file.size(), plan, text, pool, options);
              EXPECT_EQ(few->run().text.perplexity, all->run().text.perplexity);
              for (const PlannedSegment& segment : plan.segments) {
                for (const PlannedMatrix& m : segment.matrices) {
@@ -274,19 +276,21 @@ TEST_F(CalibrateTest, MomentsThatDoNotFitTakeMorePasses) {
   ASSERT_TRUE(convert_to_sink(source_.path(), file, options_, &report_).ok());
   CalibrationText text;
   text.prefix = {0};
+  ThreadPool pool(system_allocator());
+  ASSERT_TRUE(pool.start(0).ok());
   for (int i = 0; i < 50; ++i) text.tokens.push_back(i * 37 % 256);
   CalibrationOptions options;
   const std::string names[] = {"layers.0.attention.q", "layers.0.attention.o",
                                "layers.1.attention.v", "head"};
   options.with_moments = {names, names + 4};
   const std::unique_ptr<Calibration> all =
-      calibrate_on_text(file, file.size(), plan, text, options);
+      calibrate_on_text(file, file.size(), plan, text, pool, options);
   options.moment_bytes = 2 * SecondMoments::bytes(24);  // those of layer 0, or the two others
   const std::unique_ptr<Calibration> some =
-      calibrate_on_text(file, file.size(), plan, text, options);
+      calibrate_on_text(file, file.size(), plan, text, pool, options);
   options.moment_bytes = 1;
   const std::unique_ptr<Calibration> none =
-      calibrate_on_text(file, file.size(), plan, text, options);
+      calibrate_on_text(file, file.size(), plan, text, pool, options);
   std::set<std::string> seen;
   for (size_t s = 0; s < plan.segments.size(); ++s) {
     for (Calibration* c : {all.get(), some.get(), none.get()}) c->prepare(s);

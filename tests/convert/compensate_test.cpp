@@ -229,13 +229,13 @@ class CompensatorTest : public testing::TestWithParam<const char*> {
  protected:
   // Without compensation if `feedback` is null.
   Rounded round(const std::vector<float>& w, int32_t n,
-                const std::shared_ptr<const Feedback>& feedback, ThreadPool& pool) {
+                const std::shared_ptr<const Feedback>& feedback) {
     const int n_rows = static_cast<int>(w.size()) / n;
     Rounded out;
     out.tile.resize(format_.tile_bytes(n));
     out.scales.assign(static_cast<size_t>(n_rows), 1.0f);
     std::optional<Compensator> compensator;
-    if (feedback != nullptr) compensator.emplace(format_, feedback, pool);
+    if (feedback != nullptr) compensator.emplace(format_, feedback);
     if (format_.group != 0) {
       EXPECT_TRUE(
           compensator
@@ -292,7 +292,7 @@ TEST_P(CompensatorTest, LosesLessOnCorrelatedInputs) {
       const SecondMoments h = moments_of(correlated(n / 2 + 100, n, 7), n, pool_);
       const auto feedback = std::make_shared<Feedback>(h, nullptr, pool_);
       const std::vector<float> w = normals(n_rows * static_cast<size_t>(n), 8);
-      const Rounded with = round(w, n, feedback, pool_), without = round(w, n, nullptr, pool_);
+      const Rounded with = round(w, n, feedback), without = round(w, n, nullptr);
       const double lost = error(h, w, with.values);
       EXPECT_LT(lost, 0.7 * error(h, w, without.values)) << n << " " << n_rows;
       EXPECT_NEAR(with.reported.error, lost, 1e-3 * lost);
@@ -309,7 +309,7 @@ TEST_P(CompensatorTest, UnrelatedInputsChangeNothing) {
   for (size_t i = 0; i < static_cast<size_t>(n); ++i) x[i * static_cast<size_t>(n) + i] = 1;
   const auto feedback = std::make_shared<Feedback>(moments_of(x, n, pool_), nullptr, pool_);
   const std::vector<float> w = normals(3 * static_cast<size_t>(n), 8);
-  EXPECT_EQ(round(w, n, feedback, pool_).tile, round(w, n, nullptr, pool_).tile);
+  EXPECT_EQ(round(w, n, feedback).tile, round(w, n, nullptr).tile);
 }
 
 TEST_P(CompensatorTest, IsTheSameWithAnyNumberOfThreads) {
@@ -319,7 +319,7 @@ TEST_P(CompensatorTest, IsTheSameWithAnyNumberOfThreads) {
   for (const int threads : {1, 2, 4}) {
     Pool pool(threads);
     const auto feedback = std::make_shared<Feedback>(moments_of(x, n, pool), nullptr, pool);
-    found.push_back(round(w, n, feedback, pool));
+    found.push_back(round(w, n, feedback));
     EXPECT_EQ(found[0].tile, found.back().tile);
     EXPECT_EQ(found[0].reported.error, found.back().reported.error);
   }
@@ -330,7 +330,7 @@ TEST_P(CompensatorTest, ZerosStay) {
   const SecondMoments h = moments_of(correlated(100, n, 7), n, pool_);
   const auto feedback = std::make_shared<Feedback>(h, nullptr, pool_);
   const std::vector<float> w(size_t{2} * n);
-  const Rounded with = round(w, n, feedback, pool_);
+  const Rounded with = round(w, n, feedback);
   EXPECT_EQ(with.values, w);
   EXPECT_EQ(with.reported.error, 0);
 }
@@ -343,7 +343,7 @@ TEST(Compensator, FailsOnWeightsThatTheFormatCannotHold) {
   constexpr int32_t n = 64;
   std::vector<float> x = correlated(100, n, 3);
   const auto feedback = std::make_shared<Feedback>(moments_of(x, n, pool), nullptr, pool);
-  Compensator compensator(*find_weight_format("int4"), feedback, pool);
+  Compensator compensator(*find_weight_format("int4"), feedback);
   const std::vector<float> large(n, 1e9f);
   std::vector<uint8_t> tile(find_weight_format("int4")->tile_bytes(n));
   EXPECT_FALSE(compensator.pack(large.data(), 1, tile.data()));
@@ -357,7 +357,7 @@ TEST(Compensator, TargetsThatAreNoNumbersBecomeZeros) {
   const auto feedback =
       std::make_shared<Feedback>(moments_of(correlated(100, n, 3), n, pool), nullptr, pool);
   for (const char* name : {"int8", "ternary2"}) {
-    Compensator compensator(*find_weight_format(name), feedback, pool);
+    Compensator compensator(*find_weight_format(name), feedback);
     std::vector<float> w(n);
     for (size_t i = 0; i < w.size(); ++i) w[i] = i % 2 == 0 ? 3e38f : -3e38f;
     const float scale = 1e30f;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The stored bytes of every block type of GGUF and of every format, against hashes taken before the
-// converter had threads and vector code.
+// converter had threads and vector code, with any number of threads.
 
 #include <gtest/gtest.h>
 
@@ -39,10 +39,21 @@ class GoldenBytesTest : public testing::Test {
  protected:
   void expect(const Golden& golden) {
     SCOPED_TRACE(golden.what);
+    std::string reports[3];
+    for (int n_threads = 1; n_threads <= 3; ++n_threads) {
+      options_.n_threads = n_threads;
+      expect_once(golden, &reports[n_threads - 1]);
+    }
+    EXPECT_EQ(reports[1], reports[0]);
+    EXPECT_EQ(reports[2], reports[0]);
+  }
+  void expect_once(const Golden& golden, std::string* reports) {
+    options_.on_matrix = [reports](const MatrixReport& r) { *reports += to_json(r); };
     ConvertReport report;
     const Status status = convert(source_, target_.file("m.moe"), options_, &report);
     ASSERT_TRUE(status.ok()) << status.text();
-    EXPECT_EQ(hash_of(target_.file("m.moe")), golden.hash) << std::hex << hash_of(target_.file("m.moe"));
+    EXPECT_EQ(hash_of(target_.file("m.moe")), golden.hash)
+        << std::hex << hash_of(target_.file("m.moe"));
   }
   // Random blocks whose values are finite and not too large; of floats, values around 0.
   std::string blocks(const SourceTypeInfo& info, uint64_t n) {
@@ -54,7 +65,8 @@ class GoldenBytesTest : public testing::Test {
         const float v = bell(random_);
         const uint32_t bits = f32_to_bits(v);
         const uint16_t half = info.type == SourceType::kF16 ? f32_to_f16(v) : f32_to_bf16(v);
-        block = info.bytes == 4 ? test::as_bytes(std::vector{bits}) : test::as_bytes(std::vector{half});
+        block =
+            info.bytes == 4 ? test::as_bytes(std::vector{bits}) : test::as_bytes(std::vector{half});
       } else {
         for (char& c : block) c = static_cast<char>(random_() & 255);
         info.read_block(reinterpret_cast<const uint8_t*>(block.data()), values);
@@ -69,9 +81,11 @@ class GoldenBytesTest : public testing::Test {
   void write_llama(const SourceTypeInfo& info, uint64_t n_inner) {
     test::GgufBuilder b;
     b.string("general.architecture", "llama");
-    for (const auto& [key, value] :
-         {std::pair<const char*, uint64_t>{"context_length", 64}, {"embedding_length", 256},
-          {"block_count", 1}, {"feed_forward_length", n_inner}, {"attention.head_count", 2}}) {
+    for (const auto& [key, value] : {std::pair<const char*, uint64_t>{"context_length", 64},
+                                     {"embedding_length", 256},
+                                     {"block_count", 1},
+                                     {"feed_forward_length", n_inner},
+                                     {"attention.head_count", 2}}) {
       b.u32(std::string("llama.") + key, static_cast<uint32_t>(value));
     }
     b.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
@@ -100,26 +114,16 @@ class GoldenBytesTest : public testing::Test {
 };
 
 constexpr Golden kGoldenTypes[] = {
-    {"F32", 0x491bf1dd24e38a8au},
-    {"F16", 0xb682c365884ffbf7u},
-    {"Q4_0", 0xc370dbee7221d3d9u},
-    {"Q4_1", 0xe0e12479d8791cb1u},
-    {"Q5_0", 0x3de8bc8126058c4cu},
-    {"Q5_1", 0x3910bf895f6b37d3u},
-    {"Q8_0", 0xc0e3cd146377adbeu},
-    {"Q2_K", 0x769e84004bb717cdu},
-    {"Q3_K", 0xdd3dbd7aaf5275b6u},
-    {"Q4_K", 0xe4af569f7105ce41u},
-    {"Q5_K", 0x8d12ab05d038815au},
-    {"Q6_K", 0x6ae74ff78938a011u},
-    {"IQ4_NL", 0x975d911838fb60aeu},
-    {"IQ4_XS", 0xf494910abbba4712u},
-    {"BF16", 0x31e020106c5059cfu},
-    {"TQ1_0", 0x6fd19e5eaeb68747u},
-    {"TQ2_0", 0xe1005f191d130688u},
-    {"MXFP4", 0x944c57d3fca3b5a2u},
-    {"Q1_0", 0x6315217b8633c997u},
-    {"PQ2_0", 0xe5b8307ecdd39159u},
+    {"F32", 0x491bf1dd24e38a8au},    {"F16", 0xb682c365884ffbf7u},
+    {"Q4_0", 0xc370dbee7221d3d9u},   {"Q4_1", 0xe0e12479d8791cb1u},
+    {"Q5_0", 0x3de8bc8126058c4cu},   {"Q5_1", 0x3910bf895f6b37d3u},
+    {"Q8_0", 0xc0e3cd146377adbeu},   {"Q2_K", 0x769e84004bb717cdu},
+    {"Q3_K", 0xdd3dbd7aaf5275b6u},   {"Q4_K", 0xe4af569f7105ce41u},
+    {"Q5_K", 0x8d12ab05d038815au},   {"Q6_K", 0x6ae74ff78938a011u},
+    {"IQ4_NL", 0x975d911838fb60aeu}, {"IQ4_XS", 0xf494910abbba4712u},
+    {"BF16", 0x31e020106c5059cfu},   {"TQ1_0", 0x6fd19e5eaeb68747u},
+    {"TQ2_0", 0xe1005f191d130688u},  {"MXFP4", 0x944c57d3fca3b5a2u},
+    {"Q1_0", 0x6315217b8633c997u},   {"PQ2_0", 0xe5b8307ecdd39159u},
     {"PTQ1_0", 0x82643b01b1948339u},
 };
 
@@ -138,22 +142,14 @@ TEST_F(GoldenBytesTest, EveryTypeOfGguf) {
 }
 
 constexpr Golden kGoldenFormats[] = {
-    {"auto", 0x499454a47e98ac80u},
-    {"source", 0x435235461ffc8d15u},
-    {"mixed4", 0x4bef1d580f442b79u},
-    {"ternary2", 0xf7577be8f2b162d0u},
-    {"ternary3", 0x9bf705d955a135e4u},
-    {"int8", 0x4634fc48f9598425u},
-    {"int8_group", 0x05692919b46b8d51u},
-    {"int4", 0x6d2d1e33cdbef550u},
-    {"int4_min", 0xce64a34feebc6eb1u},
-    {"int4_k", 0x6fb3d168ec02d2beu},
-    {"int6_k", 0xb2e709d3263d9cd7u},
-    {"nl4", 0x78860949218d3365u},
-    {"nf4", 0x099c6eb2af2c8825u},
-    {"fp4", 0x9af18fee2cd786c0u},
-    {"f16", 0x972b40529da7959du},
-    {"bf16", 0xd6c0e82be603644eu},
+    {"auto", 0x499454a47e98ac80u},       {"source", 0x435235461ffc8d15u},
+    {"mixed4", 0x4bef1d580f442b79u},     {"ternary2", 0xf7577be8f2b162d0u},
+    {"ternary3", 0x9bf705d955a135e4u},   {"int8", 0x4634fc48f9598425u},
+    {"int8_group", 0x05692919b46b8d51u}, {"int4", 0x6d2d1e33cdbef550u},
+    {"int4_min", 0xce64a34feebc6eb1u},   {"int4_k", 0x6fb3d168ec02d2beu},
+    {"int6_k", 0xb2e709d3263d9cd7u},     {"nl4", 0x78860949218d3365u},
+    {"nf4", 0x099c6eb2af2c8825u},        {"fp4", 0x9af18fee2cd786c0u},
+    {"f16", 0x972b40529da7959du},        {"bf16", 0xd6c0e82be603644eu},
 };
 
 // Rows whose length is no multiple of a group.
@@ -170,14 +166,10 @@ TEST_F(GoldenBytesTest, EveryFormat) {
 }
 
 constexpr Golden kGoldenCalibrated[] = {
-    {"ternary2", 0x44f3ce9f231ac98du},
-    {"int8", 0xd9341c03015246d4u},
-    {"int8_group", 0x7623f570ec53f26bu},
-    {"int4", 0xff8193a1666bb6ddu},
-    {"int4_min", 0x165ea63e0db5d745u},
-    {"int4_k", 0xe838f017c81c63d2u},
-    {"int6_k", 0x37b3dbe684effad0u},
-    {"nl4", 0x6f6df420987c59d8u},
+    {"ternary2", 0x44f3ce9f231ac98du},   {"int8", 0xd9341c03015246d4u},
+    {"int8_group", 0x7623f570ec53f26bu}, {"int4", 0xff8193a1666bb6ddu},
+    {"int4_min", 0x165ea63e0db5d745u},   {"int4_k", 0xe838f017c81c63d2u},
+    {"int6_k", 0x37b3dbe684effad0u},     {"nl4", 0x6f6df420987c59d8u},
 };
 
 TEST_F(GoldenBytesTest, Calibrated) {

@@ -39,6 +39,7 @@ TEST_F(StatisticsTest, GiveTheModelThatTheirTextGives) {
 // A model in floats and a text for it.
 struct SourceFile {
   explicit SourceFile(const std::string& folder) : checkpoint(folder) {
+    check(pool.start(0));
     ConvertOptions in_floats;
     in_floats.weights = "f32";
     ConvertReport report;
@@ -54,12 +55,13 @@ struct SourceFile {
     options.with_moments = all;
     options.moment_bytes = bytes;
     options.save = &writer;
-    const auto read = calibrate_on_text(model, model.size(), plan, text, options);
+    const auto read = calibrate_on_text(model, model.size(), plan, text, pool, options);
     for (size_t i = 0; i < plan.segments.size(); ++i) read->prepare(i);
     *run = read->run();
     return {reinterpret_cast<const char*>(sink.data()), sink.size()};
   }
 
+  ThreadPool pool{system_allocator()};
   const Checkpoint checkpoint;
   const Imported imported = import_checkpoint(checkpoint);
   PrecisionPolicy policy = PrecisionPolicy::as_source();
@@ -99,7 +101,8 @@ TEST_F(WideTest, HoldWhatThereWasRoomFor) {
     EXPECT_EQ(run.n_without_room, bytes == 1 ? 4u : bytes == small ? 1u : 0u);
     const StatisticsFile file(target_.file("s"), source.inputs, 7);
     file.check_values([](uint64_t) {});
-    const auto saved = calibrate_as_saved(file, source.plan, source.imported.config, source.all);
+    const auto saved =
+        calibrate_as_saved(file, source.plan, source.imported.config, source.all, source.pool);
     EXPECT_EQ(saved->run().n_without_room, run.n_without_room);
     EXPECT_EQ(saved->run().n_unreached, run.n_unreached);
     EXPECT_EQ(saved->run().text.perplexity, run.text.perplexity);

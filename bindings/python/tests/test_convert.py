@@ -24,6 +24,14 @@ def test_convert(environment, tmp_path):
         model.session().eval([1, 2])
 
 
+def test_threads_do_not_change_the_file(tmp_path):
+    for n in (1, 3):
+        moe.convert(SOURCE, tmp_path / str(n), threads=n)
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes()
+    with pytest.raises(moe.MoeError, match="threads: expected 0..1024, found -1"):
+        moe.convert(SOURCE, tmp_path / "m.moe", threads=-1)
+
+
 def test_zeros_at_the_end_of_a_file(tmp_path):
     source = shutil.copytree(SOURCE, tmp_path / "cut")
     weights = source / "model.safetensors"

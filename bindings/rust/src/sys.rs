@@ -1186,14 +1186,14 @@ pub struct moe_convert_params {
     pub ignored_keys: *const *const c_char,
     /// entries of `ignored_keys`
     pub n_ignored_keys: i32,
-    /// 0
-    pub reserved: i32,
+    /// 0: one per usable CPU; each takes about 3 MB. The file does not depend on it
+    pub n_threads: i32,
     /// A text of n_calibration bytes to run through the source model, or NULL. Each matrix's input
     /// second moments (an expert's, over the tokens routed to it) determine how later weights
-    /// compensate for the rounding error of earlier ones. Runs on all CPUs and needs a temporary float
-    /// copy of the model next to the destination (an unnamed file). MOE_ERR_ARGUMENT, before anything
-    /// is written, if the text has no tokens, the checkpoint has no tokenizer, or nothing is rounded
-    /// and split_ffn is 0.
+    /// compensate for the rounding error of earlier ones. Runs on all threads and needs a temporary
+    /// float copy of the model next to the destination (an unnamed file). MOE_ERR_ARGUMENT, before
+    /// anything is written, if the text has no tokens, the checkpoint has no tokenizer, or nothing is
+    /// rounded and split_ffn is 0.
     pub calibration: *const c_char,
     /// bytes of it
     pub n_calibration: usize,
@@ -2659,7 +2659,7 @@ fn structs_are_those_of_c() {
         report_user: 56,
         ignored_keys: 64,
         n_ignored_keys: 72,
-        reserved: 76,
+        n_threads: 76,
         calibration: 80,
         n_calibration: 88,
         split_ffn: 96,

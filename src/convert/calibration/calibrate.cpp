@@ -55,8 +55,8 @@ class InputWatch final : public InputWatcher {
 class TextCalibration final : public Calibration {
  public:
   TextCalibration(ModelSink& file, uint64_t n_bytes, const Plan& plan, const CalibrationText& text,
-                  CalibrationOptions options)
-      : options_(std::move(options)), text_(text), plan_(plan) {
+                  ThreadPool& pool, CalibrationOptions options)
+      : Calibration(pool), options_(std::move(options)), text_(text), plan_(plan) {
     model_.emplace(file, n_bytes, options_.model_bytes, pool_, watch_);
     run_.text.n_tokens = text.tokens.size();
     for (const PlannedSegment& segment : plan.segments) {  // may read every expert
@@ -232,9 +232,9 @@ void Calibration::count_experts(const Plan& plan) {
 }
 
 std::unique_ptr<Calibration> calibrate_on_text(ModelSink& file, uint64_t n_bytes, const Plan& plan,
-                                               const CalibrationText& text,
+                                               const CalibrationText& text, ThreadPool& pool,
                                                CalibrationOptions options) {
-  return std::make_unique<TextCalibration>(file, n_bytes, plan, text, std::move(options));
+  return std::make_unique<TextCalibration>(file, n_bytes, plan, text, pool, std::move(options));
 }
 
 }  // namespace moe

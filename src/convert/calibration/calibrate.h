@@ -38,7 +38,7 @@ struct CalibrationRun {
 
 class Calibration {
  public:
-  Calibration() { check(pool_.start(0)); }
+  explicit Calibration(ThreadPool& pool) : pool_(pool) {}
   virtual ~Calibration() = default;
   Calibration(const Calibration&) = delete;
   Calibration& operator=(const Calibration&) = delete;
@@ -52,17 +52,17 @@ class Calibration {
   /// Counts the plan's experts, and those that no token reached. All inputs must have been counted.
   void count_experts(const Plan& plan);
 
-  ThreadPool pool_{system_allocator()};
+  ThreadPool& pool_;
   InputStatistics inputs_{pool_};
   CalibrationRun run_;
 };
 
-/// Runs the model of `n_bytes` in `file`, complete and in float formats, on all CPUs over the text,
-/// in windows of at most 512 tokens. `plan`: of that file. prepare() reads the text again if the
-/// second moments of the segment are missing, after freeing the others. All except `options` must
-/// outlive the result.
+/// Runs the model of `n_bytes` in `file`, complete and in float formats, on all threads over the
+/// text, in windows of at most 512 tokens. `plan`: of that file. prepare() reads the text again if
+/// the second moments of the segment are missing, after freeing the others. All except `options`
+/// must outlive the result.
 std::unique_ptr<Calibration> calibrate_on_text(ModelSink& file, uint64_t n_bytes, const Plan& plan,
-                                               const CalibrationText& text,
+                                               const CalibrationText& text, ThreadPool& pool,
                                                CalibrationOptions options);
 
 /// Reads the statistics from `file`, which was made with `plan` and `config`, and the second
@@ -70,6 +70,7 @@ std::unique_ptr<Calibration> calibrate_on_text(ModelSink& file, uint64_t n_bytes
 /// outlive the result.
 std::unique_ptr<Calibration> calibrate_as_saved(const StatisticsFile& file, const Plan& plan,
                                                 const ModelConfig& config,
-                                                const std::set<std::string>& with_moments);
+                                                const std::set<std::string>& with_moments,
+                                                ThreadPool& pool);
 
 }  // namespace moe

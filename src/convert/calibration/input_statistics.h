@@ -43,7 +43,6 @@ class InputStatistics {
   uint64_t n_tokens(const std::string& name) const;
   /// Null: unknown.
   const InputSums* find(const std::string& name) const;
-  ThreadPool& pool() { return pool_; }
 
   void put(const std::string& name, std::shared_ptr<const InputSums> sums) {
     sums_[name] = std::move(sums);

@@ -8,8 +8,8 @@ namespace {
 class SavedCalibration final : public Calibration {
  public:
   SavedCalibration(const StatisticsFile& file, const Plan& plan, const ModelConfig& config,
-                   const std::set<std::string>& with_moments)
-      : file_(file), plan_(plan), wanted_(keys_of(with_moments, plan, config)) {
+                   const std::set<std::string>& with_moments, ThreadPool& pool)
+      : Calibration(pool), file_(file), plan_(plan), wanted_(keys_of(with_moments, plan, config)) {
     for (const InputKey& input : file.inputs()) sums_[input.name] = file.sums(input);
     for (const PlannedSegment& segment : plan.segments) {
       each_product(segment, config, [&](const Slot& slot, const std::string& key) {
@@ -87,8 +87,9 @@ class SavedCalibration final : public Calibration {
 
 std::unique_ptr<Calibration> calibrate_as_saved(const StatisticsFile& file, const Plan& plan,
                                                 const ModelConfig& config,
-                                                const std::set<std::string>& with_moments) {
-  return std::make_unique<SavedCalibration>(file, plan, config, with_moments);
+                                                const std::set<std::string>& with_moments,
+                                                ThreadPool& pool) {
+  return std::make_unique<SavedCalibration>(file, plan, config, with_moments, pool);
 }
 
 }  // namespace moe

@@ -213,10 +213,8 @@ NeuronGroups SplitFfn::group_neurons(int32_t index, const Layer& layer, ThreadPo
 }
 
 SplitReport SplitFfn::fit(ModelSink& file, uint64_t n_bytes, const Plan& plan,
-                          const CalibrationText& text, const std::function<void()>& look,
-                          const ReadingProgress& progress) {
-  ThreadPool pool(system_allocator());
-  check(pool.start(0));
+                          const CalibrationText& text, ThreadPool& pool,
+                          const std::function<void()>& look, const ReadingProgress& progress) {
   std::vector<NeuronGroups> groups;
   for (const auto& [index, layer] : *layers_) {
     groups.push_back(group_neurons(index, layer, pool, look));

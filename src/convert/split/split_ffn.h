@@ -28,7 +28,8 @@ class SplitFfn {
   /// Groups the neurons and fits the routers. `file` contains the dense model of `plan` in floats.
   /// `look` is called from time to time except while the text is read, and may throw.
   SplitReport fit(ModelSink& file, uint64_t n_bytes, const Plan& plan, const CalibrationText& text,
-                  const std::function<void()>& look, const ReadingProgress& progress);
+                  ThreadPool& pool, const std::function<void()>& look,
+                  const ReadingProgress& progress);
 
  private:
   struct Layer {

@@ -13,8 +13,6 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kParallelWork = int64_t{1} << 16;  // multiplications that justify threads
-
 // out[r] += sum over i of factors[i] * lanes[16 i + r]
 void add_lanes(const float* factors, const float* lanes, int32_t n, float* out) {
   float sums[kTileRows];
@@ -39,11 +37,9 @@ bool Compensator::serves(const WeightFormat& format) {
   return format.group == 0 || (kGroup % format.group == 0 && format.random_code != nullptr);
 }
 
-Compensator::Compensator(const WeightFormat& format, std::shared_ptr<const Feedback> feedback,
-                         ThreadPool& pool)
+Compensator::Compensator(const WeightFormat& format, std::shared_ptr<const Feedback> feedback)
     : format_(format),
       feedback_(std::move(feedback)),
-      pool_(pool),
       cols_(feedback_->n()),
       group_(format.group != 0 ? format.group : kGroup),
       unit_(std::max<int32_t>(format.scale_inputs, kGroup)),
@@ -52,8 +48,7 @@ Compensator::Compensator(const WeightFormat& format, std::shared_ptr<const Feedb
       errors_(weights_.size()),
       targets_(static_cast<size_t>(unit_) * kTileRows),
       rows_(targets_.size()),
-      group_tile_(format.group != 0 ? format.tile_bytes(unit_) : 0),
-      terms_(static_cast<size_t>(cols_)) {
+      group_tile_(format.group != 0 ? format.tile_bytes(unit_) : 0) {
   if (format.group == 0) return;
   codes_.resize(weights_.size());
   const size_t n_groups = static_cast<size_t>((cols_ + group_ - 1) / group_);
@@ -103,20 +98,12 @@ void Compensator::load(const float* w, int n_rows) {
 // Adds the errors to the left of a group to its targets.
 void Compensator::aim(int32_t begin, int32_t n) {
   const int32_t first = moment_block(begin, cols_).begin;
-  const auto columns = [&](int thread, int n_threads) {
-    const Range range = split_range(n, thread, n_threads);
-    for (int64_t i = range.begin; i < range.end; ++i) {
-      const auto c = begin + static_cast<int32_t>(i);
-      float* target = targets_.data() + i * kTileRows;
-      std::copy_n(weights_.data() + ptrdiff_t{c} * kTileRows, kTileRows, target);
-      add_lanes(feedback_->above(c), errors_.data() + ptrdiff_t{first} * kTileRows, begin - first,
-                target);
-    }
-  };
-  if (int64_t{n} * (begin - first) * kTileRows < kParallelWork) {
-    columns(0, 1);
-  } else {
-    pool_.parallel(columns);
+  for (int32_t i = 0; i < n; ++i) {
+    const int32_t c = begin + i;
+    float* target = targets_.data() + ptrdiff_t{i} * kTileRows;
+    std::copy_n(weights_.data() + ptrdiff_t{c} * kTileRows, kTileRows, target);
+    add_lanes(feedback_->above(c), errors_.data() + ptrdiff_t{first} * kTileRows, begin - first,
+              target);
   }
 }
 
@@ -189,30 +176,21 @@ void Compensator::put_stored(int row, const float* stored, int32_t from, int32_t
 
 MomentError Compensator::measure() { return {moments_of(errors_), moments_of(weights_)}; }
 
-double Compensator::moments_of(const std::vector<float>& lanes) {
-  const auto columns = [&](int thread, int n_threads) {
-    for (int32_t c = thread; c < cols_; c += n_threads) {
-      const int32_t first = moment_block(c, cols_).begin;
-      const float* own = lanes.data() + ptrdiff_t{c} * kTileRows;
-      float sums[kTileRows];
-      std::copy_n(own, kTileRows, sums);
-      add_lanes(feedback_->above(c), lanes.data() + ptrdiff_t{first} * kTileRows, c - first, sums);
-      double whole = 0, damping = 0;
-      for (int r = 0; r < kTileRows; ++r) {
-        whole += double{sums[r]} * double{sums[r]};
-        damping += double{own[r]} * double{own[r]};
-      }
-      terms_[static_cast<size_t>(c)] =
-          double{feedback_->pivot(c)} * whole - Feedback::kDamping * damping;
-    }
-  };
-  if (int64_t{cols_} * std::min(cols_, kMomentBlock) * kTileRows / 2 < kParallelWork) {
-    columns(0, 1);
-  } else {
-    pool_.parallel(columns);
-  }
+double Compensator::moments_of(const std::vector<float>& lanes) const {
   double sum = 0;
-  for (const double term : terms_) sum += term;
+  for (int32_t c = 0; c < cols_; ++c) {
+    const int32_t first = moment_block(c, cols_).begin;
+    const float* own = lanes.data() + ptrdiff_t{c} * kTileRows;
+    float sums[kTileRows];
+    std::copy_n(own, kTileRows, sums);
+    add_lanes(feedback_->above(c), lanes.data() + ptrdiff_t{first} * kTileRows, c - first, sums);
+    double whole = 0, damping = 0;
+    for (int r = 0; r < kTileRows; ++r) {
+      whole += double{sums[r]} * double{sums[r]};
+      damping += double{own[r]} * double{own[r]};
+    }
+    sum += double{feedback_->pivot(c)} * whole - Feedback::kDamping * damping;
+  }
   return std::isfinite(sum) ? std::max(sum, 0.0) : std::numeric_limits<double>::max();
 }
 

@@ -21,8 +21,7 @@ class Compensator {
   /// False for unsupported group formats.
   static bool serves(const WeightFormat& format);
   /// `feedback` is known(), the format is supported; the other arguments must outlive this.
-  Compensator(const WeightFormat& format, std::shared_ptr<const Feedback> feedback,
-              ThreadPool& pool);
+  Compensator(const WeightFormat& format, std::shared_ptr<const Feedback> feedback);
 
   /// Packs rows w (n_rows <= 16, inputs) of a format with scales in the tile, selected for the
   /// weights as changed by errors to the left: group by group, or for the groups that share bits at
@@ -45,11 +44,10 @@ class Compensator {
   void use_scales(int32_t begin, int n_rows);
   void round_group(int32_t begin, int32_t n, int n_rows, int8_t* codes);
   float nearest(float wanted) const;
-  double moments_of(const std::vector<float>& lanes);
+  double moments_of(const std::vector<float>& lanes) const;
 
   const WeightFormat& format_;
   const std::shared_ptr<const Feedback> feedback_;
-  ThreadPool& pool_;
   const int32_t cols_;
   const int32_t group_;        // inputs that share a scale
   const int32_t unit_;         // inputs whose scales are selected together
@@ -60,7 +58,6 @@ class Compensator {
   std::vector<float> targets_;  // of a group or unit
   std::vector<float> rows_;     // of a unit, (16, unit)
   std::vector<uint8_t> group_tile_;
-  std::vector<double> terms_;  // of each input
   float scale_[kTileRows] = {};
   float minimum_[kTileRows] = {};
   std::vector<int8_t> codes_;

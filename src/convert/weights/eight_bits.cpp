@@ -3,12 +3,13 @@
 #include "src/convert/weights/eight_bits.h"
 
 #include <algorithm>
-#include <cstring>
+#include <vector>
 
 #include "formats/import/failure.h"
 #include "quant/formats.h"
 #include "quant/quantise.h"
 #include "quant/weight_group.h"
+#include "src/convert/weights/in_order.h"
 #include "src/convert/weights/row_reader.h"
 #include "src/convert/weights/storage.h"
 
@@ -26,89 +27,97 @@ double squared_difference(const std::vector<float>& a, const std::vector<float>&
   return sum;
 }
 
-// A matrix in both formats, a tile at a time.
-class Contest {
- public:
-  explicit Contest(int32_t cols)
-      : cols_(cols), tile_(kGroup.tile_bytes(cols)), codes_(static_cast<size_t>(cols)) {}
+constexpr const WeightFormat& kGroup = kWeightFormats[static_cast<size_t>(FormatId::kInt8Group)];
 
-  void add(const std::vector<float>& rows) {
-    n_rows_ = static_cast<int>(rows.size() / codes_.size());
-    stored_.resize(rows.size());
-    by_row_ += as_rows(rows);
-    if (by_group_fits_) by_group_ += as_groups(rows);
-  }
-  FormatId winner() const {
-    return by_group_fits_ && by_group_ < by_row_ ? FormatId::kInt8Group : FormatId::kInt8;
-  }
-
- private:
-  static constexpr const WeightFormat& kGroup =
-      kWeightFormats[static_cast<size_t>(FormatId::kInt8Group)];
-
-  double as_rows(const std::vector<float>& rows) {
-    for (int r = 0; r < n_rows_; ++r) {
-      const ptrdiff_t at = ptrdiff_t{r} * cols_;
-      float scale = 1;
-      check(int8_row(rows.data() + at, cols_, codes_.data(), &scale));
-      for (int32_t c = 0; c < cols_; ++c) {
-        stored_[static_cast<size_t>(at + c)] =
-            static_cast<float>(codes_[static_cast<size_t>(c)]) * scale;
-      }
-    }
-    return squared_difference(rows, stored_);
-  }
-  // If a scale does not fit in f16, int8 wins.
-  double as_groups(const std::vector<float>& rows) {
-    by_group_fits_ =
-        kGroup.quantise_tile(rows.data(), cols_, n_rows_, cols_, nullptr, tile_.data()).ok();
-    for (int r = 0; by_group_fits_ && r < n_rows_; ++r) {
-      read_weights(kGroup, tile_.data(), cols_, r, stored_.data() + ptrdiff_t{r} * cols_);
-    }
-    return squared_difference(rows, stored_);
-  }
-
-  const int32_t cols_;
-  int n_rows_ = 0;
-  double by_row_ = 0;
-  double by_group_ = 0;
-  bool by_group_fits_ = true;
-  std::vector<uint8_t> tile_;
-  std::vector<int8_t> codes_;  // of a row
-  std::vector<float> stored_;  // (n_rows, cols)
+// Squared errors of some rows in both formats.
+struct Contest {
+  double by_row = 0;
+  double by_group = 0;
+  bool by_group_fits = true;
 };
 
+double error_as_rows(const std::vector<float>& rows, int32_t cols) {
+  std::vector<int8_t> codes(static_cast<size_t>(cols));
+  std::vector<float> stored(rows.size());
+  for (size_t at = 0; at < rows.size(); at += codes.size()) {
+    float scale = 1;
+    check(int8_row(rows.data() + at, cols, codes.data(), &scale));
+    for (size_t c = 0; c < codes.size(); ++c) stored[at + c] = static_cast<float>(codes[c]) * scale;
+  }
+  return squared_difference(rows, stored);
+}
+
+// At most a tile.
+Contest compare(const std::vector<float>& rows, int32_t cols) {
+  Contest out;
+  out.by_row = error_as_rows(rows, cols);
+  const auto n_rows = static_cast<int>(rows.size() / static_cast<size_t>(cols));
+  std::vector<uint8_t> tile(kGroup.tile_bytes(cols));
+  out.by_group_fits =
+      kGroup.quantise_tile(rows.data(), cols, n_rows, cols, nullptr, tile.data()).ok();
+  if (!out.by_group_fits) return out;
+  std::vector<float> stored(rows.size());
+  for (int r = 0; r < n_rows; ++r) {
+    read_weights(kGroup, tile.data(), cols, r, stored.data() + ptrdiff_t{r} * cols);
+  }
+  out.by_group = squared_difference(rows, stored);
+  return out;
+}
+
 // True if an f16 can hold the scale of every group. NaN and infinity have none.
-bool group_scales_fit(const PlannedMatrix& m, RowReader* reader,
+bool group_scales_fit(const PlannedMatrix& m, MatrixReaders& readers, ThreadPool& pool,
                       const std::function<void()>& tick) {
   constexpr float kMost = 127 * kLargestHalf;
-  for (int32_t r = 0; r < m.slot.rows; ++r) {
-    if (r % kTileRows == 0) tick();
-    if (!are_within(reader->row(r), m.slot.cols, kMost)) return false;
-  }
-  return true;
+  const int32_t per_part = rows_per_part(m.slot.cols);
+  std::vector<uint8_t> fits(slots_of(pool));
+  bool all = true;
+  InOrder work;
+  work.n = (m.slot.rows + per_part - 1) / per_part;
+  work.alone = !readers.together();
+  work.make = [&](int worker, int64_t part, size_t at) {
+    const auto first = static_cast<int32_t>(part) * per_part;
+    fits[at] = 1;
+    for (int32_t r = first; r < std::min(first + per_part, m.slot.rows) && fits[at] != 0; ++r) {
+      fits[at] = are_within(readers.of(worker).row(r), m.slot.cols, kMost) ? 1 : 0;
+    }
+  };
+  work.use = [&](int64_t, size_t at) { return all = fits[at] != 0; };
+  work.tell = [&](int64_t) { tick(); };
+  run_in_order(pool, work);
+  return all;
 }
 
 // The format with the smaller squared error; int8 if the errors are equal. A matrix with more than
-// 256 rows is judged by 256 of them, in evenly spaced tiles.
-FormatId closer(const PlannedMatrix& m, RowReader* reader, const std::function<void()>& tick) {
+// 256 rows is judged by 256 of them, in evenly spaced tiles. If a scale does not fit in f16, int8
+// wins.
+FormatId closer(const PlannedMatrix& m, MatrixReaders& readers, ThreadPool& pool,
+                const std::function<void()>& tick) {
   const int32_t cols = m.slot.cols;
   const int32_t n_tiles = (m.slot.rows + kTileRows - 1) / kTileRows;
-  const int32_t n = std::min(n_tiles, kMostTiles);
-  Contest contest(cols);
-  std::vector<float> rows;
-  for (int32_t i = 0; i < n; ++i) {
-    tick();
-    const auto first = static_cast<int32_t>(int64_t{n_tiles} * i / n) * kTileRows;
-    rows.clear();
+  std::vector<Contest> tiles(slots_of(pool));
+  Contest sum;
+  InOrder work;
+  work.n = std::min(n_tiles, kMostTiles);
+  work.alone = !readers.together();
+  work.make = [&](int worker, int64_t i, size_t at) {
+    const auto first = static_cast<int32_t>(n_tiles * i / work.n) * kTileRows;
+    std::vector<float> rows;
     for (int32_t r = first; r < std::min(first + kTileRows, m.slot.rows); ++r) {
-      const float* row = reader->row(r);
+      const float* row = readers.of(worker).row(r);
       check_finite(m, r, row);
       rows.insert(rows.end(), row, row + cols);
     }
-    contest.add(rows);
-  }
-  return contest.winner();
+    tiles[at] = compare(rows, cols);
+  };
+  work.use = [&](int64_t, size_t at) {
+    sum.by_row += tiles[at].by_row;
+    sum.by_group += tiles[at].by_group;
+    sum.by_group_fits &= tiles[at].by_group_fits;
+    return true;
+  };
+  work.tell = [&](int64_t) { tick(); };
+  run_in_order(pool, work);
+  return sum.by_group_fits && sum.by_group < sum.by_row ? FormatId::kInt8Group : FormatId::kInt8;
 }
 
 // The tensor has codes of five to eight bits: int8_group may then be much more precise.
@@ -140,15 +149,15 @@ bool has_int8_blocks(SourceType type) {
   }
 }
 
-FormatId eight_bits(const PlannedMatrix& m, const Checkpoint& checkpoint,
+FormatId eight_bits(const PlannedMatrix& m, const Checkpoint& checkpoint, ThreadPool& pool,
                     const std::function<void()>& tick) {
   const PrecisionChoice& choice = m.precision;
   const bool contested = choice.for_floats() == FormatId::kInt8Group ||
                          (!choice.int8_by_row && has_int8_codes(m, checkpoint));
   if (!contested) return FormatId::kInt8;
-  RowReader reader(checkpoint, *m.tensor, m.source, m.slot.rows, m.slot.cols);
-  if (closer(m, &reader, tick) == FormatId::kInt8) return FormatId::kInt8;
-  const bool fits = m.tensor->type == SourceType::kF16 || group_scales_fit(m, &reader, tick);
+  MatrixReaders readers(checkpoint, *m.tensor, m.source, m.slot.rows, m.slot.cols, pool);
+  if (closer(m, readers, pool, tick) == FormatId::kInt8) return FormatId::kInt8;
+  const bool fits = m.tensor->type == SourceType::kF16 || group_scales_fit(m, readers, pool, tick);
   return fits ? FormatId::kInt8Group : FormatId::kInt8;
 }
 

@@ -6,12 +6,13 @@
 #include <limits>
 
 #include "formats/import/failure.h"
+#include "quant/format.h"
 #include "src/base/checked.h"
 
 namespace moe {
 namespace {
 
-constexpr int64_t kBlockFloats = int64_t{1} << 17;       // 512 KB: fits in cache
+constexpr int64_t kPartFloats = int64_t{1} << 16;        // 256 KB: fits in cache
 constexpr int64_t kTransposedFloats = int64_t{1} << 24;  // 64 MB: few long reads
 
 // Distant rows are read individually.
@@ -20,7 +21,7 @@ bool scattered(const SourcePick& rows) {
 }
 
 int32_t rows_per_block(int32_t rows, int32_t cols, bool transposed) {
-  const int64_t n = (transposed ? kTransposedFloats : kBlockFloats) / std::max(cols, 1);
+  const int64_t n = transposed ? kTransposedFloats / std::max(cols, 1) : rows_per_part(cols);
   return static_cast<int32_t>(std::clamp<int64_t>(n, 1, rows));
 }
 
@@ -46,6 +47,15 @@ bool find_last(const SourceGroups& groups, int32_t n, int64_t stride, int64_t* l
 }
 
 }  // namespace
+
+int32_t rows_per_part(int32_t cols) {
+  const int64_t tiles = kPartFloats / std::max(cols, 1) / kTileRows;
+  return static_cast<int32_t>(std::max<int64_t>(tiles, 1)) * kTileRows;
+}
+
+bool rows_are_together(const SourceTensor& tensor, const Source& source) {
+  return source.col_stride == 1 && !tensor.across;
+}
 
 int64_t place_in_groups(const SourceGroups& groups, int32_t i, int64_t unit) {
   int32_t size = 0;
@@ -75,7 +85,7 @@ RowReader::RowReader(const Checkpoint& checkpoint, const SourceTensor& tensor, c
       cols_(whole(source.cols, cols)),
       picked_(static_cast<size_t>(source.cols.of > 0 ? cols : 0)) {
   if (row_stride_ == 0) row_stride_ = cols_;
-  const bool transposed = source.col_stride != 1 || tensor.across;
+  const bool transposed = !rows_are_together(tensor, source);
   block_rows_ =
       !transposed && scattered(source.rows) ? 1 : rows_per_block(rows_, cols_, transposed);
   buffer_.resize(static_cast<size_t>(block_rows_) * static_cast<size_t>(cols_));

@@ -2,14 +2,23 @@
 #pragma once
 // Reads the rows of one matrix of a checkpoint as floats, from any layout.
 
+#include <optional>
 #include <vector>
 
 #include "formats/import/checkpoint.h"
+#include "src/base/thread_pool.h"
 #include "src/convert/weights/unpack.h"
 
 namespace moe {
 
-/// Reads ahead in blocks of half a MB (transposed matrices: up to 64 MB), so request rows in order.
+/// Rows of `cols` floats that are read at once, and one thread packs at once: whole tiles, about
+/// 256 KB.
+int32_t rows_per_part(int32_t cols);
+
+/// True if a few rows are read as quickly as many: several threads may have a reader each.
+bool rows_are_together(const SourceTensor& tensor, const Source& source);
+
+/// Reads ahead in blocks of a part (transposed matrices: up to 64 MB), so request rows in order.
 /// Rows may be read again.
 class RowReader {
  public:
@@ -45,6 +54,34 @@ class RowReader {
   std::vector<float> span_;
   int64_t span_at_ = 0;        // its offset
   std::vector<float> picked_;  // selected columns of one row
+};
+
+/// A reader for each thread that needs one.
+class MatrixReaders {
+ public:
+  /// All arguments must outlive this.
+  MatrixReaders(const Checkpoint& checkpoint, const SourceTensor& tensor, const Source& source,
+                int32_t rows, int32_t cols, const ThreadPool& pool)
+      : checkpoint_(checkpoint),
+        tensor_(tensor),
+        source_(source),
+        rows_(rows),
+        cols_(cols),
+        readers_(static_cast<size_t>(pool.n_threads())) {}
+
+  bool together() const { return rows_are_together(tensor_, source_); }
+  RowReader& of(int worker) {
+    std::optional<RowReader>& reader = readers_[static_cast<size_t>(worker)];
+    if (!reader) reader.emplace(checkpoint_, tensor_, source_, rows_, cols_);
+    return *reader;
+  }
+
+ private:
+  const Checkpoint& checkpoint_;
+  const SourceTensor& tensor_;
+  const Source& source_;
+  const int32_t rows_, cols_;
+  std::vector<std::optional<RowReader>> readers_;
 };
 
 /// Offset of item i of `groups` from the first group; -1: zero, not stored. `unit`: distance

@@ -3,10 +3,12 @@
 // writer.
 #include "src/convert/weights/segment_stream.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "formats/import/failure.h"
 #include "quant/formats.h"
+#include "src/convert/weights/in_order.h"
 
 namespace moe {
 namespace {
@@ -46,17 +48,26 @@ MatrixReport first_report(const PlannedMatrix& m, const Storage& storage, const 
   return r;
 }
 
+// Neighbouring tiles of each matrix of a group, which one thread packs.
+struct PackedTiles {
+  std::vector<uint8_t> bytes;
+  std::vector<StorageError> errors;  // of each matrix
+};
+
 }  // namespace
 
 SegmentStream::SegmentStream(const PlannedSegment& segment, const Checkpoint& checkpoint,
-                             InputStatistics* inputs, std::function<void(uint64_t)> advance)
+                             InputStatistics* inputs, ThreadPool& pool,
+                             std::function<void(uint64_t)> advance)
     : segment_(segment),
       checkpoint_(checkpoint),
       inputs_(inputs),
+      pool_(pool),
       advance_(std::move(advance)),
       scales_(segment.matrices.size()) {
   for (const PlannedMatrix& m : segment.matrices) {
-    storages_.push_back(choose_storage(m, checkpoint, importance(m), [this] { advance_(0); }));
+    storages_.push_back(
+        choose_storage(m, checkpoint, importance(m), pool, [this] { advance_(0); }));
     check(layout_.matrices.push(blob_matrix(m.slot, storages_.back())));
   }
   const Status placed = place(&layout_);
@@ -75,10 +86,9 @@ const float* SegmentStream::importance(const PlannedMatrix& m) const {
 }
 
 KnownInputs SegmentStream::known_inputs(const PlannedMatrix& m, const Storage& storage) {
-  KnownInputs known{importance(m), nullptr, nullptr};
+  KnownInputs known{importance(m), nullptr};
   if (known.importance == nullptr || !can_calibrate(m, storage)) return known;
   known.feedback = inputs_->feedback(m.slot.short_name());
-  known.pool = &inputs_->pool();
   return known;
 }
 
@@ -95,39 +105,87 @@ void SegmentStream::write(ModelWriter& writer) {
 }
 
 void SegmentStream::put_tiles(const std::vector<size_t>& group) {
-  std::vector<std::unique_ptr<TilePacker>> packers;
-  std::vector<std::vector<uint8_t>> tiles;
+  using Packers = std::vector<std::unique_ptr<TilePacker>>;
+  const size_t n_matrices = group.size();
+  std::vector<KnownInputs> known;
+  bool together = true;
   for (const size_t i : group) {
     const PlannedMatrix& m = segment_.matrices[i];
-    packers.push_back(
-        std::make_unique<TilePacker>(m, storages_[i], checkpoint_, known_inputs(m, storages_[i])));
-    tiles.emplace_back(format_info(storages_[i].format).tile_bytes(m.slot.cols));
+    known.push_back(known_inputs(m, storages_[i]));
+    scales_[i] = first_scales(m, storages_[i]);
+    together &= rows_are_together(*m.tensor, m.source);
   }
   const Slot& slot = segment_.matrices[group[0]].slot;  // a gate and its up have one shape
-  const int32_t n_tiles = (slot.rows + kTileRows - 1) / kTileRows;
-  for (int32_t t = 0; t < n_tiles; ++t) {
-    const int32_t n_rows = std::min(kTileRows, slot.rows - t * kTileRows);
-    for (size_t g = 0; g < group.size(); ++g) {
-      const BlobMatrix& blob = layout_.matrices[group[g]];
-      pad_to(blob.offset + static_cast<uint64_t>(t) * blob.tile_stride);
-      packers[g]->pack(t, tiles[g].data());
-      put(tiles[g].data(), tiles[g].size());
-      advance_(segment_.matrices[group[g]].source_bytes(static_cast<uint64_t>(n_rows) *
-                                                        static_cast<uint64_t>(slot.cols)));
+  const int64_t n_tiles = (slot.rows + kTileRows - 1) / kTileRows;
+  const int64_t per_part = rows_per_part(slot.cols) / kTileRows;
+  const BlobMatrix& first_blob = layout_.matrices[group[0]];
+  std::vector<Packers> workers(static_cast<size_t>(pool_.n_threads()));
+  std::vector<PackedTiles> parts(slots_of(pool_));
+  std::vector<StorageError> errors(n_matrices);
+  InOrder work;
+  work.n = (n_tiles + per_part - 1) / per_part;
+  work.alone = !together;
+  work.make = [&](int worker, int64_t p, size_t at) {
+    Packers& packers = workers[static_cast<size_t>(worker)];
+    for (size_t g = packers.size(); g < n_matrices; ++g) {
+      const size_t i = group[g];
+      packers.push_back(std::make_unique<TilePacker>(segment_.matrices[i], storages_[i],
+                                                     checkpoint_, known[g], &scales_[i]));
     }
+    PackedTiles& part = parts[at];
+    part.bytes.clear();  // so that what lies between tiles is 0
+    part.errors.clear();
+    const int64_t end = std::min(n_tiles, (p + 1) * per_part);
+    for (int64_t t = p * per_part; t < end; ++t) {
+      for (size_t g = 0; g < n_matrices; ++g) {
+        const BlobMatrix& blob = layout_.matrices[group[g]];
+        const uint64_t place = blob.offset - first_blob.offset +
+                               static_cast<uint64_t>(t - p * per_part) * blob.tile_stride;
+        part.bytes.resize(static_cast<size_t>(place) +
+                          format_info(blob.format).tile_bytes(blob.cols));
+        packers[g]->pack(static_cast<int32_t>(t), part.bytes.data() + place);
+      }
+    }
+    for (const auto& packer : packers) part.errors.push_back(packer->take_error());
+  };
+  work.use = [&](int64_t p, size_t at) {
+    pad_to(first_blob.offset + static_cast<uint64_t>(p * per_part) * first_blob.tile_stride);
+    put(parts[at].bytes.data(), parts[at].bytes.size());
+    for (size_t g = 0; g < n_matrices; ++g) errors[g].add(parts[at].errors[g]);
+    return true;
+  };
+  work.tell = [&](int64_t p) {
+    const int64_t first = p * per_part * kTileRows;
+    const int64_t n_rows = std::min<int64_t>(slot.rows - first, per_part * kTileRows);
+    uint64_t bytes = 0;
+    for (const size_t i : group) {
+      bytes += segment_.matrices[i].source_bytes(static_cast<uint64_t>(n_rows) *
+                                                 static_cast<uint64_t>(slot.cols));
+    }
+    advance_(bytes);
+  };
+  run_in_order(pool_, work);
+  for (size_t g = 0; g < n_matrices; ++g) {
+    std::vector<const TilePacker*> packers;
+    for (const Packers& of_worker : workers) {
+      if (of_worker.size() > g) packers.push_back(of_worker[g].get());
+    }
+    report(group[g], errors[g], packers);
   }
-  for (size_t g = 0; g < group.size(); ++g) {
-    MatrixReport& report = reports_[group[g]];
-    report.lossless = packers[g]->error().lossless();
-    report.relative_error = packers[g]->error().relative();
-    report.max_error = packers[g]->error().largest;
-    report.zeros = packers[g]->error().squared_norm == 0;
-    report.weighted = packers[g]->is_weighted();
-    report.compensated = packers[g]->is_compensated();
-    report.weighted_error = packers[g]->error().weighted();
-    if (inputs_ != nullptr) report.n_tokens = inputs_->n_tokens(report.name);
-    scales_[group[g]] = packers[g]->scales();
-  }
+}
+
+void SegmentStream::report(size_t i, const StorageError& error,
+                           const std::vector<const TilePacker*>& packers) {
+  MatrixReport& report = reports_[i];
+  report.lossless = error.lossless();
+  report.relative_error = error.relative();
+  report.max_error = error.largest;
+  report.zeros = error.squared_norm == 0;
+  report.weighted = packers[0]->is_weighted();
+  report.compensated = std::all_of(packers.begin(), packers.end(),
+                                   [](const TilePacker* p) { return p->is_compensated(); });
+  report.weighted_error = error.weighted();
+  if (inputs_ != nullptr) report.n_tokens = inputs_->n_tokens(report.name);
 }
 
 void SegmentStream::put_scales(size_t i) {

@@ -14,9 +14,10 @@ class SegmentStream {
  public:
   /// `advance` receives the bytes of the checkpoint packed since the last call (0: still analysing)
   /// and may throw. `segment` and `checkpoint` must outlive the stream. Decides how each matrix is
-  /// stored, which may read it. `inputs`: null, or statistics that weight its errors.
+  /// stored, which may read it. `inputs`: null, or statistics that weight its errors. Memory grows
+  /// with the threads of `pool`, about 3 MB each.
   SegmentStream(const PlannedSegment& segment, const Checkpoint& checkpoint,
-                InputStatistics* inputs, std::function<void(uint64_t)> advance);
+                InputStatistics* inputs, ThreadPool& pool, std::function<void(uint64_t)> advance);
 
   void write(ModelWriter& writer);
 
@@ -26,6 +27,7 @@ class SegmentStream {
 
  private:
   void put_tiles(const std::vector<size_t>& group);
+  void report(size_t i, const StorageError& error, const std::vector<const TilePacker*>& packers);
   void put_scales(size_t i);
   KnownInputs known_inputs(const PlannedMatrix& matrix, const Storage& storage);
   const float* importance(const PlannedMatrix& matrix) const;
@@ -36,6 +38,7 @@ class SegmentStream {
   const PlannedSegment& segment_;
   const Checkpoint& checkpoint_;
   InputStatistics* inputs_;
+  ThreadPool& pool_;
   std::function<void(uint64_t)> advance_;
   std::vector<Storage> storages_;
   BlobLayout layout_;

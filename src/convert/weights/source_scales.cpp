@@ -124,6 +124,9 @@ SourceScales::SourceScales(const PlannedMatrix& matrix, FormatId format,
     nearest_[i] = *std::min_element(std::begin(values), std::end(values),
                                     [&](int8_t a, int8_t b) { return distance(a) < distance(b); });
   }
+  for (int i = 0; i < 256; ++i) {
+    whole_ &= nearest_[i] == std::clamp<int>(i - 128, nearest_[0], nearest_[255]);
+  }
 }
 
 // Compares a group's largest possible weight with the largest possible error.
@@ -161,17 +164,65 @@ bool SourceScales::fit(const std::function<void()>& tick) {
 void SourceScales::split(int32_t first, int n, const float* values, int8_t* codes) {
   read(first, n);
   const int32_t cols = matrix_.slot.cols;
-  const int64_t n_groups = int64_t{n} * (cols / group_);
-  for (int64_t g = 0; g < n_groups; ++g) {
-    const float scale = scales_[static_cast<size_t>(g)];
-    const float minimum = minimums_[static_cast<size_t>(g)];
-    for (int32_t i = 0; i < group_; ++i) {
-      const float v = scale == 0.0f ? 0.0f : (values[g * group_ + i] - minimum) / scale;
-      const float place = std::clamp(v, -128.0f, 127.0f) + 128.5f;
-      int8_t& code = codes[g * group_ + i];
-      code = nearest_[static_cast<int>(place)];
-      if (minimum != 0.0f) code = code_of(values[g * group_ + i], scale, minimum, code);
-    }
+  const int64_t n_values = int64_t{n} * cols;
+  for (int64_t begin = 0; begin < n_values; begin += kChunk) {
+    const int64_t end = std::min(begin + kChunk, n_values);
+    const auto for_groups = [&](const auto& use) {
+      for (int64_t at = begin; at < end;) {
+        const int64_t next = std::min(end, (at / group_ + 1) * group_);
+        use(static_cast<size_t>(at / group_), at, next - at);
+        at = next;
+      }
+    };
+    float quotients[kChunk] = {};
+    for_groups([&](size_t group, int64_t at, int64_t length) {
+      divide(values + at, length, scales_[group], minimums_[group], quotients + (at - begin));
+    });
+    int8_t chunk[kChunk];
+    nearest(quotients, chunk);
+    for_groups([&](size_t group, int64_t at, int64_t length) {
+      if (minimums_[group] == 0.0f) return;
+      correct(values + at, length, scales_[group], minimums_[group], chunk + (at - begin));
+    });
+    std::copy(chunk, chunk + (end - begin), codes + begin);
+  }
+}
+
+void SourceScales::divide(const float* values, int64_t n, float scale, float minimum, float* out) {
+  if (scale == 0.0f) return;
+  for (int64_t i = 0; i < n; ++i) out[i] = (values[i] - minimum) / scale;
+}
+
+void SourceScales::nearest(const float (&quotients)[kChunk], int8_t (&codes)[kChunk]) const {
+  int32_t place[kChunk];
+  for (int i = 0; i < kChunk; ++i) {
+    float v = quotients[i];
+    v = v < -128.0f ? -128.0f : v;
+    v = v > 127.0f ? 127.0f : v;
+    place[i] = static_cast<int32_t>(v + 128.5f);
+  }
+  if (!whole_) {
+    for (int i = 0; i < kChunk; ++i) codes[i] = nearest_[place[i]];
+    return;
+  }
+  const int32_t least = nearest_[0], most = nearest_[255];
+  for (int i = 0; i < kChunk; ++i) {
+    int32_t code = place[i] - 128;
+    code = code < least ? least : code;
+    codes[i] = static_cast<int8_t>(code > most ? most : code);
+  }
+}
+
+// Corrects codes whose values are not quite those of the checkpoint. Nearly all are right, which is
+// checked in vectors.
+void SourceScales::correct(const float* values, int64_t n, float scale, float minimum,
+                           int8_t* codes) const {
+  int wrong = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    wrong |= static_cast<float>(codes[i]) * scale + minimum != values[i] ? 1 : 0;
+  }
+  for (int64_t i = 0; wrong != 0 && i < n; ++i) {
+    codes[i] = code_of(values[i], scale, minimum, codes[i]);
   }
 }
 

@@ -33,9 +33,14 @@ class SourceScales {
   const float* minimums() const { return minimums_.data(); }
 
  private:
+  static constexpr int32_t kChunk = 64;  // a loop of this length is vectorised
+
   void read(int32_t first, int n);
   void read_row(int64_t row, float* scales, float* minimums);
   void make_positive();
+  static void divide(const float* values, int64_t n, float scale, float minimum, float* out);
+  void nearest(const float (&quotients)[kChunk], int8_t (&codes)[kChunk]) const;
+  void correct(const float* values, int64_t n, float scale, float minimum, int8_t* codes) const;
   int8_t code_of(float value, float scale, float minimum, int8_t near) const;
 
   const PlannedMatrix& matrix_;
@@ -43,6 +48,7 @@ class SourceScales {
   const FormatId format_;
   const int32_t group_;  // inputs that share a scale
   int8_t nearest_[256];  // value of the table for each whole number from -128 on
+  bool whole_ = true;    // the table is all numbers from nearest_[0] to nearest_[255]
   std::vector<float> scales_, minimums_;
   std::vector<uint8_t> bytes_;  // of one row
 };

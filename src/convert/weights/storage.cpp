@@ -3,6 +3,7 @@
 // scales.
 #include "src/convert/weights/storage.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "formats/import/failure.h"
@@ -10,14 +11,13 @@
 #include "quant/half.h"
 #include "quant/quantise.h"
 #include "src/convert/weights/eight_bits.h"
+#include "src/convert/weights/in_order.h"
 #include "src/convert/weights/row_reader.h"
 #include "src/convert/weights/source_scales.h"
 #include "src/convert/weights/weighted.h"
 
 namespace moe {
 namespace {
-
-constexpr int32_t kRowsPerTick = 64;
 
 // The float format that represents a tensor's type.
 FormatId own_format(SourceType type) {
@@ -30,27 +30,64 @@ FormatId default_format(const PlannedMatrix& m) {
   return m.slot.kind == SlotKind::kExact ? own_format(m.tensor->type) : FormatId::kInt8;
 }
 
+// Calls look() for each row in order, until it returns false; other threads read ahead. False if it
+// did.
+bool each_row(const PlannedMatrix& m, const Checkpoint& checkpoint, ThreadPool& pool,
+              const std::function<bool(int32_t, const float*)>& look,
+              const std::function<void()>& tick) {
+  const int32_t per_part = rows_per_part(m.slot.cols);
+  const auto cols = static_cast<size_t>(m.slot.cols);
+  const auto rows_of = [&](int64_t part) {
+    return std::min<int64_t>(per_part, m.slot.rows - part * per_part);
+  };
+  MatrixReaders readers(checkpoint, *m.tensor, m.source, m.slot.rows, m.slot.cols, pool);
+  std::vector<std::vector<float>> parts(slots_of(pool));
+  bool wanted = true;
+  InOrder work;
+  work.n = (m.slot.rows + per_part - 1) / per_part;
+  work.alone = !readers.together();
+  work.make = [&](int worker, int64_t part, size_t at) {
+    parts[at].clear();
+    for (int64_t i = 0; i < rows_of(part); ++i) {
+      const float* row = readers.of(worker).row(static_cast<int32_t>(part * per_part + i));
+      parts[at].insert(parts[at].end(), row, row + cols);
+    }
+  };
+  work.use = [&](int64_t part, size_t at) {
+    for (int64_t i = 0; i < rows_of(part) && wanted; ++i) {
+      wanted = look(static_cast<int32_t>(part * per_part + i),
+                    parts[at].data() + static_cast<size_t>(i) * cols);
+    }
+    return wanted;
+  };
+  work.tell = [&](int64_t) { tick(); };
+  run_in_order(pool, work);
+  return wanted;
+}
+
 // In one pass: is it ternary and, if it must be made so (`lossy`), what is its absmean?
 void look_for_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint, bool lossy,
-                      const float* importance, const std::function<void()>& tick, Storage* out) {
+                      const float* importance, ThreadPool& pool, const std::function<void()>& tick,
+                      Storage* out) {
   const int32_t cols = m.slot.cols;
-  RowReader reader(checkpoint, *m.tensor, m.source, m.slot.rows, cols);
   TernaryDetector detector(cols);
   AbsMean mean;
   std::optional<TernaryScale> scale;
   if (lossy && importance != nullptr) scale.emplace();
-  for (int32_t r = 0; r < m.slot.rows; ++r) {
-    if (r % kRowsPerTick == 0) tick();
-    const float* row = reader.row(r);
+  const auto look = [&](int32_t r, const float* row) {
     check_finite(m, r, row);
     detector.add_row(row);
-    if (lossy) {
-      check(mean.add(row, cols));
-      if (scale) scale->add(row, importance, cols);
-    } else if (!detector.possible()) {
-      return;
-    }
+    if (!lossy) return detector.possible();
+    check(mean.add(row, cols));
+    if (scale) scale->add(row, importance, cols);
+    return true;
+  };
+  if (!lossy && rows_are_together(*m.tensor, m.source)) {  // the first row of most decides
+    RowReader first(checkpoint, *m.tensor, m.source, 1, cols);
+    tick();
+    if (!look(0, first.row(0))) return;
   }
+  if (!each_row(m, checkpoint, pool, look, tick)) return;
   out->fit = detector.fit();
   if (lossy) out->absmean = take(mean.scale());
   if (scale) out->absmean = scale->best(out->absmean);
@@ -131,7 +168,8 @@ ActPrecision activations_of(const PlannedMatrix& m, FormatId stored) {
 }  // namespace
 
 Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
-                       const float* importance, const std::function<void()>& tick) {
+                       const float* importance, ThreadPool& pool,
+                       const std::function<void()>& tick) {
   const std::optional<FormatId> wish = m.precision.weights;
   Storage out;
   if (m.precision.as_source) {
@@ -142,7 +180,7 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
   out.format = by_default ? default_format(m) : *wish;
   const bool automatic = !wish && m.slot.kind == SlotKind::kLinear;
   if (automatic || format_info(out.format).ternary()) {
-    look_for_ternary(m, checkpoint, !automatic, importance, tick, &out);
+    look_for_ternary(m, checkpoint, !automatic, importance, pool, tick, &out);
     const bool lossless = out.fit.scale_kind != ScaleKind::kNone;
     if (lossless) {
       out.scale = out.fit.scale_kind;
@@ -156,7 +194,7 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
   }
   keep_codes(m, checkpoint, tick, &out);
   if (by_default && out.format == FormatId::kInt8 && !out.own_codes) {
-    out.format = eight_bits(m, checkpoint, tick);
+    out.format = eight_bits(m, checkpoint, pool, tick);
   }
   if (format_info(out.format).quantise_row != nullptr) out.scale = ScaleKind::kRow;
   if (format_info(out.format).group != 0) {

@@ -4,6 +4,7 @@
 
 #include "formats/moe/layout.h"
 #include "quant/lossless.h"
+#include "src/base/thread_pool.h"
 #include "src/convert/plan.h"
 
 namespace moe {
@@ -25,9 +26,11 @@ struct Storage {
 /// ternary2. Auto also keeps codes of four, six and eight bits, in the format with the same values,
 /// and stores everything else in eight_bits(). Other weights become ternary by absmean or, given
 /// the `importance` (cols) of the inputs (or null), with the scale of the smallest weighted error.
-/// `tick` is called regularly and may throw. Throws MOE_ERR_NON_FINITE naming tensor and element.
+/// `tick` is called regularly, on this thread, and may throw. Throws MOE_ERR_NON_FINITE naming
+/// tensor and element.
 Storage choose_storage(const PlannedMatrix& matrix, const Checkpoint& checkpoint,
-                       const float* importance, const std::function<void()>& tick);
+                       const float* importance, ThreadPool& pool,
+                       const std::function<void()>& tick);
 
 /// How the default stores codes that it keeps in `format`.
 Storage storage_of_codes(FormatId format);

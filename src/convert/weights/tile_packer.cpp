@@ -77,6 +77,14 @@ double squared_difference(const float* wanted, const float* stored, int32_t n, f
 
 }  // namespace
 
+void StorageError::add(const StorageError& other) {
+  squared_error += other.squared_error;
+  squared_norm += other.squared_norm;
+  largest = std::max(largest, other.largest);
+  weighted_error += other.weighted_error;
+  weighted_norm += other.weighted_norm;
+}
+
 double StorageError::relative() const {
   return squared_norm > 0 ? std::sqrt(squared_error / squared_norm) : 0;
 }
@@ -85,18 +93,28 @@ double StorageError::weighted() const {
   return weighted_norm > 0 ? std::sqrt(weighted_error / weighted_norm) : 0;
 }
 
+// Padding rows have scale 1: every scale of a file is positive.
+std::vector<float> first_scales(const PlannedMatrix& matrix, const Storage& storage) {
+  std::vector<float> scales(
+      scale_count(storage.format, storage.scale, storage.group, matrix.slot.rows, matrix.slot.cols),
+      1.0f);
+  if (storage.scale == ScaleKind::kTensor) {
+    const bool lossless = storage.fit.scale_kind == ScaleKind::kTensor;
+    scales[0] = lossless ? storage.fit.tensor_scale : static_cast<float>(storage.absmean);
+  }
+  return scales;
+}
+
 TilePacker::TilePacker(const PlannedMatrix& matrix, const Storage& storage,
-                       const Checkpoint& checkpoint, const KnownInputs& inputs)
+                       const Checkpoint& checkpoint, const KnownInputs& inputs,
+                       std::vector<float>* scales)
     : matrix_(matrix),
       checkpoint_(checkpoint),
       storage_(storage),
       format_(format_info(storage.format)),
       importance_(can_calibrate(matrix, storage) ? inputs.importance : nullptr),
       reader_(checkpoint, *matrix.tensor, matrix.source, matrix.slot.rows, matrix.slot.cols),
-      // Padding rows have scale 1: every scale of a file is positive.
-      scales_(scale_count(storage.format, storage.scale, storage.group, matrix.slot.rows,
-                          matrix.slot.cols),
-              1.0f),
+      scales_(*scales),
       stored_(static_cast<size_t>(matrix.slot.cols)) {
   const size_t tile = static_cast<size_t>(kTileRows) * static_cast<size_t>(matrix.slot.cols);
   if (storage.format == FormatId::kI32) {
@@ -107,11 +125,7 @@ TilePacker::TilePacker(const PlannedMatrix& matrix, const Storage& storage,
   }
   if (storage.own_codes) own_scales_.emplace(matrix, storage.format, checkpoint);
   if (importance_ != nullptr && inputs.feedback != nullptr && Compensator::serves(format_)) {
-    compensator_.emplace(format_, inputs.feedback, *inputs.pool);
-  }
-  if (storage.scale == ScaleKind::kTensor) {
-    const bool lossless = storage.fit.scale_kind == ScaleKind::kTensor;
-    scales_[0] = lossless ? storage.fit.tensor_scale : static_cast<float>(storage.absmean);
+    compensator_.emplace(format_, inputs.feedback);
   }
   if (storage.scale == ScaleKind::kGroup && format_.group == 0) {
     row_scales_.resize(static_cast<size_t>((matrix.slot.cols + storage.group - 1) / storage.group));

@@ -2,6 +2,7 @@
 #pragma once
 // The second pass over a matrix: packs 16 rows at a time into a tile, with scales and error.
 
+#include <utility>
 #include <vector>
 
 #include "quant/weight_format.h"
@@ -20,6 +21,7 @@ struct StorageError {
   double weighted_error = 0;  // weighted by second moments or mean squares of inputs
   double weighted_norm = 0;   // the same for the matrix itself
 
+  void add(const StorageError& other);
   bool lossless() const { return largest == 0; }
   /// Frobenius norm of the difference / that of the matrix; 0 for zeros.
   double relative() const;
@@ -30,23 +32,27 @@ struct StorageError {
 struct KnownInputs {
   const float* importance = nullptr;  // (cols)
   std::shared_ptr<const Feedback> feedback;
-  ThreadPool* pool = nullptr;  // with feedback
 };
 
+/// The scales stored after the tiles, before any is known.
+std::vector<float> first_scales(const PlannedMatrix& matrix, const Storage& storage);
+
+/// Several threads may have a packer each, for different tiles of one matrix.
 class TilePacker {
  public:
-  /// All arguments must outlive the packer, except `storage`.
+  /// All arguments must outlive the packer, except `storage`. `scales`: first_scales(), of which
+  /// pack() writes those of its rows.
   TilePacker(const PlannedMatrix& matrix, const Storage& storage, const Checkpoint& checkpoint,
-             const KnownInputs& inputs);
+             const KnownInputs& inputs, std::vector<float>* scales);
 
-  /// Packs rows 16 t to 16 t + 15 to out (the format's tile_bytes). In order of t, each once.
+  /// Packs rows 16 t to 16 t + 15 to out (the format's tile_bytes). Each once; in order of t it
+  /// reads least.
   /// Throws MOE_ERR_NON_FINITE, and MOE_ERR_RANGE for a value that the format cannot represent or a
   /// table id out of range.
   void pack(int32_t t, uint8_t* out);
 
-  /// As stored after the tiles; complete when every tile is packed.
-  const std::vector<float>& scales() const { return scales_; }
-  const StorageError& error() const { return error_; }
+  /// The error of the tiles since the last call.
+  StorageError take_error() { return std::exchange(error_, {}); }
   /// True if input statistics were used.
   bool is_weighted() const { return importance_ != nullptr; }
   bool is_compensated() const { return compensator_.has_value() && !fell_back_; }
@@ -73,7 +79,7 @@ class TilePacker {
   std::optional<SourceScales> own_scales_;
   std::optional<Compensator> compensator_;
   bool fell_back_ = false;  // some rows were rounded without compensation
-  std::vector<float> scales_;
+  std::vector<float>& scales_;
   std::vector<float> values_;      // (16, cols)
   std::vector<int8_t> codes_;      // (16, cols)
   std::vector<int32_t> ids_;       // (16), tables

@@ -655,7 +655,7 @@ class ConvertParams(Sized):
         ("report_user", c.c_void_p),
         ("ignored_keys", c.POINTER(c.c_char_p)),
         ("n_ignored_keys", c.c_int32),
-        ("reserved", c.c_int32),
+        ("n_threads", c.c_int32),
         ("calibration", c.c_char_p),
         ("n_calibration", c.c_size_t),
         ("split_ffn", c.c_int32),

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// Hands out a batch of parts to the threads, of which one uses the batch before.
+#include "src/convert/weights/in_order.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+
+#include "src/base/mutex.h"
+
+namespace moe {
+namespace {
+
+// The exception of the first of several parts.
+class FirstFailure {
+ public:
+  bool precedes(int64_t part) const { return part_.load(std::memory_order_relaxed) < part; }
+  void keep(int64_t part, std::exception_ptr exception) {
+    LockGuard guard(mutex_);
+    if (part_.load(std::memory_order_relaxed) <= part) return;
+    part_.store(part, std::memory_order_relaxed);
+    exception_ = std::move(exception);
+  }
+  void rethrow() const {
+    if (exception_ != nullptr) std::rethrow_exception(exception_);
+  }
+
+ private:
+  Mutex mutex_;
+  std::atomic<int64_t> part_{INT64_MAX};
+  std::exception_ptr exception_;
+};
+
+int64_t parts_in_batch(const ThreadPool& pool) {
+  return int64_t{kPartsPerThread} * pool.n_threads();
+}
+
+}  // namespace
+
+size_t slots_of(const ThreadPool& pool) { return static_cast<size_t>(2 * parts_in_batch(pool)); }
+
+void run_in_order(ThreadPool& pool, const InOrder& work) {
+  const bool alone = work.alone || work.n == 1 || pool.n_threads() == 1;
+  const int64_t batch = alone ? 1 : parts_in_batch(pool);
+  const auto n_slots = static_cast<int64_t>(slots_of(pool));
+  const auto slot = [n_slots](int64_t part) { return static_cast<size_t>(part % n_slots); };
+  bool wanted = true;  // what is left
+  for (int64_t first = 0; wanted && first < work.n + batch; first += batch) {
+    const int64_t end = std::min(first + batch, work.n);
+    const int64_t before = std::max<int64_t>(first - batch, 0);
+    const int64_t used = std::min(first, work.n);
+    FirstFailure failure;
+    std::atomic<int64_t> next{first - 1};  // that one stands for all that are used
+    const auto attempt = [&failure](int64_t part, const auto& f) {
+      if (failure.precedes(part)) return;
+      try {
+        f(part);
+      } catch (...) {
+        failure.keep(part, std::current_exception());
+      }
+    };
+    const auto take = [&](int worker, int) {
+      for (int64_t part = next++; part < end || part == first - 1; part = next++) {
+        if (part >= first) {
+          attempt(part, [&](int64_t p) { work.make(worker, p, slot(p)); });
+          continue;
+        }
+        for (int64_t p = before; p < used && wanted; ++p) {
+          attempt(p, [&](int64_t q) { wanted = work.use(q, slot(q)); });
+        }
+      }
+    };
+    if (alone) {
+      take(0, 1);
+    } else {
+      pool.parallel(take);
+    }
+    failure.rethrow();
+    for (int64_t part = before; part < used; ++part) work.tell(part);
+  }
+}
+
+}  // namespace moe
