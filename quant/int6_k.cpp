@@ -26,7 +26,8 @@ constexpr float kLargestWeight = 128 * 31 * kLargestHalf;
 int32_t groups_in(int64_t cols) { return static_cast<int32_t>((cols + kN - 1) / kN); }
 
 // Rounds code-sized numbers half to even.
-float whole(float v) { return v + 12582912.0f - 12582912.0f; }
+constexpr float kWholes = 12582912.0f;
+float whole(float v) { return v + kWholes - kWholes; }
 
 // Codes with a scale alone, and the search for it.
 struct Kind {
@@ -139,44 +140,53 @@ class Segment {
     for (const float w : group.w) largest = std::fabs(w) > std::fabs(largest) ? w : largest;
     scales_[g] = weights_[g] = 0;
     float least = -1;
+    const auto keep = [&](float scale, const Tried& tried) {
+      if (least >= 0 && !(tried.error < least)) return;
+      least = tried.error;
+      scales_[g] = scale;
+      weights_[g] = tried.qq;
+    };
     for (int parts = kind_.first; parts <= kind_.last; ++parts) {
       for (const float part : {-kind_.part, kind_.part}) {
         const float scale = largest / (part * static_cast<float>(parts));
         if (!fits(scale)) continue;
-        consider(g, scale, &least);
-        const Sums sums = sums_of(group, scale);
-        const float refined = sums.qq > 0 ? sums.qw / sums.qq : 0.0f;
-        if (fits(refined)) consider(g, refined, &least);
+        const Tried first = attempt(group, scale);
+        keep(scale, first);
+        const float refined = first.qq > 0 ? first.qw / first.qq : 0.0f;
+        if (fits(refined)) keep(refined, attempt(group, refined));
       }
     }
   }
 
-  void consider(int g, float scale, float* least) {
-    const WeightGroup& group = groups_[g];
-    const float inverse = 1.0f / scale;
-    const float error = group_error(
-        group, [&](int i) { return kind_.nearest(group.w[i] * inverse) * scale; }, kN);
-    if (*least >= 0 && !(error < *least)) return;
-    *least = error;
-    scales_[g] = scale;
-    weights_[g] = sums_of(group, scale).qq;
-  }
-
-  // Sums of importance times code^2 and code * weight.
-  struct Sums {
-    float qq, qw;
+  // The weighted squared error with a scale, and sums of importance times code^2 and code * weight.
+  struct Tried {
+    float error, qq, qw;
   };
-  Sums sums_of(const WeightGroup& group, float scale) const {
+  // A loop over single weights is unrolled before it can be vectorised.
+  Tried attempt(const WeightGroup& group, float scale) const {
+    using Four = float __attribute__((vector_size(16)));
+    const Four least = Four{} + kind_.least, most = Four{} + kind_.most;
     const float inverse = 1.0f / scale;
-    float qq[kGroupSums] = {}, qw[kGroupSums] = {};
-    for (int i = 0; i < kN; i += kGroupSums) {
-      for (int j = 0; j < kGroupSums; ++j) {
-        const float code = kind_.nearest(group.w[i + j] * inverse);
-        qq[j] += group.importance[i + j] * code * code;
-        qw[j] += group.importance[i + j] * code * group.w[i + j];
-      }
+    Four error[2] = {}, qq[2] = {}, qw[2] = {};  // kGroupSums partial sums
+    for (int i = 0; i < kN / 4; ++i) {
+      Four w, importance;
+      std::memcpy(&w, group.w + 4 * i, sizeof w);
+      std::memcpy(&importance, group.importance + 4 * i, sizeof importance);
+      Four code = w * inverse;
+      code = code < least ? least : code;
+      code = code > most ? most : code;
+      code = code + kWholes - kWholes;
+      const Four d = w - code * scale;
+      error[i % 2] += importance * (d * d);
+      qq[i % 2] += importance * code * code;
+      qw[i % 2] += importance * code * w;
     }
-    return {sum_of(qq), sum_of(qw)};
+    const auto sum = [](const Four(&sums)[2]) {
+      float parts[kGroupSums];
+      std::memcpy(parts, sums, sizeof parts);
+      return sum_of(parts);
+    };
+    return {sum(error), sum(qq), sum(qw)};
   }
 
   // Smaller scales have no inverse, larger ones no f16.
