@@ -44,7 +44,9 @@ class File {
 
   std::string bytes() const {
     GgufBuilder b;
-    for (const auto& [name, value] : keys.items()) put(&b, name, value);
+    for (const auto& [name, value] : keys.items()) {
+      if (!name.starts_with("tokenizer.")) put(&b, name, value);
+    }
     for (const auto& [name, content] : tensors) {
       b.tensor(name, 0, content.shape, test::as_bytes(content.values));
     }
@@ -316,6 +318,92 @@ TEST_F(GgufState, LayersThatPredictFurtherTokensAreLeftOut) {
     EXPECT_EQ(report.n_skipped_layers, 1) << family;
     EXPECT_TRUE(weights(file) == without) << family;
   }
+}
+
+class GgufGemma4 : public GgufState {
+ protected:
+  GgufGemma4() : file_("gemma4_small") {}
+  void refused(moe_status code, const std::string& text) {
+    const Status status = convert_file(file_);
+    EXPECT_EQ(status.code(), code) << status.text();
+    EXPECT_NE(said(status).find(text), std::string::npos) << said(status);
+    expect_own_words(status);
+    file_ = File("gemma4_small");
+  }
+  void refused(const char* key, const Json& value) {
+    const std::string name = file_.key(key);
+    file_.keys[name] = value;
+    refused(MOE_ERR_UNSUPPORTED, "key " + name + " with value");
+  }
+  std::vector<float>& factors() { return file_.tensors.at("rope_freqs.weight").values; }
+
+  File file_;
+};
+
+TEST_F(GgufGemma4, AnyOneKeyMayBeMissingOrIsNamed) {
+  int n_missing = 0;
+  for (const auto& [key, value] : file_.keys.items()) {
+    if (!key.starts_with("gemma4.")) continue;
+    File changed("gemma4_small");
+    changed.keys.erase(key);
+    const Status status = convert_file(changed);
+    if (status.ok()) continue;
+    ++n_missing;
+    EXPECT_NE(status.code(), MOE_ERR_INTERNAL) << key << ": " << status.text();
+    const bool named = said(status).find("gemma4.") != std::string::npos;
+    EXPECT_TRUE(named || said(status).starts_with("tensor ")) << said(status);
+    expect_own_words(status);
+  }
+  EXPECT_GE(n_missing, 12);
+}
+
+TEST_F(GgufGemma4, MissingAndMisshapenTensorsAreNamed) {
+  for (const auto& [name, content] : file_.tensors) {
+    if (name == "rope_freqs.weight" || name == "token_embd.weight") continue;
+    // By these two it is known what other layers call their norms.
+    if (name == "blk.0.ffn_norm.weight" || name == "blk.0.post_attention_norm.weight") continue;
+    // Whether keys are values, and whether there are experts, is said by tensors alone.
+    const bool says = name == "blk.1.attn_v.weight" || name.ends_with("ffn_gate_inp.weight");
+    File without("gemma4_small");
+    without.tensors.erase(name);
+    const Status missing = convert_file(without);
+    EXPECT_EQ(missing.ok(), name == "blk.1.attn_v.weight") << name << ": " << missing.text();
+    if (!says) {
+      EXPECT_NE(said(missing).find(name), std::string::npos) << said(missing);
+    }
+    File wide("gemma4_small");
+    Content& more = wide.tensors[name];
+    more.shape[0] *= 2;
+    more.values.resize(more.values.size() * 2, 0.5f);
+    const Status status = convert_file(wide);
+    EXPECT_FALSE(status.ok()) << name;
+    EXPECT_NE(said(status).find(name), std::string::npos) << said(status);
+    expect_own_words(status);
+  }
+}
+
+TEST_F(GgufGemma4, WhatLlamaCppDoesNotWriteIsRefused) {
+  refused("attention.value_length", 6);
+  refused("attention.value_length_swa", 6);
+  refused("rope.dimension_count", 4);
+  refused("rope.dimension_count_swa", 2);
+  refused("attention.head_count_kv", Json({1, 1, 0, 1}));
+  refused("attention.head_count_kv", Json({1, 1, 1, 3}));
+  refused("attention.sliding_window_pattern", Json({true, false, true}));
+  refused("feed_forward_length", Json({12, 13, 24, 24}));
+  refused("feed_forward_length", Json({12, 12, 24, 36}));
+  refused("expert_weights_scale", 2.5);
+  file_.keys["gemma4.rope.scaling.type"] = "yarn";
+  refused(MOE_ERR_UNSUPPORTED, "gemma4.rope.scaling.type");
+  file_.keys["gemma4.attention.shared_kv_layers"] = 4;
+  refused(MOE_ERR_FORMAT, "gemma4.attention.shared_kv_layers");
+  factors()[0] = 2;
+  refused(MOE_ERR_UNSUPPORTED, "tensor rope_freqs.weight: expected factors of 1, then of 1e30");
+  factors()[3] = 1;
+  refused(MOE_ERR_UNSUPPORTED, "tensor rope_freqs.weight: expected factors of 1, then of 1e30");
+  factors().resize(6, 1);
+  file_.tensors.at("rope_freqs.weight").shape = {6};
+  refused(MOE_ERR_SHAPE, "tensor rope_freqs.weight: expected (4), found (6)");
 }
 
 // Nemotron 3 Super's, and those of a pruned model.

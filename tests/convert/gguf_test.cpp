@@ -386,7 +386,8 @@ TEST_F(GgufTest, UnknownKeysAndTensorsAreNamed) {
   b = llama();
   b.string("tokenizer.ggml.model", "t5");
   b.strings("tokenizer.ggml.tokens", {"a"});
-  expect(b, MOE_ERR_UNSUPPORTED, "tokenizer.ggml.model \"t5\"; gpt2, llama and bert are read");
+  expect(b, MOE_ERR_UNSUPPORTED,
+         "tokenizer.ggml.model \"t5\"; gpt2, llama, gemma4 and bert are read");
   b = llama();
   b.string("tokenizer.ggml.model", "bert");
   b.strings("tokenizer.ggml.tokens", {"a"});

@@ -198,6 +198,8 @@ TEST(GgufTokenizer, StopsAtTheEndOfATurn) {
   };
   const char* eos = "tokenizer.ggml.eos_token_id";
   EXPECT_EQ(stops({"<eos>", "a", "<end_of_turn>", "</s>"}, {{eos, 0}}), (Json{0, 2}));
+  EXPECT_EQ(stops({"<eos>", "<turn|>", "<tool_response|>", "<|tool_response>"}, {{eos, 0}}).size(),
+            3U);
   EXPECT_EQ(stops({"<|im_end|>", "<|endoftext|>", "a"}, {{eos, 1}}), (Json{1, 0}));
   EXPECT_EQ(stops({"a", "<|end|>", "b"}, {{eos, 2}}), (Json{2, 1}));
   const char* eot = "tokenizer.ggml.eot_token_id";
@@ -255,6 +257,20 @@ TEST(GgufTokenizer, ScoresGiveTheMerges) {
   }
   metadata["tokenizer.ggml.scores"] = Json(std::vector<double>(scores.size(), -1000.0));
   EXPECT_FALSE(guarded([&] { gguf_tokenizer(metadata); }).ok());
+}
+
+// Gemma 4's have scores that say nothing, and list their merges.
+TEST(GgufTokenizer, Gemma4ListsItsMerges) {
+  const Json original = read_json_file("tests/data/text/llama2.json").at("tokenizer");
+  Json metadata = as_gguf(original, "gemma4", "gemma4");
+  const size_t n = metadata.at("tokenizer.ggml.tokens").size();
+  metadata["tokenizer.ggml.scores"] = Json(std::vector<double>(n, -1000.0));
+  metadata["tokenizer.ggml.add_space_prefix"] = false;
+  const TokenizerData found = parse_tokenizer(gguf_tokenizer(metadata), "found");
+  const TokenizerData expected = parse_tokenizer(original, "llama2");
+  EXPECT_EQ(found.token_bytes, expected.token_bytes);
+  EXPECT_EQ(found.merges, expected.merges);
+  EXPECT_TRUE(found.byte_fallback);
 }
 
 // A SentencePiece vocabulary of these tokens and "a" to "z".

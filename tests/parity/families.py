@@ -865,6 +865,22 @@ CASES += [
     gguf_case("gemma3", "Gemma3Text", "bf16", dict(GEMMA3, query_pre_attn_scalar=16, num_hidden_layers=7,
                                                   layer_types=None, vocab_size=381), "gpt2", "gpt-2",
               tolerance=3e-3, tolerance_kv16=1e-3),  # seven layers, so that one of them has full attention
+    gguf_case("gemma4", "Gemma4Text", "bf16", dict(GEMMA4, **GEMMA4_K_EQ_V, vocab_size=381), "gpt2", "gpt-2"),
+    gguf_case("gemma4_e", "Gemma4Text", "f32", dict(GEMMA4_E, vocab_size=381, vocab_size_per_layer_input=381), "gpt2", "gpt-2"),
+    gguf_case("gemma4_moe", "Gemma4Text", "bf16", dict(GEMMA4, **GEMMA4_K_EQ_V, **GEMMA4_EXPERTS, vocab_size=381), "gpt2", "gpt-2"),
+    gguf_case("gemma4_moe_odd", "Gemma4Text", "f32", {
+        **GEMMA4_E, **ODD, **GEMMA4_EXPERTS, "vocab_size": 381, "vocab_size_per_layer_input": 381, "global_head_dim": 24,
+        "num_kv_shared_layers": 2, "attention_k_eq_v": True, "use_double_wide_mlp": False, "final_logit_softcapping": None,
+        "rope_parameters": dict(full_attention=dict(rope_type="proportional", partial_rotary_factor=0.3, rope_theta=5e5),
+                                sliding_attention=dict(rope_type="default", rope_theta=2e4))}, "gpt2", "gpt-2",
+              tolerance_kv16=1e-3),
+    gguf_case("gemma4_q8_0", "Gemma4Text", "q8_0", dict(
+        GEMMA4, **GEMMA4_K_EQ_V, hidden_size=64, intermediate_size=96, head_dim=32, global_head_dim=64, vocab_size=381), "gpt2", "gpt-2"),
+    gguf_case("gemma4_small", "Gemma4Text", "bf16", {
+        **GEMMA4_E, **GEMMA4_EXPERTS, "hidden_size": 16, "intermediate_size": 12, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "num_experts": 4, "moe_intermediate_size": 8, "vocab_size": 381, "vocab_size_per_layer_input": 381, "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 2, "head_dim": 4, "global_head_dim": 8,
+        "hidden_size_per_layer_input": 4}, "gpt2", "gpt-2", golden=True),
     gguf_case("phimoe", "Phimoe", "f32", dict(LOCAL, original_max_position_embeddings=128, attention_bias=True,
                                               lm_head_bias=True), inner=make_phimoe),
     gguf_case("phimoe_longrope", "Phimoe", "bf16", dict(PHI_LONG, **TINY), inner=make_phimoe, golden=True),

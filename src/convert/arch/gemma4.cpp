@@ -33,12 +33,12 @@ constexpr TensorName kExperts[] = {
     {"moe.router.norm.weight", "router.scale"},
     {"moe.router.weight", "router.proj.weight"},
     {"moe.expert_scale", "router.per_expert_scale"},
-    {"moe.experts.gate.weight", "experts.{e}.gate_proj.weight"},
-    {"moe.experts.up.weight", "experts.{e}.up_proj.weight"},
-    {"moe.experts.down.weight", "experts.{e}.down_proj.weight"},
     {"moe.experts.gate.weight", "experts.gate_up_proj", kGateHalf},
     {"moe.experts.up.weight", "experts.gate_up_proj", kUpHalf},
-    {"moe.experts.down.weight", "experts.down_proj", kStacked}};
+    {"moe.experts.down.weight", "experts.down_proj", kStacked},
+    {"moe.experts.gate.weight", "experts.{e}.gate_proj.weight"},
+    {"moe.experts.up.weight", "experts.{e}.up_proj.weight"},
+    {"moe.experts.down.weight", "experts.{e}.down_proj.weight"}};
 
 constexpr TensorName kLayerInputs[] = {
     {"layer_inputs.weight", "model.embed_tokens_per_layer.weight"},

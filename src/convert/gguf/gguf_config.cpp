@@ -44,6 +44,7 @@ constexpr Arch kArchs[] = {
     {.name = "gemma", .model_type = "gemma"},
     {.name = "gemma2", .model_type = "gemma2"},
     {.name = "gemma3", .model_type = "gemma3_text"},
+    {.name = "gemma4", .model_type = "gemma4_text"},
     {.name = "glm4moe", .model_type = "glm4_moe"},
     {.name = "bailingmoe", .model_type = "bailing_moe", .interleaved = true},
     {.name = "bailingmoe2", .model_type = "bailing_moe_v2"},
@@ -107,9 +108,9 @@ class ConfigBuilder {
     read_shapes();
     if (is_state()) read_gguf_state(&keys_, &c);
     if (is("deepseek2")) read_deepseek();
-    read_rope();
+    if (!is("gemma4")) read_rope();
     if (is("gpt-oss")) read_gpt_oss();
-    if (std::string_view(arch_.name).starts_with("gemma")) read_gemma();
+    if (is("gemma") || is("gemma2") || is("gemma3")) read_gemma();
     if (is("glm4moe")) read_glm4();
     if (is_bailing()) read_bailing();
     if (is_lfm2()) read_lfm2();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The keys of families with a state in GGUF files.
+// The keys of families with a state, and of Gemma 4, in GGUF files.
 #include "src/convert/gguf/gguf_state.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 
 #include "formats/import/failure.h"
 
@@ -285,11 +287,110 @@ void read_kimi(GgufKeys* keys, Json* config) {
   }
 }
 
+// Layers without a window turn the first dimensions of a head only: the others have a factor that
+// stops them.
+Json read_whole_rope(GgufKeys* keys, int64_t head_dim) {
+  constexpr const char* kFactors = "rope_freqs.weight";
+  const SourceTensor* const tensor = keys->find(kFactors);
+  Json rope = {{"rope_type", "proportional"}, {"partial_rotary_factor", 1.0}};
+  if (keys->take("rope.freq_base") == nullptr) keys->fail_missing("rope.freq_base");
+  rope["rope_theta"] = keys->at("rope.freq_base");
+  if (tensor == nullptr) return rope;
+  if (static_cast<int64_t>(tensor->n_elements) != head_dim / 2) {
+    fail(MOE_ERR_SHAPE, "tensor %s: expected (%lld), found %s", kFactors,
+         static_cast<long long>(head_dim / 2), shape_text(tensor->shape).c_str());
+  }
+  std::vector<float> factors(static_cast<size_t>(head_dim / 2));
+  keys->checkpoint().read(*tensor, 0, factors.size(), factors.data());
+  constexpr float kStops = 1e30f;
+  const auto end = std::find(factors.begin(), factors.end(), kStops);
+  if (!std::all_of(factors.begin(), end, [](float f) { return f == 1; }) ||
+      !std::all_of(end, factors.end(), [](float f) { return f == kStops; })) {
+    fail(MOE_ERR_UNSUPPORTED, "tensor %s: expected factors of 1, then of 1e30", kFactors);
+  }
+  const auto n = static_cast<double>(end - factors.begin());
+  const auto width = static_cast<double>(head_dim);
+  double share = 2 * n / width;
+  // The product is truncated, and may be rounded to less than the number that it stands for.
+  if (std::trunc(width * share / 2) < n) share = std::nextafter(share, 1.0);
+  rope["partial_rotary_factor"] = share;
+  return rope;
+}
+
+int64_t read_head_dim(GgufKeys* keys, const std::string& suffix) {
+  const int64_t width = keys->count("attention.key_length" + suffix, 1, kMaxSize);
+  for (const char* key : {"attention.value_length", "rope.dimension_count"}) {
+    if (keys->count(key + suffix, 1, kMaxSize) != width) keys->fail_key(key + suffix);
+  }
+  return width;
+}
+
+// Networks of layers that see the keys of others may be twice as wide.
+void read_gemma4_widths(GgufKeys* keys, int64_t n_shared, Json* config) {
+  constexpr const char* kKey = "feed_forward_length";
+  const std::vector<int64_t> widths = read_per_layer(keys, kKey);
+  const auto n_own = static_cast<std::ptrdiff_t>(widths.size()) - n_shared;
+  const bool wide = n_shared > 0 && widths.back() == 2 * widths.front();
+  for (std::ptrdiff_t l = 0; l < static_cast<std::ptrdiff_t>(widths.size()); ++l) {
+    const int64_t width = wide && l >= n_own ? widths.back() : widths.front();
+    if (widths[static_cast<size_t>(l)] != width) keys->fail_key(kKey);
+  }
+  (*config)["intermediate_size"] = widths.front();
+  (*config)["use_double_wide_mlp"] = wide;
+}
+
+void read_gemma4(GgufKeys* keys, Json* config) {
+  Json& c = *config;
+  constexpr const char* kHeads = "attention.head_count_kv";
+  constexpr const char* kPattern = "attention.sliding_window_pattern";
+  const int64_t n_layers = keys->count("block_count", 1, kMaxBlocks);
+  const int64_t n_shared = keys->take("attention.shared_kv_layers") == nullptr
+                               ? 0
+                               : keys->count("attention.shared_kv_layers", 0, n_layers - 1);
+  const int64_t whole = read_head_dim(keys, ""), local = read_head_dim(keys, "_swa");
+  const std::vector<int64_t> heads = read_per_layer(keys, kHeads);
+  if (keys->take(kPattern) == nullptr) keys->fail_missing(kPattern);
+  const std::vector<JsonNode> pattern = keys->node(kPattern).elements();
+  if (pattern.size() != heads.size()) keys->fail_key(kPattern);
+  const int64_t n_heads = keys->count("attention.head_count", 1, kMaxSize);
+  Json layers = Json::object();
+  bool k_eq_v = false;
+  for (size_t l = 0; l < heads.size(); ++l) {
+    if (heads[l] < 1 || heads[l] > n_heads) keys->fail_key(kHeads);
+    const bool slides = pattern[l].boolean();
+    layers[std::to_string(l)] = {{"head_dim", slides ? local : whole},
+                                 {"num_key_value_heads", heads[l]}};
+    const std::string values = "blk." + std::to_string(l) + ".attn_v.weight";
+    const bool own = static_cast<int64_t>(l) < n_layers - n_shared;
+    k_eq_v = k_eq_v || (own && !slides && keys->find(values.c_str()) == nullptr);
+  }
+  c["per_layer_config"] = std::move(layers);
+  c["head_dim"] = local;
+  c["num_key_value_heads"] = heads.front();
+  c["attention_k_eq_v"] = k_eq_v;
+  c["num_kv_shared_layers"] = n_shared;
+  read_gemma4_widths(keys, n_shared, config);
+  const int64_t inputs = keys->count("embedding_length_per_layer_input", 0, kMaxSize);
+  c["hidden_size_per_layer_input"] = inputs;
+  if (inputs > 0) c["vocab_size_per_layer_input"] = c.at("vocab_size");
+  if (const Json* cap = keys->take("final_logit_softcapping")) c["final_logit_softcapping"] = *cap;
+  c["enable_moe_block"] = keys->any_layer_has("ffn_gate_inp.weight");
+  move_key(config, "num_experts_per_tok", "top_k_experts");
+  const Json* const base = keys->take("rope.freq_base_swa");
+  c["rope_parameters"] = {
+      {"full_attention", read_whole_rope(keys, whole)},
+      {"sliding_attention",
+       {{"rope_type", "default"}, {"rope_theta", base == nullptr ? Json(1e4) : *base}}}};
+  c.erase("rope_theta");
+  c["hidden_activation"] = "gelu_pytorch_tanh";
+}
+
 constexpr StateFamily kStateFamilies[] = {
     {"qwen3next", read_delta},     {"qwen35", read_delta},
     {"qwen35moe", read_delta},     {"granitehybrid", read_granite},
     {"nemotron_h", read_nemotron}, {"nemotron_h_moe", read_nemotron},
-    {"falcon-h1", read_falcon},    {"kimi-linear", read_kimi}};
+    {"falcon-h1", read_falcon},    {"kimi-linear", read_kimi},
+    {"gemma4", read_gemma4}};
 
 }  // namespace
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 // Families in GGUF files whose layers have a state: gated delta rules (Qwen3-Next, Qwen3.5), Mamba2
-// (Granite 4 H, Nemotron-H, Falcon-H1) and Kimi's rule. Their tensors get the names, and the small
+// (Granite 4 H, Nemotron-H, Falcon-H1) and Kimi's rule; and Gemma 4, whose layers differ from each
+// other in more than their kind. Their tensors get the names, and the small
 // ones the shapes and values, that `transformers` gives them.
 
 #include "src/convert/gguf/gguf_keys.h"
 
 namespace moe {
 
-/// Whether a layer of this general.architecture has a state, other than a short convolution.
+/// Whether layers of this general.architecture have a state, other than a short convolution, or are
+/// Gemma 4's.
 bool is_gguf_state(std::string_view architecture);
 
 /// Adds to `config` what the keys and tensors of such a file say beyond those of all decoders, and

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The tensors of families with a state in GGUF files: names by architecture, and values that
-// llama.cpp's converter changes.
+// The tensors of families with a state, and of Gemma 4, in GGUF files: names by architecture, and
+// values that llama.cpp's converter changes.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -85,6 +85,23 @@ constexpr StateName kKimiNames[] = {
     {"ssm_dt.bias", "self_attn.dt_bias"},     {"ssm_a", "self_attn.A_log"},
     {"ssm_norm.", "self_attn.o_norm."}};
 
+constexpr StateName kGemma4Names[] = {
+    {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
+    {"per_layer_model_proj.weight", "model.per_layer_model_projection.weight"},
+    {"per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight"},
+    {"inp_gate.", "per_layer_input_gate."},
+    {"proj.", "per_layer_projection."},
+    {"post_norm.", "post_per_layer_input_norm."},
+    {"layer_output_scale.weight", "layer_scalar"},
+    {"post_ffw_norm_1.", "post_feedforward_layernorm_1."},
+    {"pre_ffw_norm_2.", "pre_feedforward_layernorm_2."},
+    {"post_ffw_norm_2.", "post_feedforward_layernorm_2."},
+    {"ffn_gate_inp.weight", "router.proj.weight"},
+    {"ffn_gate_inp.scale", "router.scale"},
+    {"ffn_gate_up_exps.weight", "experts.gate_up_proj"},
+    {"ffn_down_exps.weight", "experts.down_proj"},
+    {"ffn_down_exps.scale", "router.per_expert_scale"}};
+
 struct StateNames {
   const char* arch;
   std::span<const StateName> names;
@@ -93,7 +110,7 @@ struct StateNames {
 constexpr StateNames kStateNames[] = {
     {"qwen3next", kDeltaNames},         {"qwen35", kDeltaNames},     {"qwen35moe", kDeltaNames},
     {"granitehybrid", kGraniteNames},   {"falcon-h1", kFalconNames}, {"nemotron_h", kNemotronNames},
-    {"nemotron_h_moe", kNemotronNames}, {"kimi-linear", kKimiNames}};
+    {"nemotron_h_moe", kNemotronNames}, {"kimi-linear", kKimiNames}, {"gemma4", kGemma4Names}};
 
 constexpr std::string_view kBlocks = "blk.";
 constexpr std::string_view kLayers = "model.layers.";

@@ -14,10 +14,21 @@ constexpr const char* kStopKeys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.g
 
 // Most files name only the token that ends a text. llama.cpp knows by their text those that end a
 // turn, whatever their type. Its "</s>" is not here: in Gemma it is HTML, elsewhere it has a key.
-constexpr const char* kStopTexts[] = {
-    "<|eot_id|>",           "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>",
-    "<|endoftext|>",        "<|eom_id|>", "<EOT>",   "[EOT]",      "[EOS]",    "<|end_of_text|>",
-    "<｜end▁of▁sentence｜>"};
+constexpr const char* kStopTexts[] = {"<|eot_id|>",
+                                      "<|im_end|>",
+                                      "<|end|>",
+                                      "<|return|>",
+                                      "<|call|>",
+                                      "<end_of_turn>",
+                                      "<|endoftext|>",
+                                      "<|eom_id|>",
+                                      "<EOT>",
+                                      "[EOT]",
+                                      "[EOS]",
+                                      "<|end_of_text|>",
+                                      "<turn|>",
+                                      "<|tool_response>",
+                                      "<｜end▁of▁sentence｜>"};
 
 void push_once(const Json& id, Json* ids) {
   for (const Json& known : *ids) {

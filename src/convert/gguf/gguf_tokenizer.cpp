@@ -194,13 +194,13 @@ class TokenizerBuilder {
     Json out = {{"version", "1.0"}};
     if (kind == "gpt2") {
       build_byte_level(&out);
-    } else if (kind == "llama") {
-      build_sentencepiece(&out);
+    } else if (kind == "llama" || kind == "gemma4") {
+      build_sentencepiece(kind == "gemma4", &out);
     } else if (kind == kBert) {
       build_wordpiece(&out);
     } else {
       fail(MOE_ERR_UNSUPPORTED,
-           "%s: tokenizer.ggml.model \"%.60s\"; gpt2, llama and bert are read%s",
+           "%s: tokenizer.ggml.model \"%.60s\"; gpt2, llama, gemma4 and bert are read%s",
            metadata_.path().c_str(), kind.c_str(), kWithout);
     }
     out["added_tokens"] = added_tokens();
@@ -404,10 +404,11 @@ class TokenizerBuilder {
     return out;
   }
 
-  void build_sentencepiece(Json* out) const {
+  // The scores of Gemma 4's tokens say nothing; its merges are listed.
+  void build_sentencepiece(bool listed, Json* out) const {
     Json model = {{"type", "BPE"},
                   {"vocab", vocabulary()},
-                  {"merges", merges_by_score()},
+                  {"merges", listed ? merges() : merges_by_score()},
                   {"byte_fallback", true},
                   {"fuse_unk", true}};
     for (size_t i = 0; i < tokens_.size(); ++i) {

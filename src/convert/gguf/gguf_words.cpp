@@ -52,6 +52,7 @@ constexpr Word kConfigWords[] = {
     {"routed_scaling_factor", "expert_weights_scale"},
     {"sliding_window_pattern", "attention.sliding_window_pattern"},
     {"swiglu_limit", "swiglu_clamp_exp"},
+    {"top_k_experts", "expert_used_count"},
     {"topk_group", "expert_group_used_count"},
     {"v_head_dim", "attention.value_length"}};
 
