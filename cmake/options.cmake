@@ -4,6 +4,7 @@
 # (add_subdirectory) moe is its libraries, moe::moe, moe::moe_convert and moe::moe_serve, and nothing else.
 option(MOE_TEXT "Tokenizers from Hugging Face files (PCRE2, utf8proc); OFF: token ids and bytes" ON)
 option(MOE_CHAT "Chat templates and conversations; OFF: moe_chat_create returns MOE_ERR_UNSUPPORTED" ON)
+option(MOE_GRAMMAR "Texts held to schemas and grammars; OFF: moe_grammar_create returns MOE_ERR_UNSUPPORTED" ON)
 option(MOE_LAYER "One MoE layer for other runtimes; OFF: moe_layer_create returns MOE_ERR_UNSUPPORTED" ON)
 option(MOE_GPU "libmoe loads libmoe_cuda.so where there is a GPU; OFF: the CPU alone" ON)
 option(MOE_CONVERT "libmoe_convert: checkpoints to model files" ON)
@@ -36,8 +37,8 @@ set(MOE_MIXERS "" CACHE STRING "Token mixers with a state to build, e.g. short_c
 set(MOE_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
 
 if(MOE_TESTS AND MOE_CONVERT
-   AND NOT (MOE_TEXT AND MOE_CHAT AND MOE_LAYER))
-  message(FATAL_ERROR "MOE_TESTS=ON with MOE_CONVERT=ON needs MOE_TEXT, MOE_CHAT and MOE_LAYER: the tests use them.")
+   AND NOT (MOE_TEXT AND MOE_CHAT AND MOE_GRAMMAR AND MOE_LAYER))
+  message(FATAL_ERROR "MOE_TESTS=ON with MOE_CONVERT=ON needs MOE_TEXT, MOE_CHAT, MOE_GRAMMAR and MOE_LAYER: the tests use them.")
 endif()
 if(NOT MOE_OS IN_LIST systems)
   message(FATAL_ERROR "MOE_OS: expected one of ${systems}, found ${MOE_OS}")

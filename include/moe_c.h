@@ -1135,7 +1135,8 @@ typedef struct moe_grammar moe_grammar;
  * token; MOE_ERR_RANGE if no text satisfies the grammar, MOE_ERR_TOO_LONG if it takes too much
  * memory (48 MB) or time, MOE_ERR_NOT_FOUND for a reference to nothing. The model's first grammar
  * also reads its vocabulary (about 30 bytes a token). The result is immutable: any number of calls
- * on any threads may use it at once. Any thread. */
+ * on any threads may use it at once. Any thread. In a library built with MOE_GRAMMAR=OFF:
+ * MOE_ERR_UNSUPPORTED. */
 MOE_API moe_status moe_grammar_create(moe_model* model, moe_grammar_kind kind, const char* text,
                                       size_t n_bytes, moe_grammar** out, moe_error* error);
 /* Gives up the handle; NULL is allowed. Generations that use the grammar keep it. */

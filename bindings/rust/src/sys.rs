@@ -1920,7 +1920,8 @@ extern "C" {
     /// token; MOE_ERR_RANGE if no text satisfies the grammar, MOE_ERR_TOO_LONG if it takes too much
     /// memory (48 MB) or time, MOE_ERR_NOT_FOUND for a reference to nothing. The model's first grammar
     /// also reads its vocabulary (about 30 bytes a token). The result is immutable: any number of calls
-    /// on any threads may use it at once. Any thread.
+    /// on any threads may use it at once. Any thread. In a library built with MOE_GRAMMAR=OFF:
+    /// MOE_ERR_UNSUPPORTED.
     pub fn moe_grammar_create(
         model: *mut moe_model,
         kind: moe_grammar_kind,
