@@ -1219,7 +1219,7 @@ MOE_API moe_status moe_session_generate(moe_session* session, const int32_t* pro
 typedef struct moe_generation moe_generation;
 
 /* Begins after what the session holds, which must not be empty (MOE_ERR_STATE). `params` is copied
- * with all it points to; max_draft must be 0. Errors of the parameters as moe_session_generate. */
+ * with all it points to. Errors of the parameters as moe_session_generate. */
 MOE_API moe_status moe_generation_create(moe_session* session, const moe_generate_params* params,
                                          moe_generation** out, moe_error* error);
 /* Samples one token, reports it and stores it in *token: evaluate it before the next call, in
@@ -1232,6 +1232,12 @@ MOE_API moe_status moe_generation_create(moe_session* session, const moe_generat
  * with the last token. After other errors, those of moe_session_generate, it can only be freed. */
 MOE_API moe_status moe_generation_next(moe_generation* generation, int32_t* token,
                                        moe_finish* finish, moe_error* error);
+/* For a session that is stepped alone: evaluates the token that was given last, in one pass with up
+ * to params.max_draft drafted tokens after it, and goes on as if moe_generation_next had given each
+ * that is right, to the same bits. *token is the one after them. MOE_ERR_STATE if no token has been
+ * given, or if it was evaluated; otherwise as moe_generation_next. */
+MOE_API moe_status moe_generation_advance(moe_generation* generation, int32_t* token,
+                                          moe_finish* finish, moe_error* error);
 /* After MOE_FINISH_STOP: the index in params.stop of the stop string that was found, the longest of
  * several that end at the same byte. Otherwise, and for NULL: -1. */
 MOE_API int32_t moe_generation_stop(const moe_generation* generation);
@@ -1684,6 +1690,10 @@ typedef struct moe_service_params {
   /* gets the receipt of every answer (docs/serving.md), with the request in it; NULL: none */
   moe_service_receipt_fn receipt;
   void* receipt_user; /* its first argument */
+  /* 0..16: as in moe_generate_params, for requests that do not say `draft` themselves. A text is
+   * drafted while it is the only one in a slot. MOE_ERR_UNSUPPORTED with an expert capacity */
+  int32_t max_draft;
+  int32_t reserved; /* zero */
 } moe_service_params;
 
 /* The purpose of a request. */

@@ -212,6 +212,8 @@ export interface ServiceOptions {
   slice?: number;
   /** The time of a request, from its submission on. */
   maxSeconds?: number;
+  /** Tokens drafted at once for a text that is alone, where its request does not say; at most 16. */
+  draft?: number;
   /** Evaluates every prompt whole. */
   noReuse?: boolean;
   /** Keeps evaluated texts in files, also for a later service. */

@@ -39,6 +39,7 @@ Service create_service(const ServeOptions& o, moe_model* model, const std::strin
   p.max_waiting = o.max_waiting;
   p.max_prompt = o.max_prompt;
   p.slice = o.slice;
+  p.max_draft = o.draft;
   p.no_reuse = o.no_reuse ? 1 : 0;
   p.cache_folder = o.cache_folder.empty() ? nullptr : o.cache_folder.c_str();
   p.cache_bytes = parse_bytes("--cache-size", o.cache_size);

@@ -177,6 +177,11 @@ void add_queue_options(CLI::App& c, ServeOptions& o) {
                "Tokens of prompts read between two tokens of the texts that are being generated")
       ->transform(integer_in(1, 4096))
       ->capture_default_str();
+  c.add_option("--draft", o.draft,
+               "Draft up to N tokens at once for a text that is alone in the slots, where its "
+               "request does not say: the same text; 0 to 16")
+      ->transform(integer_in(0, 16))
+      ->capture_default_str();
   c.add_flag("--no-reuse", o.no_reuse,
              "Evaluate every prompt whole, also one that begins as another text in the slots");
   c.add_option("--cache", o.cache_folder,

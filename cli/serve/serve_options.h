@@ -22,6 +22,7 @@ struct ServeOptions {
   std::string key_file;
   int n_slots = 0;  // 0: 8, or what a cap leaves room for
   int slice = 16;
+  int draft = 0;  // tokens at once, where a request does not say
   bool no_reuse = false;
   std::string cache_folder;  // empty: none
   std::string cache_size = "10G";

@@ -158,13 +158,15 @@ Status create_generation(moe_session* session, const moe_generate_params* given,
   return {};
 }
 
-Status next_token(moe_generation* generation, int32_t* token, moe_finish* out) {
+using Step = Status (SteppedGeneration::*)(int32_t* token, Finish* finish);
+
+Status next_token(moe_generation* generation, Step step, int32_t* token, moe_finish* out) {
   if (generation == nullptr) return null_argument("generation");
   if (token == nullptr) return null_argument("token");
   if (out == nullptr) return null_argument("finish");
   MOE_TRY(check_session(generation->session.get()));
   Finish finish{};
-  MOE_TRY(generation->steps->next(token, &finish));
+  MOE_TRY((generation->steps.get()->*step)(token, &finish));
   if (*token < 0) *out = static_cast<moe_finish>(finish);
   return {};
 }
@@ -194,7 +196,14 @@ moe_status moe_generation_create(moe_session* session, const moe_generate_params
 
 moe_status moe_generation_next(moe_generation* generation, int32_t* token, moe_finish* finish,
                                moe_error* error) {
-  return moe::deliver(moe::next_token(generation, token, finish), error);
+  return moe::deliver(moe::next_token(generation, &moe::SteppedGeneration::next, token, finish),
+                      error);
+}
+
+moe_status moe_generation_advance(moe_generation* generation, int32_t* token, moe_finish* finish,
+                                  moe_error* error) {
+  return moe::deliver(moe::next_token(generation, &moe::SteppedGeneration::advance, token, finish),
+                      error);
 }
 
 int32_t moe_generation_stop(const moe_generation* generation) {

@@ -331,9 +331,23 @@ Status Generation::prime(StreamDecoder& decoder) {
 Status Generation::next(StreamDecoder* decoder, int32_t* token) {
   if (!at_limit(state_.position())) {
     MOE_TRY(sample_next_token());
-    if (!ended_ && !at_end_of_text()) MOE_TRY(report(decoder));
-    if (!ended_) (void)at_limit(state_.position() + 1);
+    if (!ended_) (void)at_end_of_text();
   }
+  return give_next(decoder, token);
+}
+
+Status Generation::advance(StreamDecoder* decoder, int32_t* token) {
+  const size_t n_drafted = draft();
+  bool checked = false;
+  if (n_drafted > 0) MOE_TRY(check_draft(n_drafted, decoder, &checked));
+  if (!checked) MOE_TRY(step());
+  return give_next(decoder, token);
+}
+
+// Reports the token that was sampled, unless the generation has ended.
+Status Generation::give_next(StreamDecoder* decoder, int32_t* token) {
+  if (!ended_) MOE_TRY(report(decoder));
+  if (!ended_) (void)at_limit(state_.position() + 1);
   *token = ended_ ? -1 : next_.token;
   return ended_ ? flush(decoder) : Status();
 }

@@ -38,6 +38,9 @@ class Generation {
   /// Samples the next token and reports it. *token: to be evaluated before the next call; -1: the
   /// generation has ended, and result().finish says why.
   Status next(StreamDecoder* decoder, int32_t* token);
+  /// After next(): evaluates the token that it gave, with a draft of those after it, and goes on as
+  /// if next() had given each.
+  Status advance(StreamDecoder* decoder, int32_t* token);
 
  private:
   /// The tokens that would be sampled after each token of a pass that checks a draft, up to the
@@ -52,6 +55,7 @@ class Generation {
   Status loop(StreamDecoder* decoder);
   Status step();
   Status step_with_workspace();
+  Status give_next(StreamDecoder* decoder, int32_t* token);
   Status choose();
   Status sample_next_token();
   Status sample_row(const float* logits, size_t text, TokenLogprob* next, TokenLogprob* top);

@@ -32,11 +32,6 @@ Result<Box<SteppedGeneration>> SteppedGeneration::create(Session& session,
 }
 
 Status SteppedGeneration::begin(const Tokenizer* tokenizer, const Allocator& allocator) {
-  if (options_.max_draft > 0) {
-    return Status::error(MOE_ERR_ARGUMENT,
-                         "max_draft: expected 0 for a generation in steps, found %d",
-                         options_.max_draft);
-  }
   const SessionCall call(session_);
   MOE_TRY(call.status());
   SessionState& state = call.state();
@@ -68,8 +63,28 @@ Status SteppedGeneration::next(int32_t* token, Finish* finish) {
                          state.position(), position_);
   }
   MOE_TRY(generation_->next(decoder_.get(), &last_));
+  return settle(state, token, finish);
+}
+
+Status SteppedGeneration::advance(int32_t* token, Finish* finish) {
+  if (ended_) return Status::error(MOE_ERR_STATE, "the generation has ended");
+  const SessionCall call(session_);
+  MOE_TRY(call.status());
+  const SessionState& state = call.state();
+  if (last_ < 0 || state.position() != position_ - 1) {
+    return Status::error(MOE_ERR_STATE,
+                         "the session has %d tokens; expected %d, and a token that this generation "
+                         "gave and that is not evaluated yet",
+                         state.position(), position_ - 1);
+  }
+  MOE_TRY(generation_->advance(decoder_.get(), &last_));
+  return settle(state, token, finish);
+}
+
+// After a token, or the end.
+Status SteppedGeneration::settle(const SessionState& state, int32_t* token, Finish* finish) {
   if (last_ >= 0) {
-    ++position_;
+    position_ = state.position() + 1;
   } else {
     ended_ = true;
     *finish = generation_->result().finish;

@@ -29,6 +29,9 @@ class SteppedGeneration final {
   /// next call; -1: the generation has ended, and *finish says why. MOE_ERR_STATE if it had ended,
   /// or if the session does not hold the text so far with the last token.
   Status next(int32_t* token, Finish* finish);
+  /// After next() gave a token: evaluates it, with a draft of those after it, and goes on as if
+  /// next() had given each. MOE_ERR_STATE if it was evaluated already.
+  Status advance(int32_t* token, Finish* finish);
   /// The index in options.stop of the stop string that was found; -1: none.
   int stop() const;
 
@@ -38,6 +41,7 @@ class SteppedGeneration final {
 
  private:
   Status begin(const Tokenizer* tokenizer, const Allocator& allocator);
+  Status settle(const SessionState& state, int32_t* token, Finish* finish);
 
   Session& session_;
   const GenerateOptions options_;

@@ -14,9 +14,11 @@ namespace moe_serve {
 struct Host {
   moe_model* model = nullptr;
   const moe_tokenizer* tokenizer = nullptr;
-  std::string name;           // of the model, in requests and answers
-  std::string chat_template;  // a name or Jinja text; empty: the model's own
-  moe_sampling sampling{};    // where a request says nothing
+  std::string name;            // of the model, in requests and answers
+  std::string chat_template;   // a name or Jinja text; empty: the model's own
+  moe_sampling sampling{};     // where a request says nothing
+  int32_t max_draft = 0;       // likewise
+  bool whole_prompts = false;  // an expert capacity counts the tokens of a call
   int32_t vocab_size = 0;
   int32_t context = 0;        // of each session
   int32_t max_prompt = 0;     // tokens

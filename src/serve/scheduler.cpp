@@ -312,7 +312,10 @@ void Scheduler::step() {
   if (parts.empty()) return;
   const Clock::time_point start = Clock::now();
   ++n_steps_;
-  evaluate(parts);
+  // With others a pass of its own would hold them up for longer than a draft saves.
+  const bool alone = parts.size() == 1 && parts[0]->generating;
+  parts[0]->advances = alone && parts[0]->place.text->drafts();
+  if (!parts[0]->advances) evaluate(parts);
   for (Slot* slot : parts) {
     if (!slot->free()) advance(*slot);
   }
@@ -383,7 +386,9 @@ void Scheduler::sample(Slot& slot) {
   }
   const bool first = text.n_made() == 0;
   const int32_t n_before = text.n_made();
-  const bool goes_on = text.next();
+  const bool goes_on = slot.advances ? text.advance() : text.next();
+  if (slot.advances) slot.hold_advanced();
+  slot.advances = false;
   {
     const std::lock_guard lock(mutex_);
     stats_.generated_tokens += static_cast<uint64_t>(text.n_made() - n_before);

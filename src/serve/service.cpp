@@ -170,6 +170,7 @@ Host host_of(moe_model* model, const moe_service_params& p, const moe_model_info
   host.n_prompts = info.n_prompts;
   host.default_prompt = info.default_prompt;
   host.witness = session;
+  host.max_draft = in_range(p.max_draft, "max_draft", kMostDraft, 0);
   host.sampling = MOE_INIT(moe_sampling);
   moe_error error;
   check(moe_model_get_sampling(model, &host.sampling, nullptr, &error), error);
@@ -226,6 +227,12 @@ void create(moe_model* model, const moe_service_params* given, moe_service** out
   std::vector<Session> sessions = open_sessions(model, p, generates ? n : 1);
   auto service = std::make_unique<moe_service>();
   service->host = host_of(model, p, info, sessions[0].get());
+  service->host.whole_prompts = limits.whole_prompts;
+  if (limits.whole_prompts && service->host.max_draft > 0) {
+    throw CallError(MOE_ERR_UNSUPPORTED,
+                    "params.max_draft (--draft): not with an expert capacity, where results "
+                    "depend on how a text is split");
+  }
   if (generates) check_template(service->host);
   std::unique_ptr<StateFolder> folder;
   if (generates) folder = folder_of(p, limits, sessions[0].get());

@@ -50,6 +50,17 @@ void read_sampling(const Host& host, const Json& request, Settings& s) {
   s.bias = bias_of(host, request);
 }
 
+int32_t draft_of(const Host& host, const Json& request) {
+  const auto n =
+      static_cast<int32_t>(integer_of(request, "draft", 0, kMostDraft, int64_t{host.max_draft}));
+  if (n == 0 || !host.whole_prompts) return n;
+  throw bad_field("draft",
+                  "not with this model, whose expert capacity counts the tokens of a pass; "
+                  "expected 0, found " +
+                      std::to_string(n),
+                  "unsupported_value");
+}
+
 void check_stops(const Host& host, const std::vector<std::string>& stops, const char* field) {
   if (!stops.empty() && host.tokenizer == nullptr) {
     throw bad_field(field, "the model has no tokenizer");
@@ -66,7 +77,7 @@ void check_stops(const Host& host, const std::vector<std::string>& stops, const 
 Fields generating_fields(const Fields& more) {
   Fields fields = {"model",      "stream",     "temperature", "top_p",
                    "top_k",      "min_p",      "seed",        "repetition_penalty",
-                   "logit_bias", "ignore_eos", "receipt"};
+                   "logit_bias", "ignore_eos", "receipt",     "draft"};
   fields.insert(fields.end(), more.begin(), more.end());
   return fields;
 }
@@ -87,6 +98,7 @@ Settings read_settings(const Host& host, const Json& request) {
   Settings settings;
   settings.stream = flag_of(request, "stream", false);
   read_sampling(host, request, settings);
+  settings.max_draft = draft_of(host, request);
   settings.ignore_eos = flag_of(request, "ignore_eos", false);
   settings.receipt = flag_of(request, "receipt", false);
   return settings;

@@ -13,6 +13,7 @@
 namespace moe_serve {
 
 inline constexpr int64_t kMostTexts = 64;  // of one request
+inline constexpr int32_t kMostDraft = 16;  // tokens at once
 
 /// How the texts of a request are generated and answered.
 struct Settings {
@@ -20,6 +21,7 @@ struct Settings {
   std::vector<moe_logit_bias> bias;
   std::vector<std::string> stop;
   int32_t max_tokens = 0;  // 0: until the context is full
+  int32_t max_draft = 0;   // tokens at once, while nobody else has a slot
   int32_t n = 1;           // texts for each prompt
   bool ignore_eos = false;
   Grammar grammar;                   // null: any text

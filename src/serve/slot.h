@@ -25,13 +25,23 @@ struct Slot {
   size_t n_read = 0;          // tokens of the prompt in the session
   size_t n_step = 0;          // tokens to evaluate in this step
   bool generating = false;
-  int32_t token = -1;  // generated, to be evaluated
+  int32_t token = -1;     // generated, to be evaluated
+  bool advances = false;  // in this step, alone: with a draft
 
   bool free() const { return place.text == nullptr; }
   size_t n_unread() const { return place.text->prompt().size() - n_read; }
   /// The tokens to evaluate in this step.
   const int32_t* tokens() const {
     return generating ? &token : place.text->prompt().data() + n_read;
+  }
+  /// After a text has advanced: the session has its tokens, which it generated.
+  void hold_advanced() {
+    const std::vector<int32_t>& prompt = place.text->prompt();
+    const std::vector<int32_t>& made = place.text->tokens();
+    const auto position = static_cast<size_t>(moe_session_position(session.get()));
+    const auto from = static_cast<std::ptrdiff_t>(held.size() - prompt.size());
+    const auto to = static_cast<std::ptrdiff_t>(position - prompt.size());
+    held.insert(held.end(), made.begin() + from, made.begin() + to);
   }
   void take(Place next) {
     place = std::move(next);

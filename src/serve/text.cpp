@@ -47,6 +47,7 @@ void Text::begin(moe_session* session, moe_chat* chat) {
   sampling.n_bias = static_cast<int32_t>(settings_.bias.size());
   auto params = MOE_INIT(moe_generate_params);
   params.max_tokens = settings_.max_tokens;
+  params.max_draft = settings_.max_draft;
   params.sampling = &sampling;
   params.stop = stops.data();
   params.n_stop = static_cast<int32_t>(stops.size());
@@ -71,7 +72,15 @@ void Text::begin(moe_session* session, moe_chat* chat) {
 
 bool Text::next() {
   moe_error error;
-  const moe_status status = moe_generation_next(generation_.get(), &next_, &finish_, &error);
+  return took(moe_generation_next(generation_.get(), &next_, &finish_, &error), error);
+}
+
+bool Text::advance() {
+  moe_error error;
+  return took(moe_generation_advance(generation_.get(), &next_, &finish_, &error), error);
+}
+
+bool Text::took(moe_status status, const moe_error& error) {
   if (out_of_memory_) throw std::bad_alloc();
   check(status, error);
   if (next_ >= 0) return true;

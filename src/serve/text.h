@@ -34,12 +34,16 @@ class Text {
   void begin(moe_session* session, moe_chat* chat);
   /// Samples one token and takes what it gives. False at the end.
   bool next();
+  /// Evaluates next_token() with a draft of those after it, and goes on as if next() had been
+  /// called for each. False at the end.
+  bool advance();
   /// The part generated since the last call.
   Made take();
 
   const std::vector<int32_t>& prompt() const { return prompt_; }
   int index() const { return index_; }
   int32_t next_token() const { return next_; }
+  bool drafts() const { return settings_.max_draft > 0; }
   uint64_t seed() const { return seed_; }
   const std::vector<int32_t>& tokens() const { return tokens_; }
   int32_t n_made() const { return static_cast<int32_t>(tokens_.size()); }
@@ -54,6 +58,7 @@ class Text {
   void release() { generation_.reset(); }
 
  private:
+  bool took(moe_status status, const moe_error& error);
   static bool take_piece(void* user, const moe_piece* piece);
   void add(const moe_piece& piece);
 

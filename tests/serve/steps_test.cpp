@@ -62,18 +62,61 @@ TEST_F(StepsTest, EqualAGenerationInOneCall) {
   }
 }
 
+TEST_F(StepsTest, AdvanceWithDraftsToTheSameEnd) {
+  const std::string twice = "The dog ran to the tree. The dog ran to the tree. The dog ran";
+  int32_t n_calls = 0, n_tokens = 0;
+  for (const Json& request : std::vector<Json>{
+           {{"prompt", twice}, {"temperature", 0}, {"max_tokens", 60}},
+           {{"prompt", twice}, {"temperature", 0.4}, {"seed", 2}, {"max_tokens", 41}},
+           {{"prompt", twice}, {"temperature", 0}, {"stop", "he"}, {"max_tokens", 60}},
+           {{"prompt", "Tom"}, {"temperature", 0}, {"max_tokens", 0}, {"ignore_eos", true}},
+           {{"prompt", "One day"}, {"temperature", 0}, {"max_tokens", 0}}}) {
+    const Alone expected = alone(request);
+    for (const int32_t most : {0, 1, 5, 16}) {
+      Alone made;
+      AloneParams p;
+      read(request, p);
+      p.params.piece_user = &made;
+      p.params.max_draft = most;
+      ASSERT_EQ(moe_session_rewind(session_, 0, &error_), MOE_OK);
+      evaluate(encode(request["prompt"]));
+      moe_generation* generation = nullptr;
+      ASSERT_EQ(moe_generation_create(session_, &p.params, &generation, &error_), MOE_OK);
+      int32_t token = 0;
+      ASSERT_EQ(moe_generation_next(generation, &token, &made.finish, &error_), MOE_OK);
+      for (int i = 0; token >= 0; ++i) {
+        if (i % 5 == 4) {  // as when others joined
+          evaluate({token});
+          ASSERT_EQ(moe_generation_next(generation, &token, &made.finish, &error_), MOE_OK);
+        } else {
+          ASSERT_EQ(moe_generation_advance(generation, &token, &made.finish, &error_), MOE_OK)
+              << error_.text;
+        }
+        if (most > 1) ++n_calls;
+      }
+      if (most > 1) n_tokens += made.n;
+      moe_generation_free(generation);
+      EXPECT_EQ(made.text, expected.text) << request << most;
+      EXPECT_EQ(made.logprobs, expected.logprobs);
+      EXPECT_EQ(made.finish, expected.finish) << request;
+    }
+  }
+  EXPECT_LE(n_calls, n_tokens);  // how much is drafted depends on measured times
+}
+
 TEST_F(StepsTest, NeedTheirTokensEvaluated) {
   auto params = MOE_INIT(moe_generate_params);
   moe_generation* generation = nullptr;
   EXPECT_EQ(moe_generation_create(session_, &params, &generation, &error_), MOE_ERR_STATE);
   evaluate(encode("Once"));
-  params.max_draft = 2;
-  EXPECT_EQ(moe_generation_create(session_, &params, &generation, &error_), MOE_ERR_ARGUMENT);
+  params.max_draft = 17;
+  EXPECT_EQ(moe_generation_create(session_, &params, &generation, &error_), MOE_ERR_RANGE);
   params.max_draft = 0;
   params.max_tokens = 2;
   ASSERT_EQ(moe_generation_create(session_, &params, &generation, &error_), MOE_OK);
   int32_t token = -1;
   moe_finish finish{};
+  EXPECT_EQ(moe_generation_advance(generation, &token, &finish, &error_), MOE_ERR_STATE);
   ASSERT_EQ(moe_generation_next(generation, &token, &finish, &error_), MOE_OK);
   const int32_t first = token;
   EXPECT_EQ(moe_generation_next(generation, &token, &finish, &error_), MOE_ERR_STATE);
@@ -81,10 +124,13 @@ TEST_F(StepsTest, NeedTheirTokensEvaluated) {
   EXPECT_EQ(moe_generation_next(generation, &token, &finish, &error_), MOE_ERR_STATE);
   ASSERT_EQ(moe_session_rewind(session_, moe_session_position(session_) - 1, &error_), MOE_OK);
   evaluate({first});
+  EXPECT_EQ(moe_generation_advance(generation, &token, &finish, &error_), MOE_ERR_STATE);
   ASSERT_EQ(moe_generation_next(generation, &token, &finish, &error_), MOE_OK);
   EXPECT_EQ(token, -1);
   EXPECT_EQ(finish, MOE_FINISH_LENGTH);
   EXPECT_EQ(moe_generation_next(generation, &token, &finish, &error_), MOE_ERR_STATE);
+  EXPECT_EQ(moe_generation_advance(generation, &token, &finish, &error_), MOE_ERR_STATE);
+  EXPECT_EQ(moe_generation_advance(nullptr, &token, &finish, &error_), MOE_ERR_ARGUMENT);
   EXPECT_EQ(moe_generation_next(nullptr, &token, &finish, &error_), MOE_ERR_ARGUMENT);
   EXPECT_EQ(moe_generation_next(generation, nullptr, &finish, &error_), MOE_ERR_ARGUMENT);
   EXPECT_EQ(moe_generation_next(generation, &token, nullptr, &error_), MOE_ERR_ARGUMENT);

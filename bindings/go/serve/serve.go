@@ -42,6 +42,7 @@ type Options struct {
 	MaxPrompt    int                // tokens
 	Slice        int                // prompt tokens evaluated in a step while texts are being generated
 	MaxSeconds   int                // of a request, from Submit on; 0: any
+	Draft        int                // tokens drafted at once for a text that is alone, where its request does not say
 	NoReuse      bool               // evaluates every prompt whole
 	CacheFolder  string             // keeps evaluated texts in files, also for a later service; "": none
 	CacheBytes   uint64             // of its files, the most
@@ -165,7 +166,8 @@ func (o *Options) params(m *memory) (*C.moe_service_params, error) {
 	}{
 		{&p.n_slots, o.Slots, "Slots"}, {&p.max_waiting, o.MaxWaiting, "MaxWaiting"},
 		{&p.max_prompt, o.MaxPrompt, "MaxPrompt"}, {&p.slice, o.Slice, "Slice"},
-		{&p.max_seconds, o.MaxSeconds, "MaxSeconds"}, {&session.context, o.Session.Context, "Context"},
+		{&p.max_seconds, o.MaxSeconds, "MaxSeconds"}, {&p.max_draft, o.Draft, "Draft"},
+		{&session.context, o.Session.Context, "Context"},
 		{&session.chunk, o.Session.Chunk, "Chunk"}, {&session.max_beam, o.Session.MaxBeam, "MaxBeam"},
 	} {
 		if err := number(n.to, n.n, n.what); err != nil {

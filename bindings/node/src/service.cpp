@@ -162,6 +162,7 @@ struct ServiceCall {
     params.max_prompt = js.int32(options, "maxPrompt");
     params.slice = js.int32(options, "slice");
     params.max_seconds = js.int32(options, "maxSeconds");
+    params.max_draft = js.int32(options, "draft");
     params.no_reuse = js.flag(options, "noReuse");
     params.cache_folder = text(js, options, "cacheFolder");
     params.cache_bytes = js.size(options, "cacheBytes");

@@ -175,7 +175,7 @@ test('options are checked', async () => {
   const model = await open();
   for (const [options, expected] of [
     [{ nSlots: -1 }, 'RANGE'], [{ maxWaiting: -1 }, 'RANGE'], [{ maxPrompt: -1 }, 'RANGE'], [{ slice: 1 << 20 }, 'RANGE'],
-    [{ maxSeconds: -1 }, 'RANGE'], [{ router: 'best:1' }, 'ARGUMENT'], [{ name: 'a\0b' }, 'ARGUMENT'],
+    [{ maxSeconds: -1 }, 'RANGE'], [{ draft: 17 }, 'RANGE'], [{ router: 'best:1' }, 'ARGUMENT'], [{ name: 'a\0b' }, 'ARGUMENT'],
     [{ cacheFolder: '/dev/null/none' }, 'IO'], [{ receipt: 5 }, 'ARGUMENT'], [null, 'ARGUMENT'],
   ]) {
     await assert.rejects(model.service(options), code(expected), JSON.stringify(options));

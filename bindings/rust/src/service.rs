@@ -38,6 +38,7 @@ pub struct ServiceParams {
     max_prompt: i32,
     slice: i32,
     max_seconds: i32,
+    draft: i32,
     no_reuse: bool,
     cache: Option<String>,
     cache_bytes: u64,
@@ -91,6 +92,11 @@ impl ServiceParams {
     /// The time of a request, from its submission on.
     pub fn max_seconds(mut self, n: i32) -> Self {
         self.max_seconds = n;
+        self
+    }
+    /// Tokens drafted at once for a text that is alone, where its request does not say; at most 16.
+    pub fn draft(mut self, n: i32) -> Self {
+        self.draft = n;
         self
     }
     /// Evaluates every prompt whole.
@@ -260,6 +266,7 @@ impl Service {
         params.max_prompt = settings.max_prompt;
         params.slice = settings.slice;
         params.max_seconds = settings.max_seconds;
+        params.max_draft = settings.draft;
         params.no_reuse = i32::from(settings.no_reuse);
         params.cache_folder = folder.pointer();
         params.cache_bytes = settings.cache_bytes;

@@ -1300,6 +1300,11 @@ pub struct moe_service_params {
     pub receipt: moe_service_receipt_fn,
     /// its first argument
     pub receipt_user: *mut c_void,
+    /// 0..16: as in moe_generate_params, for requests that do not say `draft` themselves. A text is
+    /// drafted while it is the only one in a slot. MOE_ERR_UNSUPPORTED with an expert capacity
+    pub max_draft: i32,
+    /// zero
+    pub reserved: i32,
 }
 
 /// A part of an answer, or the whole. Valid during the callback.
@@ -1956,7 +1961,7 @@ extern "C" {
         error: *mut moe_error,
     ) -> moe_status;
     /// Begins after what the session holds, which must not be empty (MOE_ERR_STATE). `params` is copied
-    /// with all it points to; max_draft must be 0. Errors of the parameters as moe_session_generate.
+    /// with all it points to. Errors of the parameters as moe_session_generate.
     pub fn moe_generation_create(
         session: *mut moe_session,
         params: *const moe_generate_params,
@@ -1972,6 +1977,16 @@ extern "C" {
     /// need not have been evaluated. MOE_ERR_STATE after the end, or if the session does not end
     /// with the last token. After other errors, those of moe_session_generate, it can only be freed.
     pub fn moe_generation_next(
+        generation: *mut moe_generation,
+        token: *mut i32,
+        finish: *mut moe_finish,
+        error: *mut moe_error,
+    ) -> moe_status;
+    /// For a session that is stepped alone: evaluates the token that was given last, in one pass with up
+    /// to params.max_draft drafted tokens after it, and goes on as if moe_generation_next had given each
+    /// that is right, to the same bits. *token is the one after them. MOE_ERR_STATE if no token has been
+    /// given, or if it was evaluated; otherwise as moe_generation_next.
+    pub fn moe_generation_advance(
         generation: *mut moe_generation,
         token: *mut i32,
         finish: *mut moe_finish,
@@ -2680,7 +2695,7 @@ fn structs_are_those_of_c() {
         outline: 40,
         reserved: 44,
     });
-    layout!(moe_service_params, 96, {
+    layout!(moe_service_params, 104, {
         struct_size: 0,
         n_slots: 4,
         session: 8,
@@ -2696,6 +2711,8 @@ fn structs_are_those_of_c() {
         cache_bytes: 72,
         receipt: 80,
         receipt_user: 88,
+        max_draft: 96,
+        reserved: 100,
     });
     layout!(moe_service_event, 40, {
         struct_size: 0,

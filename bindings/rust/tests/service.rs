@@ -230,6 +230,7 @@ fn settings_are_checked() {
     refused(ServiceParams::new().max_prompt(-1), Status::Range);
     refused(ServiceParams::new().slice(1 << 20), Status::Range);
     refused(ServiceParams::new().max_seconds(-1), Status::Range);
+    refused(ServiceParams::new().draft(17), Status::Range);
     refused(ServiceParams::new().router("best:1"), Status::Argument);
     refused(ServiceParams::new().name("a\0b"), Status::Argument);
     refused(ServiceParams::new().cache("/dev/null/none", 0), Status::Io);

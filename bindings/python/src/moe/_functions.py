@@ -290,6 +290,12 @@ MOE: Prototypes = {
         c.POINTER(c.c_int),
         c.POINTER(s.Error),
     ]),
+    "moe_generation_advance": (c.c_int, [
+        c.c_void_p,
+        c.c_void_p,
+        c.POINTER(c.c_int),
+        c.POINTER(s.Error),
+    ]),
     "moe_generation_stop": (c.c_int32, [c.c_void_p]),
     "moe_generation_free": (None, [c.c_void_p]),
     "moe_model_chat_template": (c.c_char_p, [c.c_void_p]),

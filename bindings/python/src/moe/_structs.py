@@ -704,6 +704,8 @@ class ServiceParams(Sized):
         ("cache_bytes", c.c_uint64),
         ("receipt", ServiceReceiptFn),
         ("receipt_user", c.c_void_p),
+        ("max_draft", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 

@@ -234,6 +234,7 @@ class Service(Closable):
     max_prompt:     tokens; 0: all but one of the context
     slice_tokens:   prompt tokens evaluated in a step while texts are being generated; 0: 16
     max_seconds:    of a request; 0: any
+    draft:          tokens drafted at once for a text that is alone, where its request does not say; at most 16
     reuse:          prompts take over what they have in common with other texts, to the same bits
     cache_folder:   keeps evaluated texts in files over a restart; it must be trusted
     cache_bytes:    of these files, the most; 0: 10 GB
@@ -246,14 +247,14 @@ class Service(Closable):
     def __init__(self, model: Any, *, slots: int = 0, context: int = 0, chunk: int = 0,
                  kv: KvType | str = KvType.DEFAULT, router: str | None = None, name: str | None = None,
                  chat_template: str | None = None, max_waiting: int = 0, max_prompt: int = 0, slice_tokens: int = 0,
-                 max_seconds: int = 0, reuse: bool = True, cache_folder: str | os.PathLike[str] | None = None,
+                 max_seconds: int = 0, draft: int = 0, reuse: bool = True, cache_folder: str | os.PathLike[str] | None = None,
                  cache_bytes: int = 0, receipt: Callable[[dict[str, Any]], object] | None = None) -> None:
         session = s.SessionParams(context=context, chunk=chunk, kv=KvType.of(kv, "kv"))
         params = s.ServiceParams(
             n_slots=int32(slots, "slots"), session=c.pointer(session), name=optional_bytes(name),
             chat_template=optional_bytes(chat_template), max_waiting=int32(max_waiting, "max_waiting"),
             max_prompt=int32(max_prompt, "max_prompt"), slice=int32(slice_tokens, "slice_tokens"),
-            max_seconds=int32(max_seconds, "max_seconds"), no_reuse=int(not reuse), cache_bytes=cache_bytes,
+            max_seconds=int32(max_seconds, "max_seconds"), max_draft=int32(draft, "draft"), no_reuse=int(not reuse), cache_bytes=cache_bytes,
             cache_folder=None if cache_folder is None else path_bytes(cache_folder, "cache_folder"))
         if router is not None:
             params.router = c.pointer(parse_router(router))
