@@ -2,8 +2,8 @@
 // Parses bodies of requests, and writes JSON in one line.
 #include "src/serve/json.h"
 
-#include <iterator>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "src/serve/refusal.h"
@@ -11,48 +11,105 @@
 namespace moe_serve {
 namespace {
 
-constexpr int kMostDepth = 64;  // freeing and printing a value is recursive
+constexpr size_t kMostDepth = 64;  // freeing and printing a value is recursive
 // Finding a key takes time by the number of keys before it.
 constexpr size_t kMostKeys = 4096;
 
-// Adds a key of an object. Readers of JSON differ in which of two equal keys counts.
-void take_key(const std::string& key, std::set<std::string>& keys) {
-  if (keys.size() == kMostKeys) {
-    throw Refusal(kBadRequest, "an object has more than " + std::to_string(kMostKeys) + " keys");
+/// Builds a value. The library's own builders look each key up among those before it, and with a
+/// callback walk through the list or object around each one that ends: a body of a few megabytes
+/// would take them hours.
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  Json take() { return std::move(root_); }
+
+  bool null() override { return put(Json()); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(number_integer_t value) override { return put(value); }
+  bool number_unsigned(number_unsigned_t value) override { return put(value); }
+  bool number_float(number_float_t value, const string_t&) override { return put(value); }
+  bool string(string_t& value) override { return put(std::move(value)); }
+  bool binary(binary_t&) override { return false; }  // not in a text
+  bool start_object(size_t) override {
+    keys_.emplace_back();
+    return open(Json::object());
   }
-  if (keys.insert(key).second) return;
-  throw Refusal(kBadRequest, "an object has the key " + shown(key) + " twice");
-}
+  bool key(string_t& name) override {
+    take_key(name);
+    object().emplace_back(std::move(name), Json());
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return end_array();
+  }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_array() override {
+    open_.pop_back();
+    return true;
+  }
+  bool parse_error(size_t byte, const std::string&, const nlohmann::detail::exception& e) override {
+    constexpr int kTooLarge = 406;
+    if (e.id == kTooLarge) {
+      throw Refusal(kBadRequest, "the body is not valid JSON: a number is too large");
+    }
+    throw Refusal(kBadRequest,
+                  "the body is not valid JSON in UTF-8, see byte " + std::to_string(byte));
+  }
+
+ private:
+  Json::object_t& object() { return open_.back()->get_ref<Json::object_t&>(); }
+
+  Json* place(Json&& value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    Json& around = *open_.back();
+    Json& at = around.is_array() ? around.get_ref<Json::array_t&>().emplace_back()
+                                 : object().back().second;
+    at = std::move(value);
+    return &at;
+  }
+  bool put(Json&& value) {
+    (void)place(std::move(value));
+    return true;
+  }
+  bool open(Json&& value) {
+    if (open_.size() == kMostDepth) {
+      throw Refusal(kBadRequest, "the JSON is nested deeper than " + std::to_string(kMostDepth));
+    }
+    open_.push_back(place(std::move(value)));
+    return true;
+  }
+  // Readers of JSON differ in which of two equal keys counts.
+  void take_key(const std::string& key) {
+    std::set<std::string>& keys = keys_.back();
+    if (keys.size() == kMostKeys) {
+      throw Refusal(kBadRequest, "an object has more than " + std::to_string(kMostKeys) + " keys");
+    }
+    if (keys.insert(key).second) return;
+    throw Refusal(kBadRequest, "an object has the key " + shown(key) + " twice");
+  }
+
+  Json root_;
+  std::vector<Json*> open_;                  // what is around the place
+  std::vector<std::set<std::string>> keys_;  // of the objects among these
+};
 
 }  // namespace
 
 Json parse_body(std::string_view body) {
-  std::vector<std::set<std::string>> open;  // the keys of the objects around the place
-  const auto watch = [&open](int depth, Json::parse_event_t event, Json& value) {
-    if (depth > kMostDepth) {
-      throw Refusal(kBadRequest, "the JSON is nested deeper than " + std::to_string(kMostDepth));
-    }
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    if (event == Json::parse_event_t::key)
-      take_key(value.get_ref<const std::string&>(), open.back());
-    return true;
-  };
-  Json json = Json::object();
-  try {
-    json = Json::parse(body, watch);
-  } catch (const Json::parse_error& e) {
-    throw Refusal(kBadRequest,
-                  "the body is not valid JSON in UTF-8, see byte " + std::to_string(e.byte));
-  } catch (const Json::out_of_range&) {
-    throw Refusal(kBadRequest, "the body is not valid JSON: a number is too large");
-  }
+  Builder builder;
+  (void)Json::sax_parse(body, &builder);
+  Json json = builder.take();
   if (!json.is_object()) {
     throw Refusal(kBadRequest, "the body: expected a JSON object, found " + kind_of(json));
   }
-  for (auto at = json.begin(); at != json.end();)
-    at = at->is_null() ? json.erase(at) : std::next(at);
-  return json;
+  Json given = Json::object();
+  for (auto& [key, value] : json.get_ref<Json::object_t&>()) {
+    if (!value.is_null()) given.get_ref<Json::object_t&>().emplace_back(key, std::move(value));
+  }
+  return given;
 }
 
 std::string to_text(const Json& json) {

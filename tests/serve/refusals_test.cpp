@@ -295,6 +295,11 @@ TEST_F(RefusalsTest, OfTooMuchInOneRequest) {
   check({keys.c_str(), "", "more than 4096 keys"}, MOE_ENDPOINT_COMPLETIONS);
   check({R"({"prompt": "a", "seed": 1, "seed": 2})", "", "\"seed\" twice"},
         MOE_ENDPOINT_COMPLETIONS);
+  // A test that waits for hours fails too.
+  std::string lists = R"({"prompt": "a", "metadata": [0)";
+  for (int i = 0; i < 1000000; ++i) lists += ", {}";
+  lists += R"(], "seed": -1})";
+  check({lists.c_str(), "seed", "expected a whole number"}, MOE_ENDPOINT_COMPLETIONS);
   std::string messages = R"({"messages": [)";
   for (int i = 0; i < 3000; ++i) messages += R"({"role": "user", "content": ""}, )";
   messages += R"({"role": "user", "content": "a"}]})";

@@ -64,7 +64,6 @@ TEST_F(StepsTest, EqualAGenerationInOneCall) {
 
 TEST_F(StepsTest, AdvanceWithDraftsToTheSameEnd) {
   const std::string twice = "The dog ran to the tree. The dog ran to the tree. The dog ran";
-  int32_t n_calls = 0, n_tokens = 0;
   for (const Json& request : std::vector<Json>{
            {{"prompt", twice}, {"temperature", 0}, {"max_tokens", 60}},
            {{"prompt", twice}, {"temperature", 0.4}, {"seed", 2}, {"max_tokens", 41}},
@@ -92,16 +91,13 @@ TEST_F(StepsTest, AdvanceWithDraftsToTheSameEnd) {
           ASSERT_EQ(moe_generation_advance(generation, &token, &made.finish, &error_), MOE_OK)
               << error_.text;
         }
-        if (most > 1) ++n_calls;
       }
-      if (most > 1) n_tokens += made.n;
       moe_generation_free(generation);
       EXPECT_EQ(made.text, expected.text) << request << most;
       EXPECT_EQ(made.logprobs, expected.logprobs);
       EXPECT_EQ(made.finish, expected.finish) << request;
     }
   }
-  EXPECT_LE(n_calls, n_tokens);  // how much is drafted depends on measured times
 }
 
 TEST_F(StepsTest, NeedTheirTokensEvaluated) {
