@@ -9,7 +9,7 @@ namespace moe {
 /// Any thread.
 class RowSource {
  public:
-  /// One row: out (cols).
+  /// Writes one row to out (cols).
   virtual Status read(int32_t row, float* out) = 0;
 
  protected:

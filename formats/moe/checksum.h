@@ -10,7 +10,9 @@
 
 namespace moe {
 
-/// The same of bytes in pieces, without an allocation.
+inline uint64_t xxh64(const void* bytes, size_t n) { return XXH64(bytes, n, 0); }
+
+/// xxh64() of bytes that come in pieces.
 class XxhStream {
  public:
   XxhStream() { XXH64_reset(&state_, 0); }
@@ -20,7 +22,5 @@ class XxhStream {
  private:
   XXH64_state_t state_;
 };
-
-inline uint64_t xxh64(const void* bytes, size_t n) { return XXH64(bytes, n, 0); }
 
 }  // namespace moe

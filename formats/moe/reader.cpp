@@ -195,19 +195,6 @@ Status MoeFile::read_part(const FileSegment& s, uint64_t offset, size_t n, uint8
   return status.ok() ? status : in_segment(s, status);
 }
 
-Status MoeFile::check_in_file(const FileSegment& s, uint8_t* room, size_t room_bytes) const {
-  const size_t most = room_bytes - static_cast<size_t>(kSegmentAlign);
-  XxhStream hash;
-  for (uint64_t done = 0; done < s.stored;) {
-    const auto n = static_cast<size_t>(std::min<uint64_t>(most, s.stored - done));
-    const uint8_t* bytes = nullptr;
-    MOE_TRY(read_part(s, done, n, room, &bytes));
-    hash.add(bytes, n);
-    done += n;
-  }
-  return check_sum(s, hash.value());
-}
-
 Status MoeFile::decompress(const FileSegment& s, bool verify, const SegmentRoom& room) const {
   const uint8_t* frame = source_.data();
   uint8_t* state = room.scratch;

@@ -99,8 +99,8 @@ class MoeFile final {
   /// `room`, of part_room_bytes(n). Nothing is verified. MOE_ERR_IO.
   Status read_part(const FileSegment& s, uint64_t offset, size_t n, uint8_t* room,
                    const uint8_t** out) const;
-  /// Reads a segment through, by parts that fit in `room`, and compares the checksum.
-  Status check_in_file(const FileSegment& s, uint8_t* room, size_t room_bytes) const;
+  /// Compares the checksum of the segment's stored bytes.
+  Status check_sum(const FileSegment& s, uint64_t xxh64) const;
 
  private:
   static constexpr size_t kNameBytes = 200;  // half of an error's text
@@ -109,7 +109,6 @@ class MoeFile final {
   friend Result<Box<T>> make_box(const Allocator&, Args&&...);
   MoeFile(FileSource source, const Allocator& allocator);
 
-  Status check_sum(const FileSegment& s, uint64_t xxh64) const;
   Status read_metadata();
   Status read_layouts();
   Status read_layout(const fbs::Blob& blob);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "formats/moe/checksum.h"
 #include "quant/formats.h"
+#include "src/base/os/threads.h"
 
 namespace moe {
 
@@ -18,6 +20,10 @@ Status RowTable::open(const MoeFile& file, const FileSegment& segment) {
     }
   }
   if (!rest_.matrices.empty()) MOE_TRY(place(&rest_));
+  constexpr uint64_t kMost = SIZE_MAX / 4;  // a smaller sum does not wrap on 32-bit machines
+  if (rest_.bytes > kMost || table_.tile_stride > kMost) {
+    return out_of_memory("rows of a table", std::max(rest_.bytes, table_.tile_stride));
+  }
   file_ = &file;
   segment_ = &segment;
   return {};
@@ -35,18 +41,34 @@ Status RowTable::allocate_memory() {
 }
 
 Status RowTable::load(bool verify) {
-  LockGuard guard(mutex_);
   if (loaded_) return {};
   MOE_TRY(allocate_memory());
   if (verify) MOE_TRY(check_sum());
+  LockGuard guard(mutex_);
   MOE_TRY(read_rest());
   loaded_ = true;
   return {};
 }
 
+// Rows that are waited for go first, between two parts.
+void RowTable::let_rows_pass() const {
+  while (n_waiting_.load(std::memory_order_relaxed) != 0) yield_thread();
+}
+
 Status RowTable::check_sum() {
-  tile_index_ = kNoTile;
-  return file_->check_in_file(*segment_, memory_, room_bytes());
+  const size_t most = room_bytes() - static_cast<size_t>(kSegmentAlign);
+  XxhStream hash;
+  for (uint64_t done = 0; done < segment_->stored;) {
+    let_rows_pass();
+    LockGuard guard(mutex_);
+    tile_index_ = kNoTile;
+    const auto n = static_cast<size_t>(std::min<uint64_t>(most, segment_->stored - done));
+    const uint8_t* bytes = nullptr;
+    MOE_TRY(file_->read_part(*segment_, done, n, memory_, &bytes));
+    hash.add(bytes, n);
+    done += n;
+  }
+  return file_->check_sum(*segment_, hash.value());
 }
 
 // The rest of the segment are a few matrices: its bytes pass through the tile's room.
@@ -108,17 +130,23 @@ Status RowTable::read_tile(int32_t tile) {
 }
 
 Status RowTable::read(int32_t row, float* out) {
+  n_waiting_.fetch_add(1, std::memory_order_relaxed);
   LockGuard guard(mutex_);
+  n_waiting_.fetch_sub(1, std::memory_order_relaxed);
   MOE_TRY(read_tile(row / kTileRows));
   read_row(tile_, row % kTileRows, out);
   return {};
 }
 
 Status RowTable::verify() {
-  MOE_TRY(load(false));
-  LockGuard guard(mutex_);
-  MOE_TRY(check_sum());
-  for (int32_t row = 0; row < table_.rows; row += kTileRows) MOE_TRY(read_tile(row / kTileRows));
+  const bool unchecked = loaded_;
+  MOE_TRY(load(true));
+  if (unchecked) MOE_TRY(check_sum());
+  for (int32_t row = 0; row < table_.rows; row += kTileRows) {
+    let_rows_pass();
+    LockGuard guard(mutex_);
+    MOE_TRY(read_tile(row / kTileRows));
+  }
   return {};
 }
 

@@ -3,6 +3,7 @@
 // A table of embeddings that stays in the file: its rows are read as tokens need them.
 
 #include <algorithm>
+#include <atomic>
 
 #include "formats/moe/reader.h"
 #include "kernels/row_source.h"
@@ -26,12 +27,12 @@ class RowTable final : public RowSource {
   Status open(const MoeFile& file, const FileSegment& segment);
   bool is_open() const { return segment_ != nullptr; }
   bool is_of(const FileSegment& segment) const { return segment_ == &segment; }
-  /// Memory that load() allocates, and what the table would take.
+  /// Memory that load() allocates.
   size_t bytes() const { return is_open() ? 2 * room_bytes() + rest_bytes() : 0; }
-  uint64_t table_bytes() const { return is_open() ? stored_bytes(table_) : 0; }
 
   /// Reads the rest once; `verify` reads the segment through before and compares its checksum. On
-  /// failure it may be repeated. MOE_ERR_CORRUPT, MOE_ERR_IO, MOE_ERR_MEMORY.
+  /// failure it may be repeated. Not while another load() or verify() runs. MOE_ERR_CORRUPT,
+  /// MOE_ERR_IO, MOE_ERR_MEMORY.
   Status load(bool verify);
   /// The rest, whose layout has offsets of its own; without matrices if there is none.
   const BlobLayout& rest() const { return rest_; }
@@ -39,7 +40,8 @@ class RowTable final : public RowSource {
 
   /// Verifies the row's codes and scales. MOE_ERR_RANGE, MOE_ERR_NON_FINITE, MOE_ERR_IO.
   Status read(int32_t row, float* out) override;
-  /// Reads everything: the checksum, and codes and scales of all rows. Rows may be read meanwhile.
+  /// Checks everything: the checksum, and codes and scales of all rows. Loads what is not loaded.
+  /// Rows may be read meanwhile: they wait for a part, not for all of it.
   Status verify();
 
  private:
@@ -53,6 +55,7 @@ class RowTable final : public RowSource {
   size_t rest_at() const { return 2 * room_bytes(); }
   size_t rest_bytes() const { return static_cast<size_t>(rest_.bytes); }
   Status allocate_memory();
+  void let_rows_pass() const;
   Status check_sum();
   Status read_rest();
   Status copy(uint64_t offset, uint64_t n, uint8_t* out);
@@ -66,7 +69,8 @@ class RowTable final : public RowSource {
   bool loaded_ = false;
   uint8_t* memory_ = nullptr;  // room for a tile, room for its scales, the rest
 
-  Mutex mutex_;  // of the tile, which passes at the same time share
+  Mutex mutex_;  // of the tile and its room, which passes at the same time share
+  std::atomic<int32_t> n_waiting_{0};  // rows
   int32_t tile_index_ = kNoTile;
   Matrix tile_;
 };

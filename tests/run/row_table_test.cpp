@@ -2,7 +2,10 @@
 // Tables of embeddings that stay in the file under a memory cap: bits, memory, reads that fail,
 // damaged rows.
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "src/run/generate.h"
 #include "tests/run/capped_model.h"
@@ -223,8 +226,39 @@ TEST_F(TablesInTheFile, ADamagedTableIsRefusedWhenItIsOpened) {
   EXPECT_EQ(s.code(), MOE_ERR_CORRUPT);
   EXPECT_NE(std::strstr(s.text(), "segment layer_inputs: its checksum"), nullptr) << s.text();
   EXPECT_EQ(model.model().verify().code(), MOE_ERR_CORRUPT);
+  EXPECT_EQ(model.try_session().status().code(), MOE_ERR_CORRUPT);  // verify() has loaded nothing
   *damaged ^= 1;
   EXPECT_TRUE(eval_all(*model.session(), text_) == expected_);
+}
+
+// A session's pass waits for a part of a table that is being verified, not for all parts.
+TEST_F(TablesInTheFile, AreReadWhileTheyAreVerified) {
+  const LeastCap least = least_cap(*bytes_);
+  CappedModel model(file_, {least.bytes + kVocab * 32 * sizeof(float) + 4096});
+  const Box<Session> session = model.session();
+  ASSERT_TRUE(session);
+  std::atomic<bool> verified{false};
+  Status status;
+  file_.before = [&](uint64_t offset, size_t) {
+    if (of_table(offset)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return 0;
+  };
+  std::thread other([&] {
+    status = model.model().verify();
+    verified = true;
+  });
+  int n_passes = 0;
+  while (!verified) {
+    EXPECT_TRUE(session->reset().ok());
+    Floats logits(kVocab);
+    EXPECT_TRUE(session->eval({text_.data(), 1}, LogitRows::kLast, logits.data()).ok());
+    EXPECT_TRUE(std::equal(logits.begin(), logits.end(), expected_.begin()));
+    n_passes += verified ? 0 : 1;
+  }
+  other.join();
+  file_.before = nullptr;
+  EXPECT_TRUE(status.ok()) << status.text();
+  EXPECT_GE(n_passes, 4);
 }
 
 TEST_F(TablesInTheFile, AreVerifiedWithTheRest) {
