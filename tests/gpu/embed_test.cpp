@@ -27,7 +27,8 @@ const TableKind kTableKinds[] = {
     {FormatId::kTernary2, ScaleKind::kGroup, 64}, {FormatId::kTernary3, ScaleKind::kRow, 0},
     {FormatId::kInt4, ScaleKind::kNone, 0},       {FormatId::kInt4Min, ScaleKind::kNone, 0},
     {FormatId::kInt4K, ScaleKind::kNone, 0},      {FormatId::kInt6K, ScaleKind::kNone, 0},
-    {FormatId::kInt8Group, ScaleKind::kNone, 0},
+    {FormatId::kInt8Group, ScaleKind::kNone, 0},  {FormatId::kInt2K, ScaleKind::kNone, 0},
+    {FormatId::kInt3K, ScaleKind::kNone, 0},
 };
 
 PackedMatrix random_matrix(const TableKind& kind, int32_t rows, int32_t cols, unsigned seed) {

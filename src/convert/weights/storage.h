@@ -23,7 +23,7 @@ struct Storage {
 
 /// Reads the matrix once if the requested format is auto or ternary. A matrix whose weights are
 /// already ternary keeps its scales; if the format cannot store them (scales per group), it becomes
-/// ternary2. Auto also keeps codes of four, six and eight bits, in the format with the same values,
+/// ternary2. Auto also keeps codes of two to eight bits, in the format with the same values,
 /// and stores everything else in eight_bits(). Other weights become ternary by absmean or, given
 /// the `importance` (cols) of the inputs (or null), with the scale of the smallest weighted error.
 /// `tick` is called regularly, on this thread, and may throw. Throws MOE_ERR_NON_FINITE naming
