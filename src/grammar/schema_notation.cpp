@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Strings and names in JSON and in another notation: between marks, or as they are.
+#include <algorithm>
+
 #include "src/grammar/schema_compiler.h"
 #include "src/grammar/token_trie.h"
 
@@ -11,7 +13,10 @@ namespace {
 #define PART "[^\\s\\x00-\\x1f\\x7f:<{}\\[\\],\"]+"
 constexpr std::string_view kBareName = PART "(?: +" PART ")*";
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+// Unsigned, so that bytes of UTF-8 come in the order of characters.
+uint8_t lower(char c) {
+  return static_cast<uint8_t>(c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
+}
 
 }  // namespace
 

@@ -425,6 +425,59 @@ TEST(CallGrammar, GemmasNotation) {
   EXPECT_EQ(made.status.code(), MOE_ERR_RANGE) << made.status.text();
 }
 
+// Properties in the order of their names' characters, as the reader of JSON's schemas expects them.
+constexpr const char* kHostile[] = {
+    R"({"type": "object", "properties": {"": {"type": "boolean"}, "a": {"type": "array",
+      "items": {"type": "array", "items": {"type": "string"}, "maxItems": 2}, "maxItems": 2},
+      "b,c": {"type": "object", "additionalProperties": {"type": "null"}}, "d": {"type": "integer"}},
+      "required": ["", "a", "b,c", "d"], "additionalProperties": false})",
+    R"({"type": "object", "properties": {"a": {"const": {"é": [1, null, "x\ny", {"": "}"}],
+      "q\"": true}}, "z": {"type": "null"}, "é\n": {"enum": ["<|\"|", "<escape", "<tool_call|>", "",
+      -0.5e-3, [], {}]}, "日": {"type": "null"}}, "required": ["a", "é\n"],
+      "additionalProperties": {"type": "integer"}, "maxProperties": 4})",
+    R"({"type": "object", "patternProperties": {"^x": {"type": "string", "format": "date"},
+      "y$": {"type": "string", "pattern": "^[<|\">esc\\\\]*$", "maxLength": 9}},
+      "additionalProperties": false, "minProperties": 1, "maxProperties": 3})",
+    R"({"type": "object", "properties": {"k": {"$ref": "#/$defs/t"}}, "required": ["k"],
+      "additionalProperties": false, "$defs": {"t": {"anyOf": [{"type": "null"}, {"type": "object",
+      "properties": {"v": {"type": ["string", "integer"], "minLength": 2}, "w": {"$ref": "#/$defs/t"}},
+      "required": ["v"], "additionalProperties": false}]}}})"};
+
+// What is written is read back as arguments that satisfy the schema, wherever the text was cut.
+TEST(CallGrammar, GemmasNotationIsReadBack) {
+  for (const char* format : {"gemma4", "functiongemma"}) {
+    for (const bool special : {true, false}) {
+      const auto specials = special ? specials_of(format) : std::vector<std::string>{"<|eos|>"};
+      for (const char* schema : kHostile) {
+        GivenReply given = {.chat_template = templates().at(format),
+                            .tools = "[" + tool("f", schema, "true") + "]",
+                            .specials = specials,
+                            .text = ""};
+        CallGrammar made(format, given.tools, {.required = true, .one = true}, specials);
+        ASSERT_TRUE(made.status.ok()) << made.status.text();
+        const grammar::Compiled json(grammar::Kind::kJsonSchema, schema);
+        ASSERT_TRUE(json.status.ok()) << json.status.text();
+        int n = 0;
+        for (int seed = 0; seed < 8; ++seed) {
+          given.text.clear();
+          given.text = made.reply(static_cast<uint64_t>(seed), given);
+          if (given.text.empty()) continue;
+          ++n;
+          const FoundReply found = find_calls(given, 0, seed % 7 + 1);
+          ASSERT_EQ(found.calls.size(), 1U) << given.text;
+          EXPECT_TRUE(found == find_calls(given, 0, 1 << 20)) << given.text;
+          const std::string& call = found.calls[0];
+          const size_t at = call.find("\"arguments\": ") + 13;
+          const std::string arguments = call.substr(at, call.size() - at - 1);
+          EXPECT_TRUE(grammar::is_whole(json.grammar, arguments)) << arguments << "\n"
+                                                                  << given.text;
+        }
+        EXPECT_GE(n, 1) << schema;
+      }
+    }
+  }
+}
+
 // The calls that templates of real models write are allowed.
 TEST(CallGrammar, AsTemplatesWriteCalls) {
   const Json golden = read_json_file("tests/data/chat/tool_calls.json");
