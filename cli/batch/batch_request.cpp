@@ -218,7 +218,8 @@ void check_keys(const Json& request) {
     throw LineError("'tools': only with 'messages'");
   }
   const Json choice = member(request, "tool_choice");
-  if (!request.contains("tools") && !choice.is_null() && choice != "auto" && choice != "none") {
+  const bool no_tools = !request.contains("tools") || request["tools"] == Json::array();
+  if (no_tools && !choice.is_null() && choice != "auto" && choice != "none") {
     throw LineError("'tool_choice': only with 'tools'");
   }
   for (const char* key : {"id", "custom_id"}) {
@@ -364,10 +365,14 @@ void choose_tool(moe_chat* chat, const Json& choice) {
         "\"function\": {\"name\": ...}}, found " +
         shown(choice));
   }
+  // C has no other names, and takes an empty one for any tool.
+  const std::string tool = named ? name.get<std::string>() : "";
+  if (named && (tool.empty() || tool.find('\0') != std::string::npos)) {
+    throw LineError("'tool_choice': expected the name of a tool, found " + shown(name));
+  }
   moe_error error;
-  const moe_status status =
-      moe_chat_set_tool_choice(chat, named ? MOE_TOOLS_ONE : MOE_TOOLS_REQUIRED,
-                               named ? name.get<std::string>().c_str() : nullptr, &error);
+  const moe_status status = moe_chat_set_tool_choice(
+      chat, named ? MOE_TOOLS_ONE : MOE_TOOLS_REQUIRED, named ? tool.c_str() : nullptr, &error);
   if (status == MOE_ERR_MEMORY) check_line(status, error);
   if (status != MOE_OK) throw LineError(std::string("'tool_choice': ") + error.text);
 }

@@ -11,6 +11,7 @@ namespace moe_cli {
 namespace {
 
 constexpr uint64_t kMostToolBytes = uint64_t{16} << 20;
+constexpr std::string_view kSpace = " \t\r\n";
 
 bool is_auto(const std::string& choice) { return choice.empty() || choice == "auto"; }
 
@@ -36,6 +37,10 @@ void add_tool_options(CLI::App& app, ToolOptions& o) {
 void set_tools(const ToolOptions& o, moe_chat* chat) {
   if (o.file.empty()) return;
   const std::string json = read_file(o.file, kMostToolBytes);
+  // The library takes no text for no tools, but a file without one was not written whole.
+  if (json.find_first_not_of(kSpace) == std::string::npos) {
+    throw UsageError("--tools: expected a JSON list in " + o.file + ", found nothing");
+  }
   moe_error error;
   check_option(moe_chat_set_tools(chat, json.data(), json.size(), &error), error, "--tools");
   choose_tool(o, true, chat);
@@ -46,9 +51,12 @@ void choose_tool(const ToolOptions& o, bool as_said, moe_chat* chat) {
   const bool any = o.choice == "required";
   const moe_tool_choice said = any ? MOE_TOOLS_REQUIRED : MOE_TOOLS_ONE;
   moe_error error;
-  check_option(moe_chat_set_tool_choice(chat, as_said ? said : MOE_TOOLS_AUTO,
-                                        as_said && !any ? o.choice.c_str() : nullptr, &error),
-               error, "--tool-choice");
+  const moe_status status = moe_chat_set_tool_choice(
+      chat, as_said ? said : MOE_TOOLS_AUTO, as_said && !any ? o.choice.c_str() : nullptr, &error);
+  if (status == MOE_ERR_STATE) {
+    throw UsageError("--tool-choice: the list of --tools, " + o.file + ", is empty");
+  }
+  check_option(status, error, "--tool-choice");
 }
 
 // The arguments are the last member. Quotes inside the strings before them are escaped.
@@ -68,7 +76,6 @@ Json ToolCall::json() const {
 
 // Strings of JSON have no line ends of their own.
 std::string ToolCall::shown() const {
-  constexpr std::string_view kSpace = " \t\r\n";
   std::string line;
   bool in_gap = false;
   for (const char c : arguments) {

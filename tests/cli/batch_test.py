@@ -309,6 +309,11 @@ class Batch(Cli):
             self.assertTrue(result["text"].startswith("Ok!<tool_call>") and "tool_calls" not in result, result)
         for result, words in zip(chosen[3:6], ("none with the name 'g'", "'tool_choice': expected \"auto\"", "'tool_choice': only with 'tools'")):
             self.assertIn(words, result["error"])
+        # Names that C has not.
+        odd = [{"messages": asked, "tools": two, "tool_choice": {**f, "function": {"name": name}}} for name in ("", "f\0", "f\0g")]
+        refused, _ = self.batch([*odd, {"messages": asked, "tools": [], "tool_choice": "required"}], model=model, out="refused")
+        for result, words in zip(refused, ['expected the name of a tool, found ""', 'found "f\\u0000"', 'found "f\\u0000g"', "only with 'tools'"], strict=True):
+            self.assertIn(words, result["error"])
         held, _ = self.batch(lines[1:3], "--regex", "[a-z]{3}", model=model, out="held")
         self.assertIn("a grammar: not together with tools", held[0]["error"])
         self.assertRegex(held[1]["text"], "^[a-z]{3}$")

@@ -474,6 +474,14 @@ class Chat(Cli):
             with open(self.path("bad.json"), "w") as f:
                 f.write(tools)
             self.fails(2, "chat", *model[:-1], self.path("bad.json"), text="x\n", contains=["--tools: "])
+        for tools in "", " \n":
+            with open(self.path("bad.json"), "w") as f:
+                f.write(tools)
+            self.fails(2, "chat", *model[:-1], self.path("bad.json"), text="x\n", contains=["--tools: expected a JSON list", "found nothing"])
+        with open(self.path("bad.json"), "w") as f:
+            f.write("[]")
+        self.fails(2, "chat", *model[:-1], self.path("bad.json"), "--tool-choice", "required", text="x\n",
+                   contains=["--tool-choice: the list of --tools, ", "is empty"])
         self.fails(1, "chat", MODEL, "--template", "plain", *model[1:], text="x\n", contains=["no tools"])
 
     def test_a_conversation_with_tools_goes_on_from_a_file(self):
