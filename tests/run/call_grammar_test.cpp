@@ -443,7 +443,8 @@ constexpr const char* kHostile[] = {
       "properties": {"v": {"type": ["string", "integer"], "minLength": 2}, "w": {"$ref": "#/$defs/t"}},
       "required": ["v"], "additionalProperties": false}]}}})"};
 
-// What is written is read back as arguments that satisfy the schema, wherever the text was cut.
+// The reader finds arguments that satisfy the schema in what the grammar writes, wherever it is
+// cut.
 TEST(CallGrammar, GemmasNotationIsReadBack) {
   for (const char* format : {"gemma4", "functiongemma"}) {
     for (const bool special : {true, false}) {

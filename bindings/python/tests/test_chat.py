@@ -266,6 +266,8 @@ def test_tools(environment, tmp_path, chat):
         assert not "".join(p.text for p in pieces if not p.tool_call)
         with pytest.raises(moe.ArgumentError, match="none with the name 'g'"):
             c.set_tool_choice("one", "g")
+        with pytest.raises(moe.ArgumentError, match="zero character"):
+            c.set_tool_choice("one", "f\0g")
         with pytest.raises(ValueError, match="expected auto, required or one"):
             c.set_tool_choice("some")
         c.set_tool_choice("auto")

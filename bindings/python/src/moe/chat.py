@@ -222,7 +222,7 @@ class Chat(Closable):
         if choice not in kinds:
             raise ValueError(f"choice: expected auto, required or one, found {choice!r}")
         with self._pointer() as chat:
-            call(lib.moe_chat_set_tool_choice, chat, kinds[choice], None if name is None else name.encode())
+            call(lib.moe_chat_set_tool_choice, chat, kinds[choice], optional_bytes(name))
 
     @property
     def tool_format(self) -> str | None:
