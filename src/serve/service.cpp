@@ -218,6 +218,7 @@ void create(moe_model* model, const moe_service_params* given, moe_service** out
   check_pointer(model, "model");
   check_pointer(out, "out");
   const moe_service_params p = read_params(given);
+  if (p.reserved != 0) throw CallError(MOE_ERR_ARGUMENT, "params.reserved: expected 0");
   const moe_model_info info = info_of(model);
   const bool generates = info.is_encoder == 0;
   int32_t n = in_range(p.n_slots, "n_slots", 1024, 0);

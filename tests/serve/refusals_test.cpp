@@ -393,6 +393,9 @@ TEST_F(RefusalsTest, CallsWithBadArguments) {
   params = slots(1025);
   EXPECT_EQ(moe_service_create(model_, &params, &none, &error_), MOE_ERR_RANGE);
   params = slots(1);
+  params.reserved = 1;
+  EXPECT_EQ(moe_service_create(model_, &params, &none, &error_), MOE_ERR_ARGUMENT);
+  params = slots(1);
   params.slice = 5000;
   EXPECT_EQ(moe_service_create(model_, &params, &none, &error_), MOE_ERR_RANGE);
   params = slots(1);
@@ -417,8 +420,8 @@ TEST_F(RefusalsTest, CallsWithBadArguments) {
   EXPECT_EQ(moe_service_submit(service_, static_cast<moe_endpoint>(0), "", 0, Answer::take, &answer,
                                nullptr, &error_),
             MOE_ERR_ARGUMENT);
-  EXPECT_EQ(moe_service_submit(service_, static_cast<moe_endpoint>(9), "", 0, Answer::take, &answer,
-                               nullptr, &error_),
+  EXPECT_EQ(moe_service_submit(service_, static_cast<moe_endpoint>(MOE_ENDPOINT_RERANK + 1), "", 0,
+                               Answer::take, &answer, nullptr, &error_),
             MOE_ERR_ARGUMENT);
   moe_service_ticket ticket{};  // without struct_size
   EXPECT_EQ(moe_service_submit(service_, MOE_ENDPOINT_CHAT, "{}", 2, Answer::take, &answer, &ticket,
