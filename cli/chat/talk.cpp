@@ -249,8 +249,15 @@ void Talk::show_calls() const {
   }
 }
 
+// The editor writes the prompt past the guard of terminals and counts its bytes, so that a name,
+// which is the model's text, has only printable ASCII here.
 std::string Talk::prompt() const {
-  return calls_.empty() ? "> " : "result of " + calls_.front().name + "> ";
+  constexpr size_t kMostName = 40;
+  if (calls_.empty()) return "> ";
+  const std::string quoted = Json(calls_.front().name).dump(-1, ' ', true);
+  std::string name = quoted.substr(1, quoted.size() - 2);
+  if (name.size() > kMostName) name.replace(kMostName, std::string::npos, "...");
+  return "result of " + name + "> ";
 }
 
 void Talk::turn(const std::string& message) {

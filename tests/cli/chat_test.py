@@ -519,6 +519,27 @@ class Chat(Cli):
         at.type("\x04")
         self.assertEqual(at.status(), 0)
 
+    def test_names_of_tools_do_not_control_a_terminal(self):
+        folder = self.path("hostile")
+        shutil.copytree(os.path.join(os.path.dirname(CHAT), "tools"), folder)
+        with open(os.path.join(folder, "tokenizer.json"), encoding="utf-8") as f:
+            text = f.read()
+        self.assertIn("weather", text)
+        with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as f:
+            f.write(text.replace("weather", "w\\\\u001b[2J\\\\u0001é" + "x" * 50))
+        model = self.tool_model()
+        self.ok("convert", folder, self.path("tools.moe"), "--weights", "f32")
+        for kind in "dumb", "xterm":
+            at = Terminal(self, "chat", *model, TERM=kind)
+            at.wait_for("> ")
+            at.type("Weather?\r")
+            at.wait_for("result of w\\u001b[2J\\u0001\\u00e9" + "x" * 18 + "...> ")
+            self.assertNotIn("\x1b[2J", at.all)
+            at.type("18\r")
+            at.wait_for("result of clock> ")
+            at.type("\x04")
+            self.assertEqual(at.status(), 0)
+
     def test_chat_at_a_terminal(self):
         model = self.chat_model(context_length=1000000)
         at = Terminal(self, "chat", model, "--context", "1000000", "-n", "0", "--ignore-eos", "--threads", "1", TERM="dumb")
