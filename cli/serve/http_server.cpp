@@ -201,8 +201,8 @@ std::optional<Refusal> HttpServer::check_head(MHD_Connection* connection, const 
     return Refusal{404,
                    "no such endpoint; there are /v1/chat/completions, /v1/completions, "
                    "/v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/embeddings, "
-                   "/v1/rerank, /v1/models, "
-                   "/tokenize, /health, /metrics and /statistics, and a page at /",
+                   "/v1/rerank, /v1/models, /tokenize, /health, /metrics and /statistics, and a "
+                   "page at /",
                    "unknown_url"};
   }
   const bool allowed =
