@@ -77,11 +77,19 @@ const Automaton& SchemaCompiler::bare_names() {
   return bare_names_;
 }
 
-// As the templates sort them, with which the models were trained.
+// As the templates sort them, with which the models were trained: names that differ in case alone
+// stay in order. std::stable_sort would take memory past the allocator.
 void SchemaCompiler::sort_names(Array<Property>& named) {
-  std::stable_sort(named.begin(), named.end(), [](const Property& a, const Property& b) {
-    return std::lexicographical_compare(a.name.begin(), a.name.end(), b.name.begin(), b.name.end(),
+  for (size_t i = 0; i < named.size(); ++i) {
+    named[i].rule = static_cast<uint32_t>(i);  // a place, until the value has its rule
+  }
+  const auto before = [](std::string_view a, std::string_view b) {
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
                                         [](char x, char y) { return lower(x) < lower(y); });
+  };
+  std::sort(named.begin(), named.end(), [&](const Property& a, const Property& b) {
+    if (before(a.name, b.name)) return true;
+    return !before(b.name, a.name) && a.rule < b.rule;
   });
 }
 

@@ -479,6 +479,27 @@ TEST(CallGrammar, GemmasNotationIsReadBack) {
   }
 }
 
+// As Jinja's dictsort does, names that differ in case alone stay in the order of the schema.
+TEST(CallGrammar, GemmasNotationSortsNames) {
+  GivenReply reply = {
+      .chat_template = templates().at("gemma4"),
+      .tools = "[" +
+               tool("f", R"({"properties": {"é": {}, "b": {}, "C": {}, "B": {}, "a": {}},
+        "required": ["a", "b", "B", "C", "é"], "additionalProperties": false})",
+                    "true") +
+               "]",
+      .specials = specials_of("gemma4"),
+      .text = ""};
+  CallGrammar made("gemma4", reply.tools, {.required = true}, reply.specials);
+  ASSERT_TRUE(made.status.ok()) << made.status.text();
+  for (const auto& [arguments, allowed] :
+       {std::pair("a:1,b:2,B:3,C:4,é:5", true), std::pair("a:1,B:3,b:2,C:4,é:5", false),
+        std::pair("é:5,a:1,b:2,B:3,C:4", false)}) {
+    reply.text = std::string("<|tool_call>call:f{") + arguments + "}<tool_call|>";
+    EXPECT_EQ(made.accepts(reply), allowed) << arguments;
+  }
+}
+
 // The calls that templates of real models write are allowed.
 TEST(CallGrammar, AsTemplatesWriteCalls) {
   const Json golden = read_json_file("tests/data/chat/tool_calls.json");
