@@ -276,13 +276,13 @@ Status Model::Impl::open_tables() {
   line.what = "rows of tables in the file";
   for (const FileSegment& s : file->segments()) {
     if (!stays_in_file(s)) continue;
-    RowTable& table = tables[s.part == Part::kLayerInputs ? 1 : 0];
     if (options.memory_bytes == 0) {
-      for (const BlobMatrix& m : file->layout(s).matrices) {
-        if (m.role == Role::kWeight) row_table_bytes += stored_bytes(m);
-      }
+      RowTable possible(allocator);
+      MOE_TRY(possible.open(*file, s));
+      row_table_bytes += s.raw - std::min<uint64_t>(s.raw, possible.bytes());
       continue;
     }
+    RowTable& table = tables[s.part == Part::kLayerInputs ? 1 : 0];
     MOE_TRY(table.open(*file, s));
     account.lines[ModelAccount::kEmbeddings].bytes -= s.raw;
     line.bytes += table.bytes();

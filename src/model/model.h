@@ -172,7 +172,7 @@ class Model final {
   ExpertCacheUse cache_use() const;
   const ExpertCacheShape& cache_shape() const;
   uint64_t expert_weight_bytes() const;  // counted ones; 0 with an expert cache
-  /// Bytes of tables that are in memory only because there is no cap.
+  /// Bytes that a cap would save by leaving tables in the file; 0 under a cap.
   uint64_t row_table_bytes() const;
   /// Memory allocated by opening the model; the account shows it instead of the metadata size.
   void set_table_bytes(uint64_t bytes);
