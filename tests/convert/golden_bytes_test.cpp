@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <string_view>
 
 #include "formats/moe/checksum.h"
+#include "quant/formats.h"
 #include "tests/convert/converted_model.h"
 #include "tests/convert/gguf_builder.h"
 #include "tests/convert/tiny_checkpoint.h"
@@ -117,8 +120,8 @@ constexpr Golden kGoldenTypes[] = {
     {"F32", 0x491bf1dd24e38a8au},    {"F16", 0xb682c365884ffbf7u},
     {"Q4_0", 0xc370dbee7221d3d9u},   {"Q4_1", 0xe0e12479d8791cb1u},
     {"Q5_0", 0x3de8bc8126058c4cu},   {"Q5_1", 0x3910bf895f6b37d3u},
-    {"Q8_0", 0xc0e3cd146377adbeu},   {"Q2_K", 0x769e84004bb717cdu},
-    {"Q3_K", 0xdd3dbd7aaf5275b6u},   {"Q4_K", 0xe4af569f7105ce41u},
+    {"Q8_0", 0xc0e3cd146377adbeu},   {"Q2_K", 0x029a4e67cb71fc3du},
+    {"Q3_K", 0x0a356e332929596du},   {"Q4_K", 0xe4af569f7105ce41u},
     {"Q5_K", 0x8d12ab05d038815au},   {"Q6_K", 0x6ae74ff78938a011u},
     {"IQ4_NL", 0x975d911838fb60aeu}, {"IQ4_XS", 0xf494910abbba4712u},
     {"BF16", 0x31e020106c5059cfu},   {"TQ1_0", 0x6fd19e5eaeb68747u},
@@ -147,14 +150,24 @@ constexpr Golden kGoldenFormats[] = {
     {"ternary3", 0x9bf705d955a135e4u},   {"int8", 0x4634fc48f9598425u},
     {"int8_group", 0x05692919b46b8d51u}, {"int4", 0x6d2d1e33cdbef550u},
     {"int4_min", 0xce64a34feebc6eb1u},   {"int4_k", 0x6fb3d168ec02d2beu},
-    {"int6_k", 0xb2e709d3263d9cd7u},     {"nl4", 0x78860949218d3365u},
+    {"int6_k", 0xb2e709d3263d9cd7u},     {"int2_k", 0x2bf352414380156du},
+    {"int3_k", 0x461c8f498338b9adu},     {"nl4", 0x78860949218d3365u},
     {"nf4", 0x099c6eb2af2c8825u},        {"fp4", 0x9af18fee2cd786c0u},
-    {"f16", 0x972b40529da7959du},        {"bf16", 0xd6c0e82be603644eu},
+    {"f32", 0x435235461ffc8d15u},        {"f16", 0x972b40529da7959du},
+    {"bf16", 0xd6c0e82be603644eu},
 };
 
 // Rows whose length is no multiple of a group.
 TEST_F(GoldenBytesTest, EveryFormat) {
   write_llama(source_type_info(SourceType::kF32), 1300);
+  for (const WeightFormat& format : kWeightFormats) {
+    const auto is_of = [&](const Golden& golden) {
+      return std::string_view(golden.what) == format.name;
+    };
+    EXPECT_TRUE(format.table ||
+                std::any_of(std::begin(kGoldenFormats), std::end(kGoldenFormats), is_of))
+        << format.name;
+  }
   for (const Golden& golden : kGoldenFormats) {
     options_.weights = golden.what;
     options_.overrides.clear();
@@ -169,7 +182,8 @@ constexpr Golden kGoldenCalibrated[] = {
     {"ternary2", 0x44f3ce9f231ac98du},   {"int8", 0xd9341c03015246d4u},
     {"int8_group", 0x7623f570ec53f26bu}, {"int4", 0xff8193a1666bb6ddu},
     {"int4_min", 0x165ea63e0db5d745u},   {"int4_k", 0xe838f017c81c63d2u},
-    {"int6_k", 0x37b3dbe684effad0u},     {"nl4", 0x6f6df420987c59d8u},
+    {"int6_k", 0x37b3dbe684effad0u},     {"int2_k", 0x17768e015e2988e9u},
+    {"int3_k", 0xa11b1d908dd7adafu},     {"nl4", 0x6f6df420987c59d8u},
 };
 
 TEST_F(GoldenBytesTest, Calibrated) {
