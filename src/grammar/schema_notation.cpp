@@ -87,10 +87,12 @@ void SchemaCompiler::sort_names(Array<Property>& named) {
     return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
                                         [](char x, char y) { return lower(x) < lower(y); });
   };
-  std::sort(named.begin(), named.end(), [&](const Property& a, const Property& b) {
+  const auto less = [&](const Property& a, const Property& b) {
     if (before(a.name, b.name)) return true;
     return !before(b.name, a.name) && a.rule < b.rule;
-  });
+  };
+  std::make_heap(named.begin(), named.end(), less);  // less code than std::sort
+  std::sort_heap(named.begin(), named.end(), less);
 }
 
 }  // namespace moe::grammar
