@@ -3,8 +3,10 @@
 #include "src/convert/weights/in_order.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <exception>
+#include <utility>
 
 #include "src/base/mutex.h"
 
@@ -14,10 +16,11 @@ namespace {
 // The exception of the first of several parts.
 class FirstFailure {
  public:
-  bool precedes(int64_t part) const { return part_.load(std::memory_order_relaxed) < part; }
+  /// Later than all parts if none failed.
+  int64_t part() const { return part_.load(std::memory_order_relaxed); }
   void keep(int64_t part, std::exception_ptr exception) {
     LockGuard guard(mutex_);
-    if (part_.load(std::memory_order_relaxed) <= part) return;
+    if (this->part() <= part) return;
     part_.store(part, std::memory_order_relaxed);
     exception_ = std::move(exception);
   }
@@ -44,29 +47,31 @@ void run_in_order(ThreadPool& pool, const InOrder& work) {
   const int64_t batch = alone ? 1 : parts_in_batch(pool);
   const auto n_slots = static_cast<int64_t>(slots_of(pool));
   const auto slot = [n_slots](int64_t part) { return static_cast<size_t>(part % n_slots); };
-  bool wanted = true;  // what is left
-  for (int64_t first = 0; wanted && first < work.n + batch; first += batch) {
-    const int64_t end = std::min(first + batch, work.n);
+  std::atomic<bool> wanted{true};  // what is left
+  FirstFailure failure;
+  // Parts before one that could not be made are still used: these may fail, or want no more.
+  const auto n_good = [&] { return std::min(work.n, failure.part()); };
+  const auto attempt = [&failure](int64_t part, const auto& f) {
+    if (failure.part() < part) return;
+    try {
+      f();
+    } catch (...) {
+      failure.keep(part, std::current_exception());
+    }
+  };
+  for (int64_t first = 0; wanted && first < n_good() + batch; first += batch) {
+    const int64_t end = std::min(first + batch, n_good());
     const int64_t before = std::max<int64_t>(first - batch, 0);
-    const int64_t used = std::min(first, work.n);
-    FirstFailure failure;
+    const int64_t used = std::min(first, n_good());
     std::atomic<int64_t> next{first - 1};  // that one stands for all that are used
-    const auto attempt = [&failure](int64_t part, const auto& f) {
-      if (failure.precedes(part)) return;
-      try {
-        f(part);
-      } catch (...) {
-        failure.keep(part, std::current_exception());
-      }
-    };
     const auto take = [&](int worker, int) {
       for (int64_t part = next++; part < end || part == first - 1; part = next++) {
         if (part >= first) {
-          attempt(part, [&](int64_t p) { work.make(worker, p, slot(p)); });
+          if (wanted) attempt(part, [&] { work.make(worker, part, slot(part)); });
           continue;
         }
         for (int64_t p = before; p < used && wanted; ++p) {
-          attempt(p, [&](int64_t q) { wanted = work.use(q, slot(q)); });
+          attempt(p, [&] { wanted = work.use(p, slot(p)); });
         }
       }
     };
@@ -75,9 +80,9 @@ void run_in_order(ThreadPool& pool, const InOrder& work) {
     } else {
       pool.parallel(take);
     }
-    failure.rethrow();
-    for (int64_t part = before; part < used; ++part) work.tell(part);
+    for (int64_t part = before; part < std::min(used, n_good()); ++part) work.tell(part);
   }
+  if (wanted) failure.rethrow();
 }
 
 }  // namespace moe

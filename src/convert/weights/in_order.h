@@ -2,6 +2,8 @@
 #pragma once
 // Makes parts of a matrix on all threads and uses them in order.
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 
 #include "src/base/thread_pool.h"
@@ -30,8 +32,8 @@ inline constexpr int kPartsPerThread = 4;
 /// Slots that run_in_order() uses: those being made and those being used.
 size_t slots_of(const ThreadPool& pool);
 
-/// Each may throw; then what the first part in order threw is thrown, and nothing of later parts is
-/// used. Which calls of make() happened does not follow from that.
+/// Each may throw; then what the first part in order threw is thrown, after all parts before it
+/// were used and told, unless these want no more. Only make() may have been called for later parts.
 void run_in_order(ThreadPool& pool, const InOrder& work);
 
 }  // namespace moe
