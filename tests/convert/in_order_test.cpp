@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Parts made on any number of threads are used in order, also when some fail or are not wanted.
+// OrderedParts made on any number of threads are used in order, also when some fail or are not
+// wanted.
 #include "src/convert/weights/in_order.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ namespace {
 constexpr int64_t kNone = -1;
 
 // Runs parts of which some fail, and keeps what was called.
-struct Parts {
+struct OrderedParts {
   int64_t make_fails = kNone, use_fails = kNone, tell_fails = kNone;
   int64_t last_wanted = kNone;
   bool alone = false;
@@ -76,7 +77,7 @@ class InOrderTest : public testing::TestWithParam<int> {};
 
 TEST_P(InOrderTest, UsesAndTellsEachPartInOrder) {
   for (const bool alone : {false, true}) {
-    Parts parts;
+    OrderedParts parts;
     parts.alone = alone;
     for (const int64_t n : {0, 1, 2, 3, 7, 8, 9, 16, 17, 40, 101}) {
       parts.with(GetParam(), n);
@@ -89,7 +90,7 @@ TEST_P(InOrderTest, UsesAndTellsEachPartInOrder) {
 
 TEST_P(InOrderTest, PartsBeforeOneThatCannotBeMadeAreUsed) {
   for (int64_t part = 0; part < 40; ++part) {
-    Parts parts;
+    OrderedParts parts;
     parts.make_fails = part;
     parts.with(GetParam());
     EXPECT_EQ(parts.thrown, "make " + std::to_string(part));
@@ -100,7 +101,7 @@ TEST_P(InOrderTest, PartsBeforeOneThatCannotBeMadeAreUsed) {
 
 TEST_P(InOrderTest, TheFirstFailureIsThrown) {
   for (int64_t part = 0; part < 40; ++part) {
-    Parts parts;
+    OrderedParts parts;
     parts.use_fails = part;
     parts.make_fails = part + 1;
     parts.with(GetParam());
@@ -117,7 +118,7 @@ TEST_P(InOrderTest, TheFirstFailureIsThrown) {
 
 TEST_P(InOrderTest, FailuresBehindTheLastWantedPartDoNotMatter) {
   for (int64_t part = 0; part < 40; ++part) {
-    Parts parts;
+    OrderedParts parts;
     parts.last_wanted = part;
     parts.make_fails = part + 1;
     parts.with(GetParam());
