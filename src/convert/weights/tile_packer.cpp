@@ -178,13 +178,16 @@ void TilePacker::quantise_groups(int32_t first, int n, uint8_t* out) {
 }
 
 void TilePacker::quantise_rows(int32_t first, int n) {
-  float scales[kTileRows];
   for (int i = 0; i < n; ++i) {
     const ptrdiff_t at = static_cast<ptrdiff_t>(i) * matrix_.slot.cols;
     quantise_row(first + i, values_.data() + at, codes_.data() + at);
+  }
+  if (!compensator_) return;  // other threads write the scales of their rows
+  float scales[kTileRows];
+  for (int i = 0; i < n; ++i) {
     scales[i] = scales_[storage_.scale == ScaleKind::kRow ? static_cast<size_t>(first + i) : 0];
   }
-  if (compensator_) compensator_->round(values_.data(), n, scales, codes_.data());
+  compensator_->round(values_.data(), n, scales, codes_.data());
 }
 
 void TilePacker::read_rows(int32_t first, int n) {
