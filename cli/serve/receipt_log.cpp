@@ -41,11 +41,12 @@ void ReceiptLog::add(const char* json, size_t n_bytes) {
   const iovec parts[] = {{const_cast<char*>(json), n_bytes}, {&end, 1}};
   const std::lock_guard lock(mutex_);
   const ssize_t written = writev(file_, parts, 2);
+  const int reason = errno;  // before visible() asks whether there is a terminal
   if (written == static_cast<ssize_t>(n_bytes) + 1) return;
   if (written > 0 && write(file_, &end, 1) != 1) failed_ = false;  // the next one fails too
   if (std::exchange(failed_, true)) return;
   std::fprintf(stderr, "moe: warning: --log-receipts %s: receipts are lost: %s\n",
-               visible(path_).c_str(), written < 0 ? std::strerror(errno) : "the disk is full");
+               visible(path_).c_str(), written < 0 ? std::strerror(reason) : "the disk is full");
 }
 
 }  // namespace moe_cli
