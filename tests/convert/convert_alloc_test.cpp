@@ -72,7 +72,7 @@ class ConvertAlloc : public testing::TestWithParam<Case> {
   }
   void sweep(bool and_after) {
     const bool every = std::getenv("MOE_EVERY_ALLOCATION") != nullptr;
-    const size_t step = every ? 1 : and_after ? 13 : 3;
+    const size_t step = every ? 1 : and_after ? 29 : 7;
     convert(SIZE_MAX,
             false);  // the C library keeps some memory of the first threads, which is no leak
     for (size_t n = 0;; n += step) {
