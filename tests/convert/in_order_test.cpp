@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// OrderedParts made on any number of threads are used in order, also when some fail or are not
+// Parts made on any number of threads are used in order, also when some fail or are not
 // wanted.
 #include "src/convert/weights/in_order.h"
 
@@ -40,6 +40,7 @@ struct OrderedParts {
     work.make = [&](int worker, int64_t part, size_t slot) {
       EXPECT_EQ(busy[static_cast<size_t>(worker)]++, 0);
       EXPECT_TRUE(!alone || worker == 0);
+      EXPECT_LT(slot, alone || n_threads == 1 ? 2 : slots.size());
       slots[slot] = part;
       busy[static_cast<size_t>(worker)]--;
       // Those behind the first fail too.
@@ -73,6 +74,13 @@ std::vector<int64_t> first_parts(int64_t n) {
   return parts;
 }
 
+// The parts before `part` were used and told, and then this was thrown.
+void expect_ended_at(const OrderedParts& parts, int64_t part, const char* thrower) {
+  EXPECT_EQ(parts.thrown, thrower + (" " + std::to_string(part)));
+  EXPECT_EQ(parts.used, first_parts(part));
+  EXPECT_EQ(parts.told, first_parts(part));
+}
+
 class InOrderTest : public testing::TestWithParam<int> {};
 
 TEST_P(InOrderTest, UsesAndTellsEachPartInOrder) {
@@ -93,9 +101,7 @@ TEST_P(InOrderTest, PartsBeforeOneThatCannotBeMadeAreUsed) {
     OrderedParts parts;
     parts.make_fails = part;
     parts.with(GetParam());
-    EXPECT_EQ(parts.thrown, "make " + std::to_string(part));
-    EXPECT_EQ(parts.used, first_parts(part));
-    EXPECT_EQ(parts.told, first_parts(part));
+    expect_ended_at(parts, part, "make");
   }
 }
 
@@ -105,9 +111,7 @@ TEST_P(InOrderTest, TheFirstFailureIsThrown) {
     parts.use_fails = part;
     parts.make_fails = part + 1;
     parts.with(GetParam());
-    EXPECT_EQ(parts.thrown, "use " + std::to_string(part));
-    EXPECT_EQ(parts.used, first_parts(part));
-    EXPECT_EQ(parts.told, first_parts(part));
+    expect_ended_at(parts, part, "use");
     parts.use_fails = kNone;
     parts.tell_fails = part;
     parts.with(GetParam());

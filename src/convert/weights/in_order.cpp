@@ -45,8 +45,8 @@ size_t slots_of(const ThreadPool& pool) { return static_cast<size_t>(2 * parts_i
 void run_in_order(ThreadPool& pool, const InOrder& work) {
   const bool alone = work.alone || work.n == 1 || pool.n_threads() == 1;
   const int64_t batch = alone ? 1 : parts_in_batch(pool);
-  const auto n_slots = static_cast<int64_t>(slots_of(pool));
-  const auto slot = [n_slots](int64_t part) { return static_cast<size_t>(part % n_slots); };
+  // Slots keep what they hold: one worker fills two, not those of all threads.
+  const auto slot = [batch](int64_t part) { return static_cast<size_t>(part % (2 * batch)); };
   std::atomic<bool> wanted{true};  // what is left
   FirstFailure failure;
   // Parts before one that could not be made are still used: these may fail, or want no more.

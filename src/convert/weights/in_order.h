@@ -29,7 +29,8 @@ struct InOrder {
 /// longer.
 inline constexpr int kPartsPerThread = 4;
 
-/// Slots that run_in_order() uses: those being made and those being used.
+/// Slots that run_in_order() uses at most: those being made and those being used. Where one worker
+/// makes all parts it uses the first two.
 size_t slots_of(const ThreadPool& pool);
 
 /// Each may throw; then what the first part in order threw is thrown, after all parts before it
