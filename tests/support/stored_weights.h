@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Random weights, what the quantisers make of them, and by how much that differs.
+// Random weights, what the quantisers make of them, by how much that differs, and tiles that are
+// not valid.
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <initializer_list>
 #include <random>
 #include <vector>
 
@@ -35,6 +38,27 @@ inline std::vector<float> stored(const WeightFormat& f, const std::vector<float>
   }
   return out;
 }
+
+/// Writes each of `bits` over each pair of bytes of a tile in turn. Expects that find_invalid()
+/// says which 64 bytes hold the pair if is_bad(its place, bits), and that nothing is wrong
+/// otherwise.
+template <class IsBad>
+void expect_invalid_found(const WeightFormat& f, std::initializer_list<uint16_t> bits,
+                          const IsBad& is_bad) {
+  std::vector<uint8_t> tile(f.tile_bytes(300), 0x11);
+  for (size_t at = 0; at < tile.size(); at += 2) {
+    uint16_t before;
+    std::memcpy(&before, &tile[at], sizeof before);
+    for (const uint16_t value : bits) {
+      std::memcpy(&tile[at], &value, sizeof value);
+      ASSERT_EQ(f.find_invalid(tile.data(), tile.size()),
+                is_bad(at, value) ? static_cast<int64_t>(at / 64) : -1)
+          << f.name << " byte " << at << " bits " << value;
+    }
+    std::memcpy(&tile[at], &before, sizeof before);
+  }
+}
+inline bool is_finite_half(uint16_t bits) { return (bits & 0x7C00) != 0x7C00; }
 
 /// Rows w (rows, cols) as int8 stores them.
 inline std::vector<float> stored_by_row(const std::vector<float>& w, int32_t cols) {
