@@ -17,12 +17,13 @@ namespace moe {
 
 struct ConvertOptions {
   /// Format of linear matrices ("ternary2", "int8" ...; a float format also of embedding and head;
-  /// a four-bit one not of attention and of head and merge of MH-MoE). "auto": what config.json
-  /// says, and where it says nothing ternary2 for matrices that are ternary already, the format
-  /// that has the values of codes of two to eight bits, and for others int8, or int8_group
-  /// where every token uses the matrix: attention, head and merge of MH-MoE, embedding and head.
-  /// "source": every matrix in floats that represent the checkpoint exactly. "mixed4": int4_k, and
-  /// int6_k where every token uses the matrix and for `down` in about half of the layers.
+  /// one of two to five bits not of attention and of head and merge of MH-MoE). "auto": what
+  /// config.json says, and where it says nothing ternary2 for matrices that are ternary already,
+  /// the format that has the values of codes of two to eight bits, and for others int8, or
+  /// int8_group where every token uses the matrix: attention, head and merge of MH-MoE, embedding
+  /// and head. "source": every matrix in floats that represent the checkpoint exactly. "mixed4":
+  /// int4_k, and int6_k where every token uses the matrix and for `down` in about half of the
+  /// layers.
   std::string weights = "auto";
   /// "PATTERN=FORMAT", "PATTERN=FORMAT:ACTIVATIONS" or "PATTERN=:ACTIVATIONS" on matrix names in
   /// the research layout without ".weight"; '*' matches any characters; the last match wins.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The stored bytes of every block type of GGUF and of every format, against hashes taken before the
-// converter had threads and vector code, with any number of threads.
+// The stored bytes of every block type of GGUF and of every format, with any number of threads,
+// against hashes taken before the converter had threads and vector code; of int2_k and int3_k
+// after.
 
 #include <gtest/gtest.h>
 

@@ -11,8 +11,8 @@ namespace {
 
 bool is_integer(FormatId format) { return format_info(format).integer; }
 
-// True for group formats of at most five bits.
-bool is_four_bits(FormatId id) {
+// True for group formats of at most five bits, which is little for what every token uses.
+bool has_few_bits(FormatId id) {
   const WeightFormat& format = format_info(id);
   return format.group != 0 &&
          8 * format.tile_bytes(kActBlock) <= 5 * format_info(FormatId::kInt8).tile_bytes(kActBlock);
@@ -147,7 +147,7 @@ PrecisionChoice PrecisionPolicy::choose(const Slot& slot, BitLinear kind, int32_
   }
   choice.shared = is_shared_by_all(slot);
   choice.int8_by_row = weights_ == FormatId::kInt8;
-  choice.only_codes = choice.shared && all_linear && weights_ && is_four_bits(*weights_);
+  choice.only_codes = choice.shared && all_linear && weights_ && has_few_bits(*weights_);
   for (size_t i = 0; i < overrides_.size(); ++i) {
     if (!matches(overrides_[i].match, name)) continue;
     used_[i] = true;

@@ -94,7 +94,7 @@ void look_for_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint, bool
 }
 
 // True if the checkpoint's codes may determine the format: none was requested, or the codes have
-// six or eight bits and the requested four-bit format is only for such codes.
+// six or eight bits and the requested format of at most five is only for codes of its own.
 bool is_open_to(FormatId own, const PrecisionChoice& choice) {
   const bool precise = has_eight_bits(own) || own == FormatId::kInt6K;
   if (precise && own != FormatId::kInt8 && choice.int8_by_row) return false;
