@@ -218,6 +218,11 @@ TEST_F(ConvertTest, AWrongCheckpointIsRefusedBeforeAnythingIsWritten) {
       "ternary3, int8, f32, bf16, f16, "
       "int4, int4_min, int4_k, fp4, nl4, nf4, int6_k, int8_group, int2_k, int3_k");
   options_.weights = "auto";
+  for (const int n : {-1, 1025}) {
+    options_.n_threads = n;
+    expect_nothing_written(MOE_ERR_RANGE, "threads: expected 0..1024, found " + std::to_string(n));
+  }
+  options_.n_threads = 0;
   options_.overrides = {"*.upp=int8"};
   expect_nothing_written(MOE_ERR_ARGUMENT,
                          "override for \"*.upp\": no tensor of this model matches");
