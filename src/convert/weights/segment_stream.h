@@ -15,7 +15,8 @@ class SegmentStream {
   /// `advance` receives the bytes of the checkpoint packed since the last call (0: still analysing)
   /// and may throw. `segment` and `checkpoint` must outlive the stream. Decides how each matrix is
   /// stored, which may read it. `inputs`: null, or statistics that weight its errors. Memory grows
-  /// with the threads of `pool`, about 3 MB each.
+  /// with the threads of `pool`: about ten parts of rows_per_part() each, of gate and up in floats
+  /// twenty.
   SegmentStream(const PlannedSegment& segment, const Checkpoint& checkpoint,
                 InputStatistics* inputs, ThreadPool& pool, std::function<void(uint64_t)> advance);
 
