@@ -45,6 +45,23 @@ class DamagedFamily : public testing::Test {
   test::RawTensors tensors_;
 };
 
+// Where a slot may have one of several names, the error says the one that this file would have.
+TEST_F(DamagedFamily, TheMissingTensorIsNamed) {
+  for (const auto& [family, name] :
+       {std::pair{"deepseek_v2", "model.layers.0.self_attn.kv_b_proj.weight"},
+        {"deepseek_v3", "model.layers.0.self_attn.q_b_proj.weight"},
+        {"deepseek_v3", "model.layers.1.mlp.gate.e_score_correction_bias"},
+        {"kimi_linear", "model.layers.1.block_sparse_moe.experts.0.w1.weight"},
+        {"kimi_linear", "model.layers.1.block_sparse_moe.gate.weight"},
+        {"bailing_moe_v2", "model.layers.0.attention.query_layernorm.weight"},
+        {"maple", "model.layers.0.self_attn.k_norm.weight"},
+        {"gemma3", "model.layers.0.pre_feedforward_layernorm.weight"}}) {
+    load(family);
+    ASSERT_EQ(tensors_.erase(name), 1u) << name;
+    EXPECT_EQ(error(MOE_ERR_NOT_FOUND), std::string("tensor ") + name + " is missing");
+  }
+}
+
 TEST_F(DamagedFamily, PackedTernary) {
   load("bitnet_packed");
   const test::RawTensors good = tensors_;

@@ -22,19 +22,18 @@ constexpr const char* kSharedKey = "the rotary part added to every head";  // in
 constexpr TensorName kNames[] = {
     {"attention.q_latent.weight", "self_attn.q_a_proj.weight"},
     {"attention.q_latent_norm.weight", "self_attn.q_a_layernorm.weight"},
-    {"attention.q.weight", "self_attn.q_b_proj.weight"},
     {"attention.latent.weight", "self_attn.kv_a_proj_with_mqa.weight"},
     {"attention.latent_norm.weight", "self_attn.kv_a_layernorm.weight"},
-    {"attention.k.weight", "self_attn.kv_b_proj.weight"},
-    {"attention.v.weight", "self_attn.kv_b_proj.weight"},
-    {"attention.k.weight", "self_attn.k_b_proj.weight"},  // GGUF: separate, and transposed per head
-    {"attention.v.weight", "self_attn.v_b_proj.weight"},
     {"moe.shared.gate.weight", "mlp.shared_experts.gate_proj.weight"},
     {"moe.shared.up.weight", "mlp.shared_experts.up_proj.weight"},
     {"moe.shared.down.weight", "mlp.shared_experts.down_proj.weight"},
     {"moe.shared.gate.weight", "mlp.shared_expert.gate_proj.weight"},
     {"moe.shared.up.weight", "mlp.shared_expert.up_proj.weight"},
     {"moe.shared.down.weight", "mlp.shared_expert.down_proj.weight"}};
+
+// GGUF files have two tensors instead of kv_b_proj; keys are transposed per head.
+constexpr const char* kKeys = "self_attn.k_b_proj.weight";
+constexpr const char* kValues = "self_attn.v_b_proj.weight";
 
 constexpr TensorName kSelectionBias[] = {
     {"moe.router.selection_bias", "mlp.gate.e_score_correction_bias"},
@@ -60,6 +59,20 @@ Head read_head(ConfigKeys* keys) {
                                              std::to_string(h.width()) + ", is");
   }
   return h;
+}
+
+// A file that has one of keys and values by themselves lacks the other, not both together.
+void name_projections(Decoder* d, const Checkpoint& checkpoint) {
+  bool apart = false;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    apart = apart || name.ends_with(kKeys) || name.ends_with(kValues);
+  }
+  constexpr const char* kBoth = "self_attn.kv_b_proj.weight";
+  d->replace_name({"attention.k.weight", apart ? kKeys : kBoth});
+  d->replace_name({"attention.v.weight", apart ? kValues : kBoth});
+  if (d->layer(0).attention.q_latent > 0) {
+    d->replace_name({"attention.q.weight", "self_attn.q_b_proj.weight"});
+  }
 }
 
 // The scale of yarn on the scores (Peng et al. 2023), squared as in DeepSeek.
@@ -219,12 +232,12 @@ void arrange_heads(const Head& h, int32_t n_heads, Imported* out) {
     if (slot.role == Role::kQ) {
       s.shape = {slot.rows, cols};
       s.row_groups = groups({{h.rope, h.nope * cols}, {h.nope, 0}}, h.width() * cols);
-    } else if (s.tensor.ends_with(".k_b_proj.weight")) {
+    } else if (s.tensor.ends_with(kKeys)) {
       s.shape = {n_heads, cols, h.nope};
       s.row_stride = 1;
       s.col_stride = h.nope;
       s.row_groups = groups({{h.rope, -1}, {h.nope, 0}}, h.nope * cols);
-    } else if (s.tensor.ends_with(".v_b_proj.weight")) {
+    } else if (s.tensor.ends_with(kValues)) {
       s.shape = {n_heads, h.value, cols};
       s.row_groups = groups({{h.value, 0}, {padding, -1}}, h.value * cols);
     } else if (slot.role == Role::kK || slot.role == Role::kV) {
@@ -273,6 +286,7 @@ Imported import_deepseek(const JsonNode& original, const Checkpoint& checkpoint,
   d.names(moe_names());
   d.names(kNames);
   read_attention(&d, config, h, variant.rotates);
+  name_projections(&d, checkpoint);
   read_experts(&d, read_router(&d.keys));
   if (variant.extend) variant.extend(&d);
   d.skip_prediction_layers(n_predictions);

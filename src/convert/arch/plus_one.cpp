@@ -28,9 +28,11 @@ void add_one_to_norms(const Checkpoint& checkpoint, const char* plain, Imported*
     for (float& v : derived.values) v += 1;
     out->ignored.push_back(name);
   }
-  out->locate = [locate = std::move(out->locate), plain](const SlotGroup& group, const Slot& slot) {
+  out->locate = [locate = std::move(out->locate), plain, &checkpoint](const SlotGroup& group,
+                                                                      const Slot& slot) {
     Source source = locate(group, slot);
-    if (is_less_by_one(source.tensor, plain)) source.tensor += kPlusOne;
+    const bool exists = checkpoint.find(source.tensor) != nullptr;  // else an error names it
+    if (exists && is_less_by_one(source.tensor, plain)) source.tensor += kPlusOne;
     return source;
   };
 }

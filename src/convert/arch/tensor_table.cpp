@@ -3,6 +3,8 @@
 // tensor is meant.
 #include "src/convert/arch/tensor_table.h"
 
+#include <algorithm>
+
 #include "formats/import/failure.h"
 
 namespace moe {
@@ -69,6 +71,27 @@ std::string TensorTable::tensor_name(const TensorName& row, const SlotGroup& gro
   return name;
 }
 
+bool TensorTable::is_in_any_layer(const Checkpoint& checkpoint, const TensorName& row) const {
+  std::string pattern = layer_prefix_ + row.tensor;
+  replace(&pattern, "{l}", "*");
+  replace(&pattern, "{e}", "*");
+  return std::any_of(checkpoint.tensors().begin(), checkpoint.tensors().end(),
+                     [&](const auto& entry) { return matches(pattern, entry.first); });
+}
+
+const TensorName& TensorTable::row_of(const Checkpoint& checkpoint, const SlotGroup& group,
+                                      const std::vector<TensorName>& rows) const {
+  if (rows.size() == 1) return rows[0];
+  for (const TensorName& row : rows) {
+    if (checkpoint.find(tensor_name(row, group)) != nullptr) return row;
+  }
+  // An error then says the name that the tensor has elsewhere in the file.
+  for (const TensorName& row : rows) {
+    if (group.layer >= 0 && is_in_any_layer(checkpoint, row)) return row;
+  }
+  return rows[0];
+}
+
 Source TensorTable::locate(const Checkpoint& checkpoint, int32_t n_experts, const SlotGroup& group,
                            const Slot& slot) const {
   const auto found = rows_.find(row_key(group, slot));
@@ -76,20 +99,15 @@ Source TensorTable::locate(const Checkpoint& checkpoint, int32_t n_experts, cons
     if (!slot.optional) fail(MOE_ERR_INTERNAL, "no tensor name for %s", slot.name.c_str());
     return {};
   }
-  const TensorName* row = &found->second[0];
-  for (const TensorName& alternative : found->second) {
-    if (checkpoint.find(tensor_name(alternative, group)) == nullptr) continue;
-    row = &alternative;
-    break;
-  }
-  Source source = place_source(row->place, n_experts, group.expert, slot);
-  source.tensor = tensor_name(*row, group);
-  if (row->place.taps > 0) {  // GGUF files have no axis of one channel
+  const TensorName& row = row_of(checkpoint, group, found->second);
+  Source source = place_source(row.place, n_experts, group.expert, slot);
+  source.tensor = tensor_name(row, group);
+  if (row.place.taps > 0) {  // GGUF files have no axis of one channel
     const SourceTensor* const tensor = checkpoint.find(source.tensor);
     if (tensor != nullptr && tensor->shape.size() == 2)
       source.shape.erase(source.shape.begin() + 1);
   }
-  source.packing = row->place.packing;
+  source.packing = row.place.packing;
   if (source.packing == Packing::kMxfp4) {
     source.shape.back() /= 32;
     source.shape.push_back(16);

@@ -4,7 +4,9 @@
 
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "src/convert/importer.h"
 
@@ -39,7 +41,8 @@ class TensorTable {
   explicit TensorTable(std::string layer_prefix, int32_t first_layer = 0)
       : layer_prefix_(std::move(layer_prefix)), first_layer_(first_layer) {}
 
-  /// Several rows of one slot are alternatives: the first existing tensor is used. A slot with a
+  /// Several rows of one slot are alternatives: the first existing tensor is used; if none exists,
+  /// the first that does in another layer or of another expert is what is missing. A slot with a
   /// row must exist, including biases; one without a row is absent.
   void add(std::span<const TensorName> names);
   /// Sets the prefix of a layer's tensors.
@@ -53,6 +56,9 @@ class TensorTable {
 
  private:
   std::string tensor_name(const TensorName& row, const SlotGroup& group) const;
+  bool is_in_any_layer(const Checkpoint& checkpoint, const TensorName& row) const;
+  const TensorName& row_of(const Checkpoint& checkpoint, const SlotGroup& group,
+                           const std::vector<TensorName>& rows) const;
 
   std::string layer_prefix_;
   int32_t first_layer_;
