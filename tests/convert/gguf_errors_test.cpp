@@ -5,7 +5,9 @@
 
 #include <cmath>
 
+#include "formats/import/checkpoint.h"
 #include "formats/import/failure.h"
+#include "formats/import/file.h"
 #include "formats/import/gguf_parts.h"
 #include "src/convert/convert.h"
 #include "src/convert/gguf/gguf_source.h"
@@ -220,10 +222,10 @@ TEST(StoredTensorNames, AreThoseOfTheFile) {
         {"mlp.experts.3.up_proj.weight", "ffn_up_exps.weight"},
         {"attention.query_key_value.weight", "attn_qkv.weight"},
         {"attention.dense.bias", "attn_output.bias"}}) {
-    EXPECT_EQ(stored_tensor_name(std::string("model.layers.2.") + name, false),
+    EXPECT_EQ(stored_tensor_name(std::string("model.layers.2.") + name, "llama"),
               std::string("blk.2.") + stored);
   }
-  EXPECT_EQ(stored_tensor_name("model.word_embeddings.weight", false), "token_embd.weight");
+  EXPECT_EQ(stored_tensor_name("model.word_embeddings.weight", "llama"), "token_embd.weight");
 }
 
 // Without the rotation the model would compute something else.
@@ -279,6 +281,67 @@ TEST_F(GgufErrors, OfferedLinesQuoteWhatTheFileSays) {
     const std::string text = said(convert_text(hostile + ".gguf", b.file()));
     EXPECT_TRUE(text.ends_with(way)) << text;
     EXPECT_EQ(text.find(hostile), text.rfind(hostile)) << text;
+  }
+}
+
+// In the files of all families each tensor in turn has a name that stands for none: an error says
+// which one is missing, or which one is superfluous if the file may lack it.
+TEST_F(GgufErrors, TheMissingTensorIsNamedInEveryFamily) {
+  int n_files = 0;
+  for (const std::string& family : names_in_folder("tests/data/families")) {
+    if (!family.starts_with("gguf_")) continue;
+    ++n_files;
+    const std::string path = "tests/data/families/" + family + "/model.gguf";
+    const std::string whole = read_text_file(path, 1 << 22);
+    const Checkpoint checkpoint(path);
+    for (const auto& [name, tensor] : checkpoint.tensors()) {
+      const std::string other = "x" + name.substr(1);
+      std::string changed = whole;
+      const size_t at = changed.find(raw<uint64_t>(name.size()) + name);
+      ASSERT_NE(at, std::string::npos) << name;
+      changed[at + sizeof(uint64_t)] = 'x';
+      const Status status = convert_text("m.gguf", changed);
+      ASSERT_FALSE(status.ok()) << family << ": " << name;
+      const std::string text = said(status);
+      EXPECT_TRUE(text.find(name) != text.npos || text.find(other) != text.npos)
+          << family << ": " << name << ": " << text;
+    }
+  }
+  EXPECT_GE(n_files, 18);
+}
+
+// Gemma has norms around both parts of a block, also where the first block lacks one.
+TEST_F(GgufErrors, TheMissingNormOfGemmaIsNamed) {
+  std::vector<Pair> keys = {{"general.architecture", 8, GgufBuilder::text("gemma2")},
+                            {"gemma2.attention.layer_norm_rms_epsilon", 6, raw(1e-5f)}};
+  for (const auto& [key, value] : {std::pair{"context_length", 64u},
+                                   {"embedding_length", 8u},
+                                   {"block_count", 2u},
+                                   {"feed_forward_length", 12u},
+                                   {"attention.head_count", 2u},
+                                   {"attention.head_count_kv", 1u},
+                                   {"attention.key_length", 4u},
+                                   {"attention.value_length", 4u},
+                                   {"attention.sliding_window", 32u}}) {
+    keys.push_back({std::string("gemma2.") + key, 4, raw(value)});
+  }
+  Tensors whole = {{"token_embd.weight", {16, 8}}, {"output_norm.weight", {8}}};
+  const char* const norms[] = {"attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"};
+  for (const std::string block : {"blk.0.", "blk.1."}) {
+    for (const char* norm : norms) whole[block + norm + ".weight"] = {8};
+    for (const char* name : {"attn_q", "attn_output"}) whole[block + name + ".weight"] = {8, 8};
+    for (const char* name : {"attn_k", "attn_v"}) whole[block + name + ".weight"] = {4, 8};
+    for (const char* name : {"ffn_gate", "ffn_up"}) whole[block + name + ".weight"] = {12, 8};
+    whole[block + "ffn_down.weight"] = {8, 12};
+  }
+  EXPECT_EQ(said(convert_with(keys, whole)), "");
+  for (const std::string block : {"blk.0.", "blk.1."}) {
+    for (const char* norm : norms) {
+      Tensors changed = whole;
+      const std::string name = block + norm + ".weight";
+      ASSERT_EQ(changed.erase(name), 1u);
+      EXPECT_EQ(said(convert_with(keys, changed)), "tensor " + name + " is missing");
+    }
   }
 }
 

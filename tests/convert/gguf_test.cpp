@@ -96,13 +96,14 @@ TEST_F(GgufTest, ReadsPairsAndTensors) {
 }
 
 TEST(GgufNames, OfNormsDependOnTheBlock) {
-  EXPECT_EQ(gguf_tensor_name("blk.3.ffn_norm.weight"),
+  EXPECT_EQ(gguf_tensor_name("blk.3.ffn_norm.weight", "llama"),
             "model.layers.3.post_attention_layernorm.weight");
-  EXPECT_EQ(gguf_tensor_name("blk.3.ffn_norm.weight", true),
+  EXPECT_EQ(gguf_tensor_name("blk.3.ffn_norm.weight", "gemma2"),
             "model.layers.3.pre_feedforward_layernorm.weight");
-  EXPECT_EQ(gguf_tensor_name("blk.3.post_attention_norm.weight", true),
+  EXPECT_EQ(gguf_tensor_name("blk.3.post_attention_norm.weight", "gemma2"),
             "model.layers.3.post_attention_layernorm.weight");
-  EXPECT_EQ(gguf_tensor_name("blk.3.nextn.eh_proj.weight"), "blk.3.nextn.eh_proj.weight");
+  EXPECT_EQ(gguf_tensor_name("blk.3.nextn.eh_proj.weight", "glm4moe"),
+            "blk.3.nextn.eh_proj.weight");
 }
 
 // The checkpoint's tensors under llama.cpp's names give the same weights.

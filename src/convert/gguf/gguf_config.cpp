@@ -97,7 +97,7 @@ class ConfigBuilder {
     if (moe) c["num_experts"] = at("expert_count");
     c["model_type"] = moe && arch_.moe_type[0] != '\0' ? arch_.moe_type : arch_.model_type;
     c["hidden_act"] = "silu";
-    c["tie_word_embeddings"] = find("output.weight") == nullptr;
+    c["tie_word_embeddings"] = !has_any("output.weight", "output.bias");
     if (arch_.interleaved) c["rope_interleaved"] = true;
     if (arch_.renormalised >= 0) c["norm_topk_prob"] = arch_.renormalised == 1;
     for (const Key& key : kKeys) {
@@ -143,6 +143,10 @@ class ConfigBuilder {
   }
 
   const SourceTensor* find(const char* tensor) const { return checkpoint_.find(tensor); }
+  // Asked of two that belong together, so that an error names the one that is missing.
+  bool has_any(const char* one, const char* other) const {
+    return find(one) != nullptr || find(other) != nullptr;
+  }
 
   // The value of ARCH.key, which then counts as understood; null if missing.
   const Json* take(const std::string& key) { return keys_.take(key); }
@@ -227,7 +231,7 @@ class ConfigBuilder {
   void read_glm4() {
     read_deepseek_experts();
     read_prediction_layers();
-    config_["use_qk_norm"] = find("blk.0.attn_q_norm.weight") != nullptr;
+    config_["use_qk_norm"] = has_any("blk.0.attn_q_norm.weight", "blk.0.attn_k_norm.weight");
   }
 
   void read_groups() {
@@ -250,7 +254,7 @@ class ConfigBuilder {
       return;
     }
     read_groups();
-    c["use_qk_norm"] = find("blk.0.attn_q_norm.weight") != nullptr;
+    c["use_qk_norm"] = has_any("blk.0.attn_q_norm.weight", "blk.0.attn_k_norm.weight");
     read_shared_width();
   }
 
@@ -368,13 +372,13 @@ class ConfigBuilder {
       if (c.contains("moe_intermediate_size")) c["intermediate_size"] = c["moe_intermediate_size"];
       c.erase("moe_intermediate_size");
     }
+    const bool biased = has_any("blk.0.attn_q.bias", "blk.0.attn_k.bias");
     if (type == "gpt_oss") {
-      c["attention_bias"] = find("blk.0.attn_q.bias") != nullptr;
-    } else if (type != "qwen2" && type != "qwen2_moe" && type != "maple" &&
-               find("blk.0.attn_q.bias")) {
+      c["attention_bias"] = biased;
+    } else if (type != "qwen2" && type != "qwen2_moe" && type != "maple" && biased) {
       c["attention_bias"] = true;
     }
-    if (type == "qwen2_moe") c["qkv_bias"] = find("blk.0.attn_q.bias") != nullptr;
+    if (type == "qwen2_moe") c["qkv_bias"] = biased;
     if (find("blk.0.ffn_gate.bias") != nullptr) c["mlp_bias"] = true;
     if (is("phimoe")) c["lm_head_bias"] = find("output.bias") != nullptr;
   }
@@ -451,7 +455,8 @@ class ConfigBuilder {
     const Json* type = take("rope.scaling.type");
     const Json* original = take("rope.scaling.original_context_length");
     const Json* strength = take("rope.scaling.attn_factor");
-    const bool scaled = find("rope_factors_long.weight") != nullptr;
+    const bool scaled = has_any("rope_factors_long.weight", "rope_factors_short.weight") ||
+                        (type != nullptr && *type == "longrope");
     if (type != nullptr && *type != (scaled ? "longrope" : "none")) fail_key("rope.scaling.type");
     if (!scaled) {
       if (strength != nullptr && *strength != 1.0) fail_key("rope.scaling.attn_factor");

@@ -109,6 +109,16 @@ constexpr Name kOtherBiases[] = {{"exp_probs_b.bias", "mlp.gate.expert_bias"},
                                  {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
                                  {"exp_probs_b.bias", "block_sparse_moe.e_score_correction_bias"}};
 
+// Blocks have norms before and behind both of their parts.
+bool has_norms_around(std::string_view architecture) {
+  return architecture == "gemma2" || architecture == "gemma3" || architecture == "gemma4";
+}
+
+// Their norm between attention and FFN counts as one of attention.
+bool has_norm_behind(std::string_view architecture) {
+  return architecture == "olmo2" || architecture == "glm4moe";
+}
+
 // "mlp.experts.3.up_proj.weight" is "mlp.experts.up_proj.weight": a GGUF file stacks experts.
 std::string without_expert(std::string part) {
   constexpr std::string_view kExperts = ".experts.";
@@ -213,7 +223,7 @@ std::string text_name(const std::string& name) {
 
 }  // namespace
 
-std::string gguf_tensor_name(const std::string& name, bool sandwich) {
+std::string gguf_tensor_name(const std::string& name, std::string_view architecture) {
   for (const Name& n : kModel) {
     if (name == n.gguf) return n.transformers;
   }
@@ -223,14 +233,14 @@ std::string gguf_tensor_name(const std::string& name, bool sandwich) {
   const std::string part = name.substr(dot + 1, end - dot - 1);
   for (const Name& n : kLayer) {
     if (part != n.gguf) continue;
-    const bool norm = sandwich && part == "ffn_norm";
+    const bool norm = part == "ffn_norm" && has_norms_around(architecture);
     return "model.layers" + name.substr(3, dot - 2) +
            (norm ? "pre_feedforward_layernorm" : n.transformers) + name.substr(end);
   }
   return name;
 }
 
-std::string stored_tensor_name(const std::string& name, bool sandwich) {
+std::string stored_tensor_name(const std::string& name, std::string_view architecture) {
   for (const Name& n : kModel) {
     if (name == n.transformers) return n.gguf;
   }
@@ -247,8 +257,11 @@ std::string stored_tensor_name(const std::string& name, bool sandwich) {
   }
   const size_t end = rest.rfind('.');
   const std::string part = rest.substr(0, end), tail = rest.substr(std::min(end, rest.size()));
-  if (sandwich && part == "pre_feedforward_layernorm") return block + "ffn_norm" + tail;
-  if (sandwich && part == "post_attention_layernorm") return block + "post_attention_norm" + tail;
+  const bool around = has_norms_around(architecture);
+  if (around && part == "pre_feedforward_layernorm") return block + "ffn_norm" + tail;
+  if (part == "post_attention_layernorm" && (around || has_norm_behind(architecture))) {
+    return block + "post_attention_norm" + tail;
+  }
   for (const std::span<const Name> names : {std::span<const Name>(kLayer), {kOtherNames}}) {
     for (const Name& n : names) {
       if (part == n.transformers) return block + n.gguf + tail;
@@ -272,11 +285,9 @@ void read_gguf(Checkpoint* checkpoint, const std::function<void()>& step) {
   }
   read_gguf_pooling(checkpoint);
   if (encoder) return rename_encoder_tensors(checkpoint);
-  const bool sandwich = checkpoint->find("blk.0.ffn_norm.weight") != nullptr &&
-                        checkpoint->find("blk.0.post_attention_norm.weight") != nullptr;
   rename_gguf_state(checkpoint);
-  checkpoint->rename(
-      [sandwich](const std::string& name) { return gguf_tensor_name(name, sandwich); });
+  const std::string architecture = checkpoint->metadata().at("general.architecture").text();
+  checkpoint->rename([&](const std::string& name) { return gguf_tensor_name(name, architecture); });
 }
 
 }  // namespace

@@ -51,13 +51,13 @@ auto in_words_of(const Checkpoint& checkpoint, F&& f) -> decltype(f()) {
 /// Whether a GGUF file of this general.architecture can be read.
 bool gguf_reads(std::string_view architecture);
 
-/// The `transformers` name of a GGUF tensor; unknown names are unchanged. `sandwich`: blocks have
-/// norms on both sides.
-std::string gguf_tensor_name(const std::string& name, bool sandwich = false);
+/// The `transformers` name of a tensor in a GGUF file of this general.architecture; unknown names
+/// are unchanged.
+std::string gguf_tensor_name(const std::string& name, std::string_view architecture);
 
-/// The GGUF name of a tensor of that name; other names are unchanged. Experts that are several
-/// tensors elsewhere are one.
-std::string stored_tensor_name(const std::string& name, bool sandwich = false);
+/// The name in such a file of a tensor of that name; other names are unchanged. Experts that are
+/// several tensors elsewhere are one.
+std::string stored_tensor_name(const std::string& name, std::string_view architecture);
 
 /// The tokens that end a text or a turn: those that keys name, then those known by their text.
 Json gguf_stop_ids(const JsonNode& metadata);

@@ -372,7 +372,9 @@ void read_gemma4(GgufKeys* keys, Json* config) {
   read_gemma4_widths(keys, n_shared, config);
   const int64_t inputs = keys->count("embedding_length_per_layer_input", 0, kMaxSize);
   c["hidden_size_per_layer_input"] = inputs;
-  if (inputs > 0) c["vocab_size_per_layer_input"] = c.at("vocab_size");
+  if (inputs > 0 && c.contains("vocab_size")) {
+    c["vocab_size_per_layer_input"] = c.at("vocab_size");
+  }
   if (const Json* cap = keys->take("final_logit_softcapping")) c["final_logit_softcapping"] = *cap;
   c["enable_moe_block"] = keys->any_layer_has("ffn_gate_inp.weight");
   move_key(config, "num_experts_per_tok", "top_k_experts");

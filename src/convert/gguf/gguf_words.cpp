@@ -86,9 +86,7 @@ bool is_word(char c) {
 
 class Words {
  public:
-  explicit Words(const Checkpoint& checkpoint)
-      : checkpoint_(checkpoint),
-        sandwich_(checkpoint.find("model.layers.0.pre_feedforward_layernorm.weight") != nullptr) {}
+  explicit Words(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
 
   std::string translated(const std::string& text) const {
     std::string out;
@@ -137,11 +135,10 @@ class Words {
     const std::string_view own = find_word(kConfigWords, word);
     if (!own.empty()) return arch() + "." + std::string(own);
     const std::string state = stored_state_name(arch(), word);
-    return state.empty() ? stored_tensor_name(word, sandwich_) : state;
+    return state.empty() ? stored_tensor_name(word, arch()) : state;
   }
 
   const Checkpoint& checkpoint_;
-  const bool sandwich_;
 };
 
 void replace_all(std::string* text, const std::string& what, const std::string& by) {
