@@ -110,6 +110,23 @@ class GoldenBytesTest : public testing::Test {
     source_ = folder_.file("m.gguf");
   }
 
+  // A checkpoint of the research layout, and a text.
+  void write_calibrated(const char* sizes) {
+    const std::string config = test::patched(
+        sizes, test::patched(R"({"tokenizer": "bytes", "vocab_size": 256, "add_bos": false,
+                                 "context_length": 64})")
+                   .c_str());
+    test::RawTensors tensors = test::random_tensors(config);
+    for (auto& [name, tensor] : tensors) {
+      std::vector<float> values(tensor.bytes.size() / sizeof(float));
+      for (float& v : values) v = name.find("norm") != name.npos ? 1.0f : bell(random_);
+      tensor = test::f32_tensor(tensor.shape, values);
+    }
+    test::write_checkpoint(folder_, config, tensors);
+    source_ = folder_.path();
+    options_.calibration = "Sphinx of black quartz, judge my vow. Sphinx of black quartz.";
+  }
+
   test::TempFolder folder_, target_;
   std::string source_;
   std::mt19937 random_{11};
@@ -187,22 +204,20 @@ constexpr Golden kGoldenCalibrated[] = {
 };
 
 TEST_F(GoldenBytesTest, Calibrated) {
-  const std::string config = test::patched(R"({"tokenizer": "bytes", "vocab_size": 256,
-    "add_bos": false, "context_length": 64, "d_model": 312, "layer_defaults": {"ffn": {"d_ff": 300}}})");
-  test::RawTensors tensors = test::random_tensors(config);
-  for (auto& [name, tensor] : tensors) {
-    std::vector<float> values(tensor.bytes.size() / sizeof(float));
-    for (float& v : values) v = name.find("norm") != name.npos ? 1.0f : bell(random_);
-    tensor = test::f32_tensor(tensor.shape, values);
-  }
-  test::write_checkpoint(folder_, config, tensors);
-  source_ = folder_.path();
-  options_.calibration = "Sphinx of black quartz, judge my vow. Sphinx of black quartz.";
+  write_calibrated(R"({"d_model": 312, "layer_defaults": {"ffn": {"d_ff": 300}}})");
   for (const Golden& golden : kGoldenCalibrated) {
     options_.weights = golden.what;
     options_.overrides = {std::string("*.attention.*=") + golden.what};
     expect(golden);
   }
+}
+
+// ThreadSanitizer has time for one layer, whose matrices have two parts each.
+TEST_F(GoldenBytesTest, ThreadsShareStatistics) {
+  write_calibrated(R"({"d_model": 312, "n_layers": 1, "layers": [],
+                       "layer_defaults": {"ffn": {"d_ff": 300}}})");
+  options_.weights = "int8";
+  expect({"int8", 0xab9c555094831e3cu});
 }
 
 }  // namespace
