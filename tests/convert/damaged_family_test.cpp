@@ -55,10 +55,18 @@ TEST_F(DamagedFamily, TheMissingTensorIsNamed) {
         {"kimi_linear", "model.layers.1.block_sparse_moe.gate.weight"},
         {"bailing_moe_v2", "model.layers.0.attention.query_layernorm.weight"},
         {"maple", "model.layers.0.self_attn.k_norm.weight"},
-        {"gemma3", "model.layers.0.pre_feedforward_layernorm.weight"}}) {
+        {"gemma3", "model.layers.0.pre_feedforward_layernorm.weight"},
+        {"mh_moe", "decoder.layers.0.ffn.fc3.weight"},
+        {"mh_moe", "decoder.layers.1.moe_layer.experts.0.fc3.weight"},
+        {"awq", "model.layers.0.mlp.down_proj.qweight"},
+        {"gptq", "model.layers.0.mlp.down_proj.qweight"},
+        {"w4a16", "model.layers.0.self_attn.q_proj.weight_packed"},
+        {"mxfp4", "model.layers.0.mlp.down_proj.weight_packed"},
+        {"nvfp4", "model.layers.0.mlp.down_proj.weight_packed"}}) {
     load(family);
     ASSERT_EQ(tensors_.erase(name), 1u) << name;
-    EXPECT_EQ(error(MOE_ERR_NOT_FOUND), std::string("tensor ") + name + " is missing");
+    const std::string text = error(MOE_ERR_NOT_FOUND);
+    EXPECT_TRUE(text.starts_with(std::string("tensor ") + name + " is missing")) << text;
   }
 }
 

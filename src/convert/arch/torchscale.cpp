@@ -162,6 +162,7 @@ void Torchscale::read_layers(const FairseqSide& side, const MoeConfig& experts) 
   const int32_t moe_freq = keys_.integer("moe_freq", 0, 0, 1024);
   const int32_t expert_width = keys_.integer("moe_ffn_dim", -1, -1, kMaxWidth);
   if (expert_width == 0) keys_.node("moe_ffn_dim").fail_expected("-1 or a width of 1 or more");
+  const bool gated = keys_.boolean("glu", false);  // else tensors show whether there are gates
   for (int32_t l = 0; l < n_layers; ++l) {
     const bool moe = moe_freq > 0 && (l + 1) % moe_freq == 0;
     LayerConfig layer = dense;
@@ -172,7 +173,7 @@ void Torchscale::read_layers(const FairseqSide& side, const MoeConfig& experts) 
     }
     const std::string network = side.tensor("layers.") + std::to_string(l) +
                                 (moe ? ".moe_layer.experts.0" : ".ffn") + ".fc3.weight";
-    layer.ffn.gated = has(network);
+    layer.ffn.gated = gated || has(network);
     model_.push(side, layer, &out_);
     if (moe && experts.router.kind == RouterKind::kCosine) read_cosine_width(side, l);
   }

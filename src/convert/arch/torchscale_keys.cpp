@@ -76,9 +76,7 @@ void refuse_torchscale_variants(ConfigKeys* keys) {
     fail_value(keys->node("negative_slope"), "-1, none, is");
   }
   refuse_quantised(keys);
-  // Tensors show whether there are gates.
-  keys->ignore({"glu",
-                "dropout",
+  keys->ignore({"dropout",
                 "drop_path_rate",
                 "activation_dropout",
                 "bert_init",

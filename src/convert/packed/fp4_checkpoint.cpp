@@ -81,6 +81,7 @@ class Unpacking {
     if (names.empty()) {
       fail(MOE_ERR_FORMAT, "%s, but no tensor NAME%s of U8 is there", says_.c_str(), s_.codes);
     }
+    for (const std::string& name : scales_alone(*c_, kScale, s_.codes)) part(name + s_.codes);
     for (const std::string& name : names) add(name);
   }
 

@@ -151,10 +151,15 @@ class Unpacking {
       fail(MOE_ERR_FORMAT, "%s says %s, but no tensor NAME%s with a NAME%s is there",
            s_.where.c_str(), s_.method, s_.codes, s_.scales);
     }
+    if (s_.layout != CodeLayout::kBytes) refuse_scales_alone();  // bytes are a NAME.weight
     for (const std::string& name : names) add(name);
   }
 
  private:
+  void refuse_scales_alone() {
+    for (const std::string& name : scales_alone(*c_, s_.scales, s_.codes)) part(name + s_.codes);
+  }
+
   // Other codes may have the same names: FP8 those of bytes, FP4 those of words.
   bool is_codes(const SourceTensor& tensor) const {
     if (s_.layout == CodeLayout::kBytes) return tensor.type == SourceType::kI8;

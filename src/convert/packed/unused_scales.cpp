@@ -27,6 +27,19 @@ std::vector<std::string> unused_scales(const std::string& name) {
   return out;
 }
 
+std::vector<std::string> scales_alone(const Checkpoint& checkpoint, const std::string& scales,
+                                      const char* codes) {
+  std::vector<std::string> out;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (!name.ends_with(scales)) continue;
+    const std::string matrix = name.substr(0, name.size() - scales.size());
+    const bool alone = checkpoint.find(matrix + codes) == nullptr &&
+                       checkpoint.find(matrix + ".weight") == nullptr;
+    if (alone) out.push_back(matrix);
+  }
+  return out;
+}
+
 void drop_unused_scales(Checkpoint* checkpoint) {
   constexpr std::string_view kWeight = ".weight";
   std::vector<std::string> unused;
