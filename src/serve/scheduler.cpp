@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <new>
+#include <utility>
 
 #include "src/serve/queue.h"
 
@@ -386,9 +387,15 @@ void Scheduler::sample(Slot& slot) {
   }
   const bool first = text.n_made() == 0;
   const int32_t n_before = text.n_made();
-  const bool goes_on = slot.advances ? text.advance() : text.next();
-  if (slot.advances) slot.hold_advanced();
-  slot.advances = false;
+  const bool advances = std::exchange(slot.advances, false);
+  bool goes_on = false;
+  try {
+    goes_on = advances ? text.advance() : text.next();
+  } catch (const CallError&) {
+    request.report(text);  // a draft may have been right up to there
+    throw;
+  }
+  if (advances) slot.hold_advanced();
   {
     const std::lock_guard lock(mutex_);
     stats_.generated_tokens += static_cast<uint64_t>(text.n_made() - n_before);

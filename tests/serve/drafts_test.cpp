@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Drafts of a request or of the whole service change no text, in any company.
 
+#include <filesystem>
+
 #include "tests/serve/fixture.h"
 
 namespace moe_serve_test {
@@ -118,6 +120,62 @@ TEST_F(DraftsTest, AreInTheirRange) {
   params.max_draft = 17;
   moe_service* service = nullptr;
   EXPECT_EQ(moe_service_create(model_, &params, &service, &error_), MOE_ERR_RANGE);
+}
+
+/// The model of tests/data/chat/script, whose token for a Z ends a text too, and is none of it.
+class FailingTest : public ServiceTest {
+ protected:
+  void SetUp() override {
+    ServiceTest::SetUp();
+    const moe::test::TempFolder folder;
+    std::filesystem::copy("tests/data/chat/script", folder.file("script"));
+    Json config = Json::parse(folder.text("script/config.json"));
+    config["eos_token_ids"].push_back(90);
+    folder.write("script/config.json", config.dump());
+    open_checkpoint(folder.file("script"));
+  }
+  /// A streamed chat whose grammar asks for a Z.
+  std::string failing_text(int draft) {
+    const Json schema = {{"const", "The dog ran to the tree. Zoo"}};
+    Answer answer;
+    submit(answer,
+           {{"messages", says("a")},
+            {"temperature", 0},
+            {"stream", true},
+            {"draft", draft},
+            {"response_format",
+             {{"type", "json_schema"}, {"json_schema", {{"name", "a"}, {"schema", schema}}}}}},
+           MOE_ENDPOINT_CHAT);
+    const Json error = answer.wait()["error"];
+    EXPECT_NE(std::string(error["message"]).find("grammar: every token"), std::string::npos)
+        << error;
+    return answer.text();
+  }
+};
+
+// A stream has what came before the failure, and only the request of that text ends.
+TEST_F(FailingTest, EndsADraftedTextWhereItEndsOthers) {
+  serve(slots(2));
+  Json request = {{"messages", says("Hello")}, {"temperature", 0}, {"max_tokens", 1}};
+  const Json system = {{"role", "system"}, {"content", "Be brief."}};
+  request["messages"].insert(request["messages"].begin(), system);
+  Answer kept;  // in the first slot, where the same prompt goes on
+  submit(kept, request, MOE_ENDPOINT_CHAT);
+  kept.wait();
+  for (const int draft : {0, 1, 7, 16}) {  // in the second one
+    EXPECT_EQ(failing_text(draft), "\"The dog ran to the tree. ") << draft;
+  }
+  request["stream"] = true;
+  request["max_tokens"] = 100;
+  Answer beside, next;
+  beside.hook = [&](size_t n) {
+    if (n == 2) submit(next, {{"prompt", "Tom"}, {"temperature", 0}, {"max_tokens", 9}});
+  };
+  submit(beside, request, MOE_ENDPOINT_CHAT);
+  beside.wait();
+  ASSERT_GT(beside.events().size(), 2u) << beside.wait();
+  next.wait();
+  EXPECT_EQ(next.status(), 200) << next.wait();
 }
 
 }  // namespace
