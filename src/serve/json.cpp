@@ -2,7 +2,7 @@
 // Parses bodies of requests, and writes JSON in one line.
 #include "src/serve/json.h"
 
-#include <set>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -15,11 +15,14 @@ constexpr size_t kMostDepth = 64;  // freeing and printing a value is recursive
 // Finding a key takes time by the number of keys before it.
 constexpr size_t kMostKeys = 4096;
 
+enum class EqualKeys { kRefused, kLastCounts };
+
 /// Builds a value. The library's own builders look each key up among those before it, and with a
 /// callback walk through the list or object around each one that ends: a body of a few megabytes
 /// would take them hours.
 class Builder : public nlohmann::json_sax<Json> {
  public:
+  explicit Builder(EqualKeys equal_keys) : equal_keys_(equal_keys) {}
   Json take() { return std::move(root_); }
 
   bool null() override { return put(Json()); }
@@ -34,8 +37,12 @@ class Builder : public nlohmann::json_sax<Json> {
     return open(Json::object());
   }
   bool key(string_t& name) override {
-    take_key(name);
-    object().emplace_back(std::move(name), Json());
+    std::map<std::string, size_t>& keys = keys_.back();
+    const auto [at, is_new] = keys.emplace(name, keys.size());
+    if (equal_keys_ == EqualKeys::kRefused) check_key(name, is_new);
+    Json::object_t& object = open_.back()->get_ref<Json::object_t&>();
+    if (is_new) object.emplace_back(std::move(name), Json());
+    member_ = &object.data()[at->second].second;
     return true;
   }
   bool end_object() override {
@@ -57,16 +64,13 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
  private:
-  Json::object_t& object() { return open_.back()->get_ref<Json::object_t&>(); }
-
   Json* place(Json&& value) {
     if (open_.empty()) {
       root_ = std::move(value);
       return &root_;
     }
     Json& around = *open_.back();
-    Json& at = around.is_array() ? around.get_ref<Json::array_t&>().emplace_back()
-                                 : object().back().second;
+    Json& at = around.is_array() ? around.get_ref<Json::array_t&>().emplace_back() : *member_;
     at = std::move(value);
     return &at;
   }
@@ -82,24 +86,25 @@ class Builder : public nlohmann::json_sax<Json> {
     return true;
   }
   // Readers of JSON differ in which of two equal keys counts.
-  void take_key(const std::string& key) {
-    std::set<std::string>& keys = keys_.back();
-    if (keys.size() == kMostKeys) {
+  void check_key(const std::string& key, bool is_new) const {
+    if (keys_.back().size() > kMostKeys) {
       throw Refusal(kBadRequest, "an object has more than " + std::to_string(kMostKeys) + " keys");
     }
-    if (keys.insert(key).second) return;
+    if (is_new) return;
     throw Refusal(kBadRequest, "an object has the key " + shown(key) + " twice");
   }
 
+  const EqualKeys equal_keys_;
   Json root_;
-  std::vector<Json*> open_;                  // what is around the place
-  std::vector<std::set<std::string>> keys_;  // of the objects among these
+  std::vector<Json*> open_;                          // what is around the place
+  Json* member_ = nullptr;                           // of the object, the one whose key came last
+  std::vector<std::map<std::string, size_t>> keys_;  // of the objects among these
 };
 
 }  // namespace
 
 Json parse_body(std::string_view body) {
-  Builder builder;
+  Builder builder(EqualKeys::kRefused);
   (void)Json::sax_parse(body, &builder);
   Json json = builder.take();
   if (!json.is_object()) {
@@ -110,6 +115,12 @@ Json parse_body(std::string_view body) {
     if (!value.is_null()) given.get_ref<Json::object_t&>().emplace_back(key, std::move(value));
   }
   return given;
+}
+
+Json parse_arguments(std::string_view json) {
+  Builder builder(EqualKeys::kLastCounts);
+  (void)Json::sax_parse(json, &builder);
+  return builder.take();
 }
 
 std::string to_text(const Json& json) {

@@ -117,15 +117,16 @@ void read_choice(const Json& request, ToolUse& use) {
 
 }  // namespace
 
-Json ToolCall::input() const { return Json::parse(arguments); }
+Json ToolCall::input() const { return parse_arguments(arguments); }
 
 // The arguments are the last member, and stay as the model wrote them. Quotes inside the strings
 // before them are escaped.
 ToolCall read_call(std::string_view json) {
   constexpr std::string_view kArguments = ", \"arguments\": ";
-  const Json parsed = Json::parse(json);
+  const size_t end = json.find(kArguments);
+  const Json parsed = Json::parse(std::string(json.substr(0, end)) + "}");
   ToolCall call{.id = parsed["id"], .name = parsed["name"], .arguments = {}};
-  call.arguments = json.substr(json.find(kArguments) + kArguments.size());
+  call.arguments = json.substr(end + kArguments.size());
   call.arguments.pop_back();
   return call;
 }
