@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "cli/help/help.h"
-#include "cli/io/json_depth.h"
+#include "cli/io/json_limits.h"
 
 namespace moe_cli {
 namespace {
@@ -186,9 +186,7 @@ Json parse_request(const std::string& line, bool whole, Json* id) {
   if (line.find_first_not_of(" \t\r") == std::string::npos) {
     throw LineError("the line is empty");  // counts: results have the numbers of their lines
   }
-  if (nested_too_deep(line)) {
-    throw LineError("nested deeper than " + std::to_string(kMostDepth));
-  }
+  if (const std::string why = beyond_limits(line); !why.empty()) throw LineError(why);
   Json json = Json::parse(line, nullptr, false);
   if (json.is_discarded()) throw LineError("not valid JSON in UTF-8");
   if (!json.is_object()) {
@@ -390,7 +388,8 @@ void add_tools(moe_chat* chat, const Json& request) {
 
 bool may_answer(const std::string& result, const std::string& line, bool whole,
                 const moe_model* model) {
-  const Json found = Json::parse(result, nullptr, false);
+  Json found;  // null: damaged
+  if (beyond_limits(result).empty()) found = Json::parse(result, nullptr, false);
   Json request;
   try {
     request = parse_request(line, whole);

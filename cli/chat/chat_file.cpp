@@ -13,7 +13,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "cli/io/json_depth.h"
+#include "cli/io/json_limits.h"
 #include "cli/io/text_input.h"
 
 namespace moe_cli {
@@ -35,7 +35,8 @@ std::string text_in(const std::string& path, const Json& json, const char* key) 
 }
 
 ChatFile parse_head(const std::string& path, const std::string& line) {
-  if (nested_too_deep(line)) no_conversation(path, "its first line is nested too deep");
+  const std::string why = beyond_limits(line);
+  if (!why.empty()) no_conversation(path, "its first line: " + why);
   const Json json = Json::parse(line, nullptr, false);
   if (!json.is_object()) no_conversation(path, "its first line is not a JSON object");
   const auto version = json.find("moe_chat");

@@ -59,13 +59,15 @@ void choose_tool(const ToolOptions& o, bool as_said, moe_chat* chat) {
   check_option(status, error, "--tool-choice");
 }
 
-// The arguments are the last member. Quotes inside the strings before them are escaped.
+// The arguments are the last member, and stay as the model wrote them. Quotes inside the strings
+// before them are escaped.
 ToolCall::ToolCall(const std::string& json) {
   constexpr std::string_view kArguments = ", \"arguments\": ";
-  const Json call = Json::parse(json);
+  const size_t end = json.find(kArguments);
+  const Json call = Json::parse(json.substr(0, end) + "}");
   id = call["id"];
   name = call["name"];
-  arguments = json.substr(json.find(kArguments) + kArguments.size());
+  arguments = json.substr(end + kArguments.size());
   arguments.pop_back();
 }
 

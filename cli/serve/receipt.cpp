@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cli/io/json_depth.h"
+#include "cli/io/json_limits.h"
 #include "cli/serve/endpoints.h"
 
 namespace moe_cli {
@@ -76,7 +76,7 @@ Json read_receipt(const std::string& where, const std::string& line) {
   const auto fail = [&](const std::string& what) {
     throw CallError(MOE_ERR_FORMAT, where + ": " + what);
   };
-  if (nested_too_deep(line)) fail("the JSON is nested too deeply");
+  if (const std::string why = beyond_limits(line); !why.empty()) fail(why);
   Json json = Json::object();
   try {
     json = Json::parse(line);

@@ -169,9 +169,26 @@ class Batch(Cli):
         deep = b'{"prompt": "a", "id": ' + b"[" * 100000 + b"]" * 100000 + b"}"
         found, _ = self.batch([deep, b'{"tokens": ' + b"[" * 100000 + b"]" * 100000 + b"}",
                                {"prompt": "A dog", "id": '[[' * 100 + '\\"'}], "-n", "2")
-        self.assertIn("nested", found[0]["error"])
-        self.assertIn("nested", found[1]["error"])
+        self.assertEqual(found[0]["error"], "nested deeper than 64")
+        self.assertEqual(found[1]["error"], "nested deeper than 64")
         self.assertEqual(found[2]["n_generated"], 2)
+
+    def test_an_object_with_too_many_keys_is_one_bad_line(self):
+        # A line of 4 MiB with short keys, which would take the parser minutes; colons in texts are no keys.
+        many = {"prompt": "a", "metadata": {str(i): 0 for i in range(300000)}}
+        most = {"prompt": 'a: {"b": [', "metadata": {f'{i}:\\":': {"a": 0} for i in range(4096)}}
+        found, _ = self.batch([many, {**most, "metadata": {**most["metadata"], "x": 0}}, most, {"prompt": "a"}], "-n", "2")
+        self.assertEqual([r.get("error") for r in found], ["an object has more than 4096 keys"] * 2 + [None] * 2)
+
+    def test_results_beyond_the_limits_of_json_are_damaged_ones(self):
+        lines = self.write([{"prompt": "The fox"}, {"prompt": "A dog", "id": 4}])
+        for more in "{" + ", ".join(f'"{i}": 0' for i in range(300000)) + "}", "[" * 100000 + "]" * 100000:
+            damaged = b'{"line":1,"more": ' + more.encode() + b"}"
+            self.write([damaged], "out.jsonl")
+            self.ok("batch", MODEL, lines, self.path("out.jsonl"), "-n", "2")
+            with open(self.path("out.jsonl"), "rb") as f:
+                first, second = f.read().splitlines()
+            self.assertEqual((first, json.loads(second)["id"]), (damaged, 4))
 
     def test_bad_lines_are_named_and_stop_nothing(self):
         lines = [{"prompt": "The fox"}, b"no json", b"[1, 2]", b"\xff\xfe{}", b"", {"prompt": 7}, {"tokens": [1, 1536]},

@@ -374,10 +374,14 @@ class Chat(Cli):
         self.fails(1, "chat", model, "--session", self.folder.name, text="x\n", contains=[self.folder.name])
         self.fails(2, "chat", model, "--session", file, "--render", contains=["--session"])
 
-    def test_a_session_file_that_is_nested_too_deep(self):
-        with open(self.path("deep"), "w") as f:
-            f.write('{"moe_chat": 1, "messages": ' + "[" * 100000 + "]" * 100000 + "}\n")
-        self.fails(1, "chat", MODEL, "--session", self.path("deep"), contains=["deep: not a conversation", "nested too deep"])
+    def test_a_session_file_beyond_the_limits_of_json(self):
+        many = "".join(f'"{i}": 0, ' for i in range(4095))
+        for name, head, words in (("deep", '"messages": ' + "[" * 100000 + "]" * 100000, "nested deeper than 64"),
+                                  ("wide", '"a": {"b": {}, ' + many + '"x": 0}', "an object has more than 4096 keys"),
+                                  ("most", '"a": {' + many + '"x": {"y": 0}}', "'system' is missing")):
+            with open(self.path(name), "w") as f:
+                f.write('{"moe_chat": 1, ' + head + "}\n")
+            self.fails(1, "chat", MODEL, "--session", self.path(name), contains=[f"{name}: not a conversation of moe chat: ", words])
 
     def test_chat_grows_with_the_conversation(self):
         model = self.chat_model(context_length=1000000)

@@ -96,7 +96,8 @@ class Receipts(Cli):
         self.log()
         good = self.lines()[0]
         self.assertIn("no such file or directory", self.verify(self.path("none"))[2].lower())
-        for bad, words in (("{", "found no JSON"), ("[1]", "found array"), ('{"a": 1}', "this is no receipt"), ("[" * 100, "nested"),
+        for bad, words in (("{", "found no JSON"), ("[1]", "found array"), ('{"a": 1}', "this is no receipt"), ("[" * 100, "nested deeper than 64"),
+                           (json.dumps({str(i): 0 for i in range(500000)}), "an object has more than 4096 keys"),
                            (json.dumps({**good, "texts": 5}), "a part of the receipt is missing"),
                            (json.dumps({**good, "endpoint": "/v1/other"}), "unknown endpoint"),
                            (json.dumps({**good, "prompts": [["a"]]}), "no list of token ids")):
