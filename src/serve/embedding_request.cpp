@@ -151,10 +151,8 @@ void EmbeddingRequest::answer() {
   }
   answer["usage"] = {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}};
   if (!order_.request.is_null()) {
-    Json receipt = receipt_head(host_, listener_.endpoint(), order_.request);
     tokens.vectors = &vectors_;
-    add_tokens(receipt, tokens);
-    record(host_, receipt);
+    Json receipt = write_receipt(host_, listener_.endpoint(), order_.request, tokens);
     if (order_.receipt) answer["receipt"] = std::move(receipt);
   }
   listener_.answer(answer);

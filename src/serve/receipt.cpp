@@ -71,19 +71,7 @@ uint32_t bits_of(float value) {
   return bits;
 }
 
-}  // namespace
-
-Json receipt_head(const Host& host, moe_endpoint endpoint, const Json& request) {
-  Json receipt = {{"object", "moe.receipt"},
-                  {"endpoint", path_of(endpoint)},
-                  {"model", host.name},
-                  {"system_fingerprint", host.fingerprint.text},
-                  {"settings", host.fingerprint.settings},
-                  {"request", request}};
-  receipt["request"].erase("receipt");
-  return receipt;
-}
-
+// And their hash.
 void add_tokens(Json& receipt, const ReceiptTokens& tokens) {
   NumberHash hash;
   receipt["prompts"] = Json::array();
@@ -104,10 +92,24 @@ void add_tokens(Json& receipt, const ReceiptTokens& tokens) {
   receipt["hash"] = hash.digits();
 }
 
-void record(const Host& host, const Json& receipt) {
-  if (host.receipt == nullptr) return;
-  const std::string text = to_text(receipt);
-  host.receipt(host.receipt_user, text.c_str(), text.size());
+}  // namespace
+
+Json write_receipt(const Host& host, moe_endpoint endpoint, const Json& request,
+                   const ReceiptTokens& tokens) {
+  Json receipt = {{"object", "moe.receipt"},
+                  {"endpoint", path_of(endpoint)},
+                  {"model", host.name},
+                  {"system_fingerprint", host.fingerprint.text},
+                  {"settings", host.fingerprint.settings},
+                  {"request", request}};
+  receipt["request"].erase("receipt");
+  if (tokens.seed) receipt["seed"] = *tokens.seed;
+  add_tokens(receipt, tokens);
+  if (host.receipt != nullptr) {
+    const std::string text = to_text(receipt);
+    host.receipt(host.receipt_user, text.c_str(), text.size());
+  }
+  return receipt;
 }
 
 }  // namespace moe_serve

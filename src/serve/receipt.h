@@ -3,6 +3,7 @@
 // Receipts: what an answer was made of, so that anybody with the model file can make it again.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,14 +18,12 @@ struct ReceiptTokens {
   std::vector<const std::vector<int32_t>*> texts;
   std::vector<moe_finish> finishes;             // of each text
   const std::vector<float>* vectors = nullptr;  // or scores, in place of texts
+  std::optional<uint64_t> seed;                 // of the texts
 };
 
-/// How a receipt begins: the model, its fingerprint and the request, as it was sent but for its
-/// field "receipt".
-Json receipt_head(const Host& host, moe_endpoint endpoint, const Json& request);
-/// Adds the tokens and their hash.
-void add_tokens(Json& receipt, const ReceiptTokens& tokens);
-/// Calls the service's receipt function, if it has one.
-void record(const Host& host, const Json& receipt);
+/// The receipt of a request, with the model, its fingerprint and the request as it was sent but for
+/// its field "receipt". The service's receipt function gets it too, if there is one.
+Json write_receipt(const Host& host, moe_endpoint endpoint, const Json& request,
+                   const ReceiptTokens& tokens);
 
 }  // namespace moe_serve

@@ -156,12 +156,10 @@ void RerankRequest::answer() {
     answer["results"].push_back(std::move(result));
   }
   if (!order_.request.is_null()) {
-    Json receipt = receipt_head(host_, listener_.endpoint(), order_.request);
     ReceiptTokens tokens;
     for (const auto& prompt : prompts_) tokens.prompts.push_back(&prompt);
     tokens.vectors = &scores_;
-    add_tokens(receipt, tokens);
-    record(host_, receipt);
+    Json receipt = write_receipt(host_, listener_.endpoint(), order_.request, tokens);
     if (order_.receipt) answer["receipt"] = std::move(receipt);
   }
   listener_.answer(answer);

@@ -152,16 +152,14 @@ bool ServiceRequest::finish(Text& text) {
 // Where a stream ends with an answer of its own, it is this that gets the receipt.
 void ServiceRequest::add_receipt(Json& last_event) const {
   if (request_.is_null()) return;
-  Json receipt = receipt_head(host_, listener_.endpoint(), request_);
-  receipt["seed"] = settings_.sampling.seed;
   ReceiptTokens tokens;
+  tokens.seed = settings_.sampling.seed;
   for (const auto& text : texts_) {
     if (text->index() % settings_.n == 0) tokens.prompts.push_back(&text->prompt());
     tokens.texts.push_back(&text->tokens());
     tokens.finishes.push_back(text->finish());
   }
-  add_tokens(receipt, tokens);
-  record(host_, receipt);
+  Json receipt = write_receipt(host_, listener_.endpoint(), request_, tokens);
   if (!settings_.receipt) return;
   Json& answer = last_event.contains("response") ? last_event["response"] : last_event;
   answer["receipt"] = std::move(receipt);
