@@ -16,13 +16,6 @@ class ShapesTest : public ScriptTest {
     params.no_reuse = 1;  // for the same usage in all answers
     serve(params);
   }
-  Json ask(const Json& request, moe_endpoint endpoint) {
-    Answer answer;
-    submit(answer, request, endpoint);
-    const Json json = answer.wait();
-    EXPECT_EQ(answer.status(), 200) << json;
-    return json;
-  }
   int64_t count(const Json& request, moe_endpoint endpoint = MOE_ENDPOINT_COUNT_TOKENS) {
     return ask(request, endpoint)[endpoint == MOE_ENDPOINT_TOKENIZE ? "count" : "input_tokens"];
   }

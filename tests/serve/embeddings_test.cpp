@@ -21,11 +21,7 @@ class EmbeddingsTest : public ServiceTest {
     ASSERT_EQ(moe_service_create(model_, &params, &service_, &error_), MOE_OK) << error_.text;
   }
   Json ask(const Json& request, int status = 200) {
-    Answer answer;
-    submit(answer, request, MOE_ENDPOINT_EMBEDDINGS);
-    const Json json = answer.wait();
-    EXPECT_EQ(answer.status(), status) << json;
-    return json;
+    return ServiceTest::ask(request, MOE_ENDPOINT_EMBEDDINGS, status);
   }
   std::vector<float> vector_of(const Json& request) { return ask(request)["data"][0]["embedding"]; }
   /// The library's own vector of a text.
@@ -42,9 +38,7 @@ class EmbeddingsTest : public ServiceTest {
     return vector;
   }
   void refuses(const Json& request, const std::string& param, const std::string& words) {
-    const Json error = ask(request, 400)["error"];
-    EXPECT_EQ(error["param"], param) << error;
-    EXPECT_NE(std::string(error["message"]).find(words), std::string::npos) << error;
+    ServiceTest::refuses(request, MOE_ENDPOINT_EMBEDDINGS, param, words);
   }
 };
 

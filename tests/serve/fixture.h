@@ -204,6 +204,22 @@ class ServiceTest : public testing::Test {
         << error.text;
     return answer.ticket;
   }
+  /// The answer to a request, as a whole.
+  Json ask(const Json& request, moe_endpoint endpoint = MOE_ENDPOINT_COMPLETIONS,
+           int status = 200) {
+    Answer answer;
+    submit(answer, request, endpoint);
+    const Json json = answer.wait();
+    EXPECT_EQ(answer.status(), status) << json;
+    return json;
+  }
+  /// A request is answered by an error about a field, with these words.
+  void refuses(const Json& request, moe_endpoint endpoint, const std::string& param,
+               const std::string& words) {
+    const Json error = ask(request, endpoint, 400)["error"];
+    EXPECT_EQ(error["param"], param) << error;
+    EXPECT_NE(std::string(error["message"]).find(words), std::string::npos) << error;
+  }
   moe_service_stats stats() {
     auto stats = MOE_INIT(moe_service_stats);
     EXPECT_EQ(moe_service_get_stats(service_, &stats, &error_), MOE_OK) << error_.text;

@@ -15,13 +15,6 @@ namespace {
 
 class ReceiptsTest : public ServiceTest {
  protected:
-  Json ask(const Json& request, moe_endpoint endpoint = MOE_ENDPOINT_COMPLETIONS) {
-    Answer answer;
-    submit(answer, request, endpoint);
-    const Json json = answer.wait();
-    EXPECT_EQ(answer.status(), 200) << json;
-    return json;
-  }
   static void take(void* user, const char* json, size_t n_bytes) {
     EXPECT_EQ(std::string(json).size(), n_bytes);
     static_cast<std::vector<Json>*>(user)->push_back(Json::parse(json));

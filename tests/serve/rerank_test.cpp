@@ -23,18 +23,12 @@ class RerankTest : public ServiceTest {
     ASSERT_EQ(moe_service_create(model_, &params, &service_, &error_), MOE_OK) << error_.text;
   }
   Json ask(const Json& request, int status = 200) {
-    Answer answer;
-    submit(answer, request, MOE_ENDPOINT_RERANK);
-    const Json json = answer.wait();
-    EXPECT_EQ(answer.status(), status) << json;
-    return json;
+    return ServiceTest::ask(request, MOE_ENDPOINT_RERANK, status);
   }
   void refuses(const Json& change, const std::string& param, const std::string& words) {
     Json request = {{"query", "the cat"}, {"documents", {"birds"}}};
     for (const auto& [key, value] : change.items()) request[key] = value;
-    const Json error = ask(request, 400)["error"];
-    EXPECT_EQ(error["param"], param) << error;
-    EXPECT_NE(std::string(error["message"]).find(words), std::string::npos) << error;
+    ServiceTest::refuses(request, MOE_ENDPOINT_RERANK, param, words);
   }
   /// The library's own scores of a pair, without the service.
   std::vector<float> alone(const std::string& query, const std::string& document, size_t n = 1) {

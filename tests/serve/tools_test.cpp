@@ -26,11 +26,7 @@ class ToolsTest : public ScriptTest {
     serve(params);
   }
   Json ask(const Json& request, moe_endpoint endpoint = kChat, int status = 200) {
-    Answer answer;
-    submit(answer, request, endpoint);
-    const Json json = answer.wait();
-    EXPECT_EQ(answer.status(), status) << json;
-    return json;
+    return ServiceTest::ask(request, endpoint, status);
   }
   std::vector<Json> stream(Json request, moe_endpoint endpoint = kChat) {
     request["stream"] = true;
@@ -83,11 +79,9 @@ class ToolsTest : public ScriptTest {
     tool["type"] = "function";
     return {{"input", "Weather?"}, {"temperature", 0}, {"tools", Json::array({tool})}};
   }
-  void refuses(Json request, const std::string& param, const std::string& why,
+  void refuses(const Json& request, const std::string& param, const std::string& why,
                moe_endpoint endpoint = kChat) {
-    const Json error = ask(request, endpoint, 400)["error"];
-    EXPECT_EQ(error["param"], param) << error;
-    EXPECT_NE(std::string(error["message"]).find(why), std::string::npos) << error;
+    ServiceTest::refuses(request, endpoint, param, why);
   }
 };
 
