@@ -180,6 +180,7 @@ class ServiceTest : public testing::Test {
   }
 
   void serve(moe_service_params params = MOE_INIT(moe_service_params)) {
+    moe_service_free(std::exchange(service_, nullptr));
     if (params.chat_template == nullptr && moe_model_chat_template(model_) == nullptr) {
       params.chat_template = "plain";
     }
@@ -239,6 +240,15 @@ class ServiceTest : public testing::Test {
               MOE_OK);
     tokens.resize(n);
     return tokens;
+  }
+  std::string decode(const std::vector<int32_t>& tokens) {
+    std::string text(16 * tokens.size(), '\0');
+    size_t n = 0;
+    EXPECT_EQ(moe_tokenizer_decode(moe_model_tokenizer(model_), tokens.data(), tokens.size(), 0,
+                                   text.data(), text.size(), &n, &error_),
+              MOE_OK);
+    text.resize(n);
+    return text;
   }
   /// The parameters that a request says.
   struct AloneParams {

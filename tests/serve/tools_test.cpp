@@ -225,6 +225,61 @@ TEST_F(ToolsTest, Responses) {
   EXPECT_EQ(ask(request, kResponses)["output"][0]["content"][0]["text"], "Yes.");
 }
 
+// Some templates write it, as FunctionGemma's does. Of equal ids the last call counts.
+TEST_F(ToolsTest, AResultHasTheNameOfItsTool) {
+  auto params = slots(1);
+  params.chat_template =
+      "{% for m in messages %}{{ m.role }}={{ m.name }}:{{ m.content or '' }};"
+      "{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments | tojson }},"
+      "{% endfor %}{% endfor %}";
+  serve(params);
+  const auto rendered = [&](Json request, moe_endpoint endpoint) {
+    request["receipt"] = true;
+    request[endpoint == kResponses ? "max_output_tokens" : "max_tokens"] = 1;
+    const Json prompts = ask(request, endpoint)["receipt"]["prompts"];
+    EXPECT_EQ(prompts.size(), 1U);
+    return decode(prompts[0]);
+  };
+  const auto call = [](const char* id, const char* name) {
+    return Json{{"id", id}, {"type", "function"}, {"function", {{"name", name}}}};
+  };
+  const auto calls = [](const Json& list) {
+    return Json{{"role", "assistant"}, {"content", nullptr}, {"tool_calls", list}};
+  };
+  const auto result = [](const char* id) {
+    return Json{{"role", "tool"}, {"tool_call_id", id}, {"content", "18"}};
+  };
+  Json named = result("b");
+  named["name"] = "given";
+  const Json turns = {{{"role", "user"}, {"content", "?"}},
+                      calls({call("a", "sum"), call("b", "clock")}),
+                      result("b"),
+                      result("a"),
+                      named,
+                      result("none"),
+                      calls(Json::array({call("a", "weather")})),
+                      result("a")};
+  EXPECT_EQ(rendered({{"messages", turns}}, kChat),
+            "user=:?;assistant=:;sum{},clock{},tool=clock:18;tool=sum:18;tool=given:18;tool=:18;"
+            "assistant=:;weather{},tool=weather:18;");
+  Json block = {{"type", "tool_use"}, {"id", "a"}, {"name", "sum"}, {"input", Json::object()}};
+  Json answer = {{"type", "tool_result"}, {"tool_use_id", "a"}, {"content", "18"}};
+  const Json messages = {{{"role", "user"}, {"content", "?"}},
+                         {{"role", "assistant"}, {"content", Json::array({block})}},
+                         {{"role", "user"}, {"content", Json::array({answer})}}};
+  EXPECT_EQ(rendered({{"messages", messages}}, kMessages),
+            "user=:?;assistant=:;sum{},tool=sum:18;");
+  block = {{"type", "function_call"}, {"call_id", "a"}, {"name", "sum"}, {"arguments", "{}"}};
+  answer = {{"type", "function_call_output"}, {"call_id", "a"}, {"output", "18"}};
+  EXPECT_EQ(rendered({{"input", {says("?")[0], block, answer}}}, kResponses),
+            "user=:?;assistant=:;sum{},tool=sum:18;");
+  for (const Json& bad :
+       {Json(5), Json{{"id", 5}, {"function", 5}}, Json{{"function", {{"name", 5}}}}}) {
+    refuses({{"messages", {turns[0], calls(Json::array({bad})), result("5")}}}, "messages[1]",
+            "tool_calls[0]");
+  }
+}
+
 // The model would say "Ok!" first, and call a second tool, which there is not.
 TEST_F(ToolsTest, CallsThatAreAskedFor) {
   Json request = chat();
