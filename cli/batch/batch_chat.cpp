@@ -21,7 +21,10 @@ struct Answer {
   const moe_model* model = nullptr;  // null: no log-probabilities
   Json logprobs = Json::array();     // of thinking, too
   Json calls = Json::array();        // of tools
+  bool one_call = false;             // with which the reply ends
   bool out_of_memory = false;
+
+  bool ended() const { return one_call && !calls.empty(); }
   static bool take(void* user, const moe_piece* piece) {
     auto* answer = static_cast<Answer*>(user);
     try {
@@ -31,8 +34,9 @@ struct Answer {
       }
       if ((piece->flags & MOE_PIECE_THINKING) != 0) return true;
       if ((piece->flags & MOE_PIECE_TOOL_CALL) != 0) {
+        if (answer->ended()) return false;
         answer->calls.push_back(ToolCall({piece->text, piece->n_bytes}).json());
-        return true;
+        return !answer->ended();
       }
       answer->text.append(piece->text, piece->n_bytes);
     } catch (const std::bad_alloc&) {  // nothing may be thrown through the library
@@ -76,6 +80,7 @@ void BatchChat::reply(moe_session* session, const Json& request, moe_generate_pa
   add_messages(chat.get(), messages);
   Answer answer;
   if (logprobs) answer.model = model_;
+  answer.one_call = one_call(request);
   params.piece = Answer::take;
   params.piece_user = &answer;
   moe_chat_result r{};
@@ -85,7 +90,7 @@ void BatchChat::reply(moe_session* session, const Json& request, moe_generate_pa
   if (answer.out_of_memory) throw std::bad_alloc();
   result["text"] = answer.text;
   if (!answer.calls.empty()) result["tool_calls"] = answer.calls;
-  result["finish"] = finish_name(r.finish);
+  result["finish"] = answer.ended() ? "call" : finish_name(r.finish);
   result["n_prompt"] = r.n_prompt;
   result["n_generated"] = r.n_generated;
   if (logprobs) result["logprobs"] = answer.logprobs;

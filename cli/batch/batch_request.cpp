@@ -6,6 +6,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <iterator>
+#include <map>
 #include <sstream>
 #include <type_traits>
 #include <utility>
@@ -17,19 +18,18 @@ namespace moe_cli {
 namespace {
 
 constexpr const char* kKeys[] = {
-    "prompt", "messages",           "tokens",         "id",
-    "stop",   "max_tokens",         "temperature",    "top_k",
+    "prompt", "messages",           "tokens",          "id",
+    "stop",   "max_tokens",         "temperature",     "top_k",
 #define MOE_SAMPLING_FILTER(name, option, off, low, high, excluded, help) #name,
 #include "cli/model/sampling_list.h"
-    "seed",   "repetition_penalty", "custom_id",      "max_completion_tokens",
-    "tools",  "tool_choice",        "response_format"};
+    "seed",   "repetition_penalty", "custom_id",       "max_completion_tokens",
+    "tools",  "tool_choice",        "response_format", "parallel_tool_calls"};
 // OpenAI's keys that clients always send: with these values they change nothing here.
 const std::pair<const char*, Json> kWithoutEffect[] = {{"n", 1},
                                                        {"stream", false},
                                                        {"frequency_penalty", 0},
                                                        {"presence_penalty", 0},
-                                                       {"logprobs", false},
-                                                       {"parallel_tool_calls", true}};
+                                                       {"logprobs", false}};
 // With any value; the model is the one that the command was given.
 constexpr const char* kIgnored[] = {"user", "metadata", "store", "model"};
 
@@ -220,6 +220,10 @@ void check_keys(const Json& request) {
   if (no_tools && !choice.is_null() && choice != "auto" && choice != "none") {
     throw LineError("'tool_choice': only with 'tools'");
   }
+  const Json parallel = member(request, "parallel_tool_calls");
+  if (!parallel.is_null() && !parallel.is_boolean()) {
+    throw LineError("'parallel_tool_calls': expected true or false, found " + shown(parallel));
+  }
   for (const char* key : {"id", "custom_id"}) {
     if (request.contains(key) && !id_of(request).contains(key)) {
       throw LineError("'" + std::string(key) +
@@ -337,6 +341,24 @@ Grammar format_of(const Json& request, moe_model* model) {
   return Grammar(raw);
 }
 
+namespace {
+
+// Some templates write the tool's name with a result, which may have only the id of its call.
+// names: of the tools, by the ids of the calls before it.
+Json with_name(Json message, std::map<std::string, Json>& names) {
+  for (const Json& call : member(message, "tool_calls")) {
+    const Json id = member(call, "id");
+    const Json name = member(member(call, "function"), "name");
+    if (id.is_string() && name.is_string()) names[id.get<std::string>()] = name;
+  }
+  const Json id = member(message, "tool_call_id");
+  const auto known = id.is_string() ? names.find(id.get<std::string>()) : names.end();
+  if (known != names.end() && member(message, "name").is_null()) message["name"] = known->second;
+  return message;
+}
+
+}  // namespace
+
 bool begins_with_system(const Json& messages) {
   if (!messages.is_array() || messages.empty()) return false;
   const Json role = member(messages[0], "role");
@@ -347,13 +369,18 @@ void add_messages(moe_chat* chat, const Json& messages) {
   if (!messages.is_array() || messages.empty()) {
     throw LineError("'messages': expected a non-empty list");
   }
+  std::map<std::string, Json> names;
   for (size_t i = 0; i < messages.size(); ++i) {
-    add_message(chat, messages[i], "'messages[" + std::to_string(i) + "]'");
+    add_message(chat, with_name(messages[i], names), "'messages[" + std::to_string(i) + "]'");
   }
 }
 
+bool one_call(const Json& request) { return member(request, "parallel_tool_calls") == false; }
+
+namespace {
+
 // A function that is named is called once.
-void choose_tool(moe_chat* chat, const Json& choice) {
+void choose_tool(moe_chat* chat, const Json& choice, bool one) {
   if (choice.is_null() || choice == "auto") return;
   const Json name = member(member(choice, "function"), "name");
   const bool named = member(choice, "type") == "function" && name.is_string();
@@ -369,11 +396,14 @@ void choose_tool(moe_chat* chat, const Json& choice) {
     throw LineError("'tool_choice': expected the name of a tool, found " + shown(name));
   }
   moe_error error;
-  const moe_status status = moe_chat_set_tool_choice(
-      chat, named ? MOE_TOOLS_ONE : MOE_TOOLS_REQUIRED, named ? tool.c_str() : nullptr, &error);
+  const moe_status status =
+      moe_chat_set_tool_choice(chat, named || one ? MOE_TOOLS_ONE : MOE_TOOLS_REQUIRED,
+                               named ? tool.c_str() : nullptr, &error);
   if (status == MOE_ERR_MEMORY) check_line(status, error);
   if (status != MOE_OK) throw LineError(std::string("'tool_choice': ") + error.text);
 }
+
+}  // namespace
 
 void add_tools(moe_chat* chat, const Json& request) {
   const Json choice = member(request, "tool_choice");
@@ -383,7 +413,7 @@ void add_tools(moe_chat* chat, const Json& request) {
   const moe_status status = moe_chat_set_tools(chat, json.data(), json.size(), &error);
   if (status == MOE_ERR_MEMORY) check_line(status, error);
   if (status != MOE_OK) throw LineError(std::string("'tools': ") + error.text);
-  choose_tool(chat, choice);
+  choose_tool(chat, choice, one_call(request));
 }
 
 bool may_answer(const std::string& result, const std::string& line, bool whole,

@@ -48,6 +48,8 @@ bool begins_with_system(const Json& messages);
 void add_messages(moe_chat* chat, const Json& messages);
 /// Gives a chat the "tools" of a request, if there are any. Throws LineError.
 void add_tools(moe_chat* chat, const Json& request);
+/// Whether the reply ends with its first call: "parallel_tool_calls" is false.
+bool one_call(const Json& request);
 
 /// Whether a result of an earlier run may be that of a line: the ids and the numbers of tokens,
 /// which are not counted for conversations, are the same. Both are lines without their end.

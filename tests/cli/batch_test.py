@@ -331,6 +331,24 @@ class Batch(Cli):
         refused, _ = self.batch([*odd, {"messages": asked, "tools": [], "tool_choice": "required"}], model=model, out="refused")
         for result, words in zip(refused, ['expected the name of a tool, found ""', 'found "f\\u0000"', 'found "f\\u0000g"', "only with 'tools'"], strict=True):
             self.assertIn(words, result["error"])
+        one = {"messages": asked, "tools": tools, "temperature": 0, "parallel_tool_calls": False}
+        alone, _ = self.batch([one, {**one, "parallel_tool_calls": True}, {**one, "tools": two, "tool_choice": "required", "max_tokens": 200},
+                               {**one, "tool_choice": "none"}, {"prompt": "a", "max_tokens": 1, "parallel_tool_calls": False},
+                               {**one, "parallel_tool_calls": 0}], model=model, out="alone")
+        self.assertEqual((alone[0]["text"], [c["function"]["name"] for c in alone[0]["tool_calls"]], alone[0]["finish"]), ("Ok!", ["weather"], "call"))
+        self.assertEqual((len(alone[1]["tool_calls"]), alone[1]["finish"]), (2, "eos"))
+        self.assertGreater(alone[1]["n_generated"], alone[0]["n_generated"])
+        self.assertEqual((len(alone[2]["tool_calls"]), alone[2]["finish"]), (1, "call"))
+        self.assertNotIn("tool_calls", alone[3])
+        self.assertEqual(alone[4]["n_generated"], 1)
+        self.assertEqual(alone[5]["error"], "'parallel_tool_calls': expected true or false, found 0")
+        # A result has the name of the tool whose call has its id; a token is a byte here.
+        with open(self.path("names.jinja"), "w") as f:
+            f.write("{% for m in messages %}{{ m.role }} {{ m.name }} {{ m.content or '' }}{% for c in m.tool_calls %}"
+                    "{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}")
+        ends = [told[2], {**told[2], "name": "weather"}, {**told[2], "name": "sun"}, {**told[2], "tool_call_id": "b"}]
+        named, _ = self.batch([{"messages": [*told[:2], end], "max_tokens": 1} for end in ends], "--template", self.path("names.jinja"), model=model, out="named")
+        self.assertEqual([r["n_prompt"] - named[3]["n_prompt"] for r in named], [7, 7, 3, 0])
         held, _ = self.batch(lines[1:3], "--regex", "[a-z]{3}", model=model, out="held")
         self.assertIn("a grammar: not together with tools", held[0]["error"])
         self.assertRegex(held[1]["text"], "^[a-z]{3}$")
