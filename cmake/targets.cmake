@@ -30,10 +30,10 @@ endfunction()
 
 # moe_vectorise(files...): files whose loops over weights should become vector instructions. At -O2
 # gcc leaves loops with conditions in them as branches. No result changes: nothing is reordered, and
-# nobody looks at floating-point exception flags.
+# nobody looks at floating-point exception flags. A quick build optimises them too.
 function(moe_vectorise)
   set_source_files_properties(${ARGN} PROPERTIES
-    COMPILE_OPTIONS "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release,RelWithDebInfo>>:-O3;-fno-trapping-math>")
+    COMPILE_OPTIONS "$<$<BOOL:${MOE_QUICK_BUILD}>:-O2>;$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release,RelWithDebInfo>>:-O3;-fno-trapping-math>")
 endfunction()
 
 # moe_together(name files...): sets the variable to these files of a library, which are compiled as
@@ -50,6 +50,7 @@ function(moe_add_convert_library name)
     moe_objects(moe_convert_${name} ${ARGN})
     set_target_properties(moe_convert_${name} PROPERTIES
       UNITY_BUILD ${MOE_UNITY} UNITY_BUILD_MODE GROUP)
+    target_compile_options(moe_convert_${name} PRIVATE ${MOE_QUICK_OPTIONS})
     set_property(GLOBAL APPEND PROPERTY MOE_CONVERT_OBJECTS $<TARGET_OBJECTS:moe_convert_${name}>)
   endif()
 endfunction()
