@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "quant/random.h"
@@ -21,51 +23,107 @@ int floor_of(float v) {
   return static_cast<float>(whole) > v ? whole - 1 : whole;
 }
 
-// The factors nearest to values / half. Returns the sum of the weighted squared differences, or of
-// some of them if these reach `least`.
-double fit_factors(FactorRange range, const float* values, const float* weights, int n,
-                   double least, Factors* out) {
+/// The n numbers to fit, and their weights (null: 1).
+struct Wanted {
+  Wanted(FactorRange the_range, const float* the_values, const float* the_weights, int the_n)
+      : range(the_range), values(the_values), weights(the_weights), n(the_n) {
+    for (int i = 0; i < n; ++i) {
+      if (std::fabs(values[i]) > std::fabs(values[largest])) largest = i;
+    }
+  }
+  double weight(int i) const { return weights != nullptr ? double{weights[i]} : 1.0; }
+
+  FactorRange range;
+  const float* values;
+  const float* weights;
+  int n;
+  int largest = 0;  // where it is
+};
+
+int nearest_factor(FactorRange range, float value, float half) {
+  const float wanted =
+      std::clamp(value / half, static_cast<float>(range.least), static_cast<float>(range.most));
+  return floor_of(wanted + 0.5f);
+}
+
+// The factors nearest to the values / half. Returns the sum of the weighted squared differences, or
+// of some of them if these reach `least`.
+double fit_factors(const Wanted& w, double least, Factors* out) {
   double error = 0;
-  for (int i = 0; i < n && error < least; ++i) {
-    const float wanted = std::clamp(values[i] / out->half, static_cast<float>(range.least),
-                                    static_cast<float>(range.most));
-    out->factor[i] = floor_of(wanted + 0.5f);
-    const double d = double{values[i]} - double{out->at(i)};
-    error += (weights != nullptr ? double{weights[i]} : 1.0) * d * d;
+  for (int i = 0; i < w.n && error < least; ++i) {
+    out->factor[i] = nearest_factor(w.range, w.values[i], out->half);
+    const double d = double{w.values[i]} - double{out->at(i)};
+    error += w.weight(i) * d * d;
   }
   return error;
 }
 
-// Tries every factor for the largest value, those far from 0 first. A factor below 0 is the same as
-// one above 0 with the negative f16, but for the least.
+// The f16 with which `factor` gives about the largest value; 0: there is none.
+float half_for(const Wanted& w, int factor) {
+  const float wanted = w.values[w.largest] / static_cast<float>(factor);
+  const float half = as_half(wanted);
+  if (half == 0.0f) return std::copysign(kLeastHalf, wanted);
+  return std::fabs(half) > kLargestHalf ? 0.0f : half;
+}
+
+// Calls f(factor) with every factor that the largest value may have, until one returns true. Those
+// far from 0 are first. A factor below 0 is the same as one above 0 with the negative f16, but for
+// the least.
+template <typename F>
+bool any_factor(const Wanted& w, F&& f) {
+  if (-w.range.least > w.range.most && f(w.range.least)) return true;
+  // Twice a factor with half the f16 is the same number, if that f16 is exact.
+  const float largest = std::fabs(w.values[w.largest]);
+  const bool exact = largest >= static_cast<float>(w.range.most) * kLeastNormalHalf;
+  const int last = exact ? w.range.most / 2 : 0;
+  for (int factor = w.range.most; factor > last; --factor) {
+    if (f(factor)) return true;
+  }
+  return false;
+}
+
+// An f16 has 11 significant bits and a factor 7, so the product leaves the last 6 of a float's
+// zero.
+bool may_be_product(float v) {
+  uint32_t bits;
+  std::memcpy(&bits, &v, sizeof bits);
+  return (bits & 63) == 0;
+}
+
+// Whether the numbers are products already, as those of a packed checkpoint are: the first factors
+// without any difference. Few give the largest value exactly.
+bool find_exact(const Wanted& w, Factors* out) {
+  const float largest = w.values[w.largest];
+  if (!(w.weight(w.largest) > 0) || !may_be_product(largest)) return false;
+  return any_factor(w, [&](int factor) {
+    out->half = half_for(w, factor);
+    if (out->half == 0.0f) return false;
+    const int nearest = nearest_factor(w.range, largest, out->half);
+    if (out->half * static_cast<float>(nearest) != largest) return false;
+    return fit_factors(w, std::numeric_limits<double>::denorm_min(), out) == 0;
+  });
+}
+
 Factors best_factors(FactorRange range, const float* values, const float* weights, int n,
                      double* least) {
-  float largest = 0;
-  for (int i = 0; i < n; ++i) {
-    if (std::fabs(values[i]) > std::fabs(largest)) largest = values[i];
-  }
+  const Wanted w(range, values, weights, n);
+  *least = 0;
+  if (w.values[w.largest] == 0.0f) return {};
   Factors best;
+  if (find_exact(w, &best)) return best;
   *least = std::numeric_limits<double>::max();
-  if (largest == 0.0f) {
-    *least = 0;
-    return best;
-  }
-  const auto consider = [&](int factor) {
+  best = {};
+  any_factor(w, [&](int factor) {
     Factors found;
-    const float wanted = largest / static_cast<float>(factor);
-    found.half = as_half(wanted);
-    if (found.half == 0.0f) found.half = std::copysign(kLeastHalf, wanted);
-    if (std::fabs(found.half) > kLargestHalf) return;
-    const double error = fit_factors(range, values, weights, n, *least, &found);
-    if (!(error < *least)) return;
-    *least = error;
-    best = found;
-  };
-  if (-range.least > range.most) consider(range.least);
-  // Twice a factor with half the f16 is the same number, if that f16 is exact.
-  const bool exact = std::fabs(largest) >= static_cast<float>(range.most) * kLeastNormalHalf;
-  const int last = exact ? range.most / 2 : 0;
-  for (int factor = range.most; factor > last && *least > 0; --factor) consider(factor);
+    found.half = half_for(w, factor);
+    if (found.half == 0.0f) return false;
+    const double error = fit_factors(w, *least, &found);
+    if (error < *least) {
+      *least = error;
+      best = found;
+    }
+    return *least == 0;
+  });
   return best;
 }
 
