@@ -28,6 +28,7 @@ uint64_t Matcher::n_bytes() const {
 
 Status Matcher::tidy() {
   if (machine_.n_bytes() < kMaxMachineBytes) return {};
+  MOE_TRY(machine_.status());
   MOE_TRY(machine_.forget(&place_));
   for (Mask& m : masks_) m.place = Machine::kDead;
   if (machine_.n_bytes() < kMaxMachineBytes / 2) return {};
@@ -155,7 +156,8 @@ Status Matcher::accept_text(std::string_view text, bool* fits) {
     at = machine_.step(at, static_cast<uint8_t>(c));
     if (at == Machine::kDead) break;
   }
-  MOE_TRY(machine_.status());
+  // A known step stays right when a later one has failed, as one of a draft may have.
+  if (at == Machine::kDead) MOE_TRY(machine_.status());
   *fits = at != Machine::kDead && !text.empty();
   if (*fits) place_ = at;
   return {};

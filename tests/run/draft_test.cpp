@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tests/grammar/support.h"
 #include "tests/run/generate_run.h"
 #include "tests/support/router_text.h"
 
@@ -145,6 +146,37 @@ TEST_F(DraftTest, EndsAtTheSameToken) {
     EXPECT_EQ(seen_.tokens, tokens);
     EXPECT_EQ(session_->position(), static_cast<int32_t>(prompt_.size() + n));
   }
+}
+
+// The tokens before the one for which a grammar runs out of memory, also within a draft.
+TEST_F(DraftTest, GivesWhatComesBeforeAFailure) {
+  struct Limited {
+    static void* allocate(void* user, size_t bytes, size_t align) {
+      const bool fits = bytes <= *static_cast<size_t*>(user);
+      return fits ? moe::allocate(system_allocator(), bytes, align) : nullptr;
+    }
+    static void deallocate(void*, void* pointer, size_t bytes) {
+      moe::deallocate(system_allocator(), pointer, bytes);
+    }
+  };
+  size_t most_bytes = 4096;
+  const Allocator limited = {Limited::allocate, Limited::deallocate, &most_bytes};
+  const std::vector<std::string> texts = grammar::vocabulary();
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  grammar::TokenTrie tokens(system_allocator());
+  ASSERT_TRUE(tokens.create(std::span(views)).ok());
+  grammar::Grammar grammar(tokens, limited);
+  ASSERT_TRUE(grammar.create(grammar::Kind::kRegex, "[ab]{1,1000}").ok());
+  options_.grammar = &grammar;
+  options_.max_tokens = 0;
+  only("a");
+  prompt_.assign(20, 'a');
+  int n_cut = 0;
+  for (most_bytes = 800; most_bytes < 3200; most_bytes += 200) {
+    (void)expect_the_same();
+    if (!seen_.tokens.empty() && seen_.tokens.size() < 140) ++n_cut;
+  }
+  EXPECT_GT(n_cut, 5);
 }
 
 // Whatever a call leaves, the next one continues from.
