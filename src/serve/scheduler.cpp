@@ -371,6 +371,29 @@ void Scheduler::advance(Slot& slot) {
   }
 }
 
+// Samples a token, or several with a draft. False at the end of the text.
+bool Scheduler::go_on(Slot& slot) {
+  Text& text = *slot.place.text;
+  const int32_t n_before = text.n_made();
+  const auto count = [&] {
+    const std::lock_guard lock(mutex_);
+    stats_.generated_tokens += static_cast<uint64_t>(text.n_made() - n_before);
+  };
+  const bool advances = std::exchange(slot.advances, false);
+  bool goes_on = false;
+  try {
+    goes_on = advances ? text.advance() : text.next();
+  } catch (const std::exception&) {  // a draft may have been right up to there
+    count();
+    slot.place.request->report(text);
+    throw;
+  }
+  count();
+  if (advances) slot.hold_advanced();
+  slot.token = text.next_token();
+  return goes_on;
+}
+
 void Scheduler::sample(Slot& slot) {
   ServiceRequest& request = *slot.place.request;
   Text& text = *slot.place.text;
@@ -386,25 +409,12 @@ void Scheduler::sample(Slot& slot) {
     request.begin(text);
   }
   const bool first = text.n_made() == 0;
-  const int32_t n_before = text.n_made();
-  const bool advances = std::exchange(slot.advances, false);
-  bool goes_on = false;
-  try {
-    goes_on = advances ? text.advance() : text.next();
-  } catch (const CallError&) {
-    request.report(text);  // a draft may have been right up to there
-    throw;
-  }
-  if (advances) slot.hold_advanced();
-  {
+  const bool goes_on = go_on(slot);
+  if (first) {
     const std::lock_guard lock(mutex_);
-    stats_.generated_tokens += static_cast<uint64_t>(text.n_made() - n_before);
-    if (first) {
-      ++stats_.n_first_tokens;
-      stats_.first_token_seconds += seconds_since(request.submitted());
-    }
+    ++stats_.n_first_tokens;
+    stats_.first_token_seconds += seconds_since(request.submitted());
   }
-  slot.token = text.next_token();
   if (goes_on) return request.report(text);
   const bool last = request.finish(text);
   const std::shared_ptr<ServiceRequest> kept = slot.place.request;

@@ -67,6 +67,7 @@ class Scheduler {
   void evaluate(const std::vector<Slot*>& parts);
   void evaluate_alone(Slot& slot);
   void advance(Slot& slot);
+  bool go_on(Slot& slot);
   void sample(Slot& slot);
   void fail(ServiceRequest& request, const Refusal& refusal);
   void leave(const ServiceRequest& request);

@@ -162,8 +162,13 @@ TEST_F(FailingTest, EndsADraftedTextWhereItEndsOthers) {
   Answer kept;  // in the first slot, where the same prompt goes on
   submit(kept, request, MOE_ENDPOINT_CHAT);
   kept.wait();
+  uint64_t n_made = 0;
   for (const int draft : {0, 1, 7, 16}) {  // in the second one
+    const uint64_t n_before = stats().generated_tokens;
     EXPECT_EQ(failing_text(draft), "\"The dog ran to the tree. ") << draft;
+    const uint64_t n = stats().generated_tokens - n_before;
+    if (draft == 0) n_made = n;
+    EXPECT_EQ(n, n_made) << draft;
   }
   request["stream"] = true;
   request["max_tokens"] = 100;
