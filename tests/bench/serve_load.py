@@ -5,9 +5,11 @@
     python3 tests/bench/serve_load.py build/release/bin/moe --clients 64 --requests 10000
 
 The requests are a mix of endpoints, whole and in streams, with and without drafts, of bad requests, and of clients
-that go away before or in the middle of their answers. They go to four servers, one after the other: with an empty
-folder of texts (cold, then warm), with the folder of the one before, under a memory cap, and without reuse. Ends with
-status 1 if an answer is wrong or missing, if a slot stays taken, or if memory grows.
+that go away before or in the middle of their answers; some go on where the one before ended. They go to five servers,
+one after the other: with an empty folder of texts (cold, then warm), with the folder of the one before and a single
+slot, under a memory cap, without reuse, and with two clients. A text is drafted only while it is alone: always in a
+single slot, and now and then with two clients. Ends with status 1 if an answer is wrong or missing, if a slot stays
+taken, or if memory grows.
 """
 
 import argparse
@@ -37,13 +39,12 @@ def command(moe, *args, text=None):
 
 
 class Case:
-    """A request with a known text."""
+    """A request with a known text, that of no other case."""
 
-    def __init__(self, moe, prompt, chat, temperature, seed, n):
-        self.prompt, self.chat = prompt, chat
-        self.settings = {"temperature": temperature, "seed": seed, "max_tokens": n}
-        sampling = ("--temp", temperature, "--seed", seed, "--top-p", 1, "--min-p", 0, "-n", n)
-        self.settings.update(top_p=1, min_p=0)
+    def __init__(self, moe, prompt, chat, temperature, penalty, seed, n):
+        self.prompt, self.chat, self.next = prompt, chat, None
+        self.settings = {"temperature": temperature, "repetition_penalty": penalty, "seed": seed, "max_tokens": n, "top_p": 1, "min_p": 0}
+        sampling = ("--temp", temperature, "--repetition-penalty", penalty, "--seed", seed, "--top-p", 1, "--min-p", 0, "-n", n)
         if chat:
             line = command(moe, "chat", MODEL, "--template", "plain", *sampling, text=prompt + "\n")
             self.expected = line.removesuffix("\n")
@@ -62,34 +63,42 @@ class Case:
         return ("/v1/messages" if kind == "messages" else "/v1/chat/completions"), {"messages": turns, **settings}
 
 
-def text_of(answer):
-    """The text of a whole answer of any endpoint."""
-    if "choices" in answer:
-        choice = answer["choices"][0]
-        return choice["text"] if "text" in choice else choice["message"]["content"]
-    if "output" in answer:
+def text_of(path, answer):
+    """The text of a whole answer of this endpoint."""
+    if path == "/v1/completions":
+        return answer["choices"][0]["text"]
+    if path == "/v1/chat/completions":
+        return answer["choices"][0]["message"]["content"]
+    if path == "/v1/responses":
         return "".join(part["text"] for item in answer["output"] for part in item["content"])
     return "".join(block["text"] for block in answer["content"])
 
 
-def text_of_events(lines):
-    """The text of a stream of any endpoint; None: it did not end as it must."""
+def text_of_event(path, event):
+    """The text in an event of a stream of this endpoint, and whether it is the last event."""
+    if path == "/v1/completions":
+        return event["choices"][0]["text"], False  # a line [DONE] follows the last one
+    if path == "/v1/chat/completions":
+        return event["choices"][0]["delta"].get("content", ""), False
+    kind = event["type"]
+    if path == "/v1/responses":
+        return event["delta"] if kind == "response.output_text.delta" else "", kind in ("response.completed", "response.incomplete")
+    return event["delta"]["text"] if kind == "content_block_delta" else "", kind == "message_stop"
+
+
+def text_of_events(path, lines):
+    """The text of a stream of this endpoint; None: it did not end as it must."""
     text, ended = "", False
     for line in lines:
         if not line.startswith(b"data: "):
             continue
+        if ended:
+            return None
         if line == b"data: [DONE]":
-            ended = True
+            ended = path.endswith("completions")
             continue
-        event = json.loads(line[6:])
-        if "choices" in event:
-            for choice in event["choices"]:
-                text += choice.get("text") or choice.get("delta", {}).get("content", "") or ""
-        elif event["type"] == "content_block_delta":
-            text += event["delta"]["text"]
-        elif event["type"] == "response.output_text.delta":
-            text += event["delta"]
-        ended = ended or event.get("type") in ("message_stop", "response.completed", "response.incomplete")
+        piece, ended = text_of_event(path, json.loads(line[6:]))
+        text += piece
     return text if ended else None
 
 
@@ -130,7 +139,7 @@ class Server:
 
 
 class Load:
-    """Sends n requests with so many clients; gathers what went wrong."""
+    """Sends n requests with this number of clients; gathers what went wrong."""
 
     def __init__(self, server, cases, clients, n, seed):
         self.server, self.cases, self.clients, self.n = server, cases, clients, n
@@ -174,12 +183,10 @@ class Load:
                 self.refused(path, body, rng)
             elif what < 0.25:
                 self.go_away(path, body, rng)
-            elif what < 0.6:
-                self.stream(path, body, case)
             else:
-                answer = json.loads(self.send(path, body).read())
-                self.check(case, path, answer, None if answer.get("error") else text_of(answer))
-                self.count("whole")
+                self.answered(case, path, body, what < 0.6)
+                if case.next is not None:
+                    self.answered(case.next, path, {**body, **case.next.body(kind)[1]}, what < 0.6)
         except Exception as e:  # whatever happens is a fault of the server
             self.fault(f"request {i}, {path}: {type(e).__name__}: {e}")
             self.local.__dict__.pop("connection", None)
@@ -192,10 +199,14 @@ class Load:
         if text != case.expected:
             self.fault(f"{path} {case.prompt[:20]!r} {case.settings}: {text!r}, expected {case.expected!r}; {str(answer)[:300]}")
 
-    def stream(self, path, body, case):
-        lines = self.send(path, {**body, "stream": True}).read().split(b"\n")
-        self.check(case, path, lines, text_of_events(lines))
-        self.count("streams")
+    def answered(self, case, path, body, stream):
+        if stream:
+            lines = self.send(path, {**body, "stream": True}).read().split(b"\n")
+            self.check(case, path, lines, text_of_events(path, lines))
+        else:
+            answer = json.loads(self.send(path, body).read())
+            self.check(case, path, answer, None if answer.get("error") else text_of(path, answer))
+        self.count("streams" if stream else "whole")
 
     def tokenize(self, case):
         answer = json.loads(self.send("/tokenize", {"prompt": case.prompt}).read())
@@ -214,12 +225,13 @@ class Load:
     def go_away(self, path, body, rng):
         """Closes the connection at once, or after a few events."""
         connection = self.server.connect()
-        text = json.dumps({**body, "stream": True, "n": 1} if path.endswith("completions") else {**body, "stream": True})
-        connection.request("POST", path, text, {"Content-Type": "application/json"})
+        body = {**body, "stream": True}
         if rng.random() < 0.5:
-            response = connection.getresponse()
+            response = self.send(path, body, connection)
             for _ in range(rng.randrange(1, 8)):
                 response.readline()
+        else:
+            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
         connection.close()
         self.count("went away")
 
@@ -241,13 +253,16 @@ class Load:
         taken, answered = change["moe_requests_total"], change["moe_requests_answered_total"]
         cancelled, failed = change["moe_requests_cancelled_total"], change["moe_requests_failed_total"]
         sure = self.counts["whole"] + self.counts["streams"]
+        refused = change["moe_requests_refused_total"]
+        if refused != self.counts["refused"]:
+            self.fault(f"{refused} requests were refused, expected {self.counts['refused']}")
         if failed or taken != answered + cancelled or not sure <= answered <= sure + self.counts["went away"]:
             self.fault(f"{sure} should be answered; taken {taken}, answered {answered}, cancelled {cancelled}, failed {failed}")
         steady = self.memory[len(self.memory) // 5:]
         if steady and max(steady) - steady[0] > GROWTH:
             self.fault(f"memory grows: {[m >> 10 for m in self.memory]} KiB")
         tokens = change["moe_generated_tokens_total"]
-        print(f"  {self.n} requests in {seconds:.0f} s, {tokens / seconds:.0f} tokens/s: {', '.join(f'{v} {k}' for k, v in self.counts.items())}; "
+        print(f"  {self.n} requests in {seconds:.0f} s, {tokens / seconds:.0f} tokens/s, {tokens:.0f} tokens in {change['moe_steps_total']:.0f} steps: {', '.join(f'{v} {k}' for k, v in self.counts.items())}; "
               f"{cancelled:.0f} cancelled, {change['moe_prompt_tokens_reused_total']:.0f} of "
               f"{change['moe_prompt_tokens_reused_total'] + change['moe_prompt_tokens_total']:.0f} prompt tokens reused; "
               f"memory {min(steady or [0]) / 2**20:.1f} to {max(steady or [0]) / 2**20:.1f} MiB; {len(self.faults)} faults", flush=True)
@@ -256,10 +271,17 @@ class Load:
 
 def make_cases(moe):
     cases = []
-    for i, prompt in enumerate(PROMPTS):
+    for prompt in PROMPTS:
         for chat in (False, True):
-            for temperature in (0, 0.8):
-                cases.append(Case(moe, prompt.strip() if chat else prompt, chat, temperature, 3 + i, 8 + 7 * (i % 4)))
+            for temperature, penalty in ((0, 1), (0.8, 1), (0.8, 0.5)):  # the last repeats itself: drafts are right
+                i = len(cases)
+                case = Case(moe, prompt.strip() + " today" if chat else prompt, chat, temperature, penalty, 3 + i, 8 + 7 * i % 30)
+                cases.append(case)
+                if not chat:
+                    case.next = Case(moe, prompt + case.expected + " Then", chat, temperature, penalty, 90 + i, 9 + i)
+    texts = [case.expected for case in cases] + [case.next.expected for case in cases if case.next is not None]
+    if len(set(texts)) < len(texts):
+        sys.exit("two cases have the same text: answers that are mixed up would not be seen")
     return cases
 
 
@@ -267,22 +289,27 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("moe", help="the command to load")
     p.add_argument("--reference", help="the command that makes the expected texts (default the same)")
-    p.add_argument("--clients", type=int, default=64)
-    p.add_argument("--requests", type=int, default=10000, help="of all servers")
-    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--clients", type=int, default=64, help="that send at the same time; two to the last server (default 64)")
+    p.add_argument("--requests", type=int, default=10000, help="to all servers, without those that go on where another ended; at least 6 (default 10000)")
+    p.add_argument("--seed", type=int, default=1, help="of the choice of requests (default 1)")
     o = p.parse_args()
+    if o.clients < 1 or o.requests < 6:
+        p.error(f"expected at least 1 client and 6 requests, found {o.clients} and {o.requests}")
     cases = make_cases(o.reference or o.moe)
     faults = []
     with tempfile.TemporaryDirectory() as folder:
         texts = os.path.join(folder, "texts")
-        for name, parts, args in (("cold, then warm", ("cold", "warm"), ("--cache", texts)),
-                                  ("after a restart, with its folder", ("disk",), ("--cache", texts)),
-                                  ("under a cap of 6 MB", ("cap",), ("--memory", "6M")),
-                                  ("without reuse, with drafts by default", ("plain",), ("--no-reuse", "--draft", "8"))):
+        for name, parts, clients, args in (
+                ("cold, then warm", 2, o.clients, ("--cache", texts)),
+                ("after a restart, with its folder, in one slot", 1, o.clients, ("--cache", texts, "--slots", "1")),
+                ("under a cap of 6 MB", 1, o.clients, ("--memory", "6M")),
+                ("without reuse", 1, o.clients, ("--no-reuse",)),
+                ("with drafts by default, two clients", 1, 2, ("--draft", "8"))):
             print(f"{name}: moe serve {' '.join(args).replace(folder + os.sep, '')}", flush=True)
-            server = Server(o.moe, *args)
-            for part in parts:
-                faults += Load(server, cases, o.clients, o.requests // 5, o.seed).run()
+            # Requests of clients that went away wait for a while beside those of the others.
+            server = Server(o.moe, *args, "--max-waiting", str(max(64, 8 * clients)))
+            for _ in range(parts):
+                faults += Load(server, cases, clients, o.requests // 6, o.seed).run()
             faults += server.end()
     for fault in faults[:20]:
         print(fault)
