@@ -1534,8 +1534,8 @@ typedef struct moe_convert_params {
    * several with commas between. */
   const char* const* ignored_keys;
   int32_t n_ignored_keys; /* entries of `ignored_keys` */
-  int32_t
-      n_threads; /* 0: one per usable CPU; each takes about 3 MB. The file does not depend on it */
+  int32_t n_threads; /* 0: one per usable CPU; each takes 3 MB or more. The file is the same for
+                        any number */
   /* A text of n_calibration bytes to run through the source model, or NULL. Each matrix's input
    * second moments (an expert's, over the tokens routed to it) determine how later weights
    * compensate for the rounding error of earlier ones. Runs on all threads and needs a temporary

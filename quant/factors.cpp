@@ -25,20 +25,20 @@ int floor_of(float v) {
 
 /// The n numbers to fit, and their weights (null: 1).
 struct Wanted {
-  Wanted(FactorRange the_range, const float* the_values, const float* the_weights, int the_n)
-      : range(the_range), values(the_values), weights(the_weights), n(the_n) {
-    for (int i = 0; i < n; ++i) {
-      if (std::fabs(values[i]) > std::fabs(values[largest])) largest = i;
-    }
-  }
-  double weight(int i) const { return weights != nullptr ? double{weights[i]} : 1.0; }
-
   FactorRange range;
   const float* values;
   const float* weights;
   int n;
-  int largest = 0;  // where it is
+  int largest;  // where it is
+
+  double weight(int i) const { return weights != nullptr ? double{weights[i]} : 1.0; }
 };
+
+// The first of the values farthest from 0.
+int place_of_largest(const float* values, int n) {
+  const auto smaller = [](float a, float b) { return std::fabs(a) < std::fabs(b); };
+  return static_cast<int>(std::max_element(values, values + n, smaller) - values);
+}
 
 int nearest_factor(FactorRange range, float value, float half) {
   const float wanted =
@@ -82,8 +82,7 @@ bool any_factor(const Wanted& w, F&& f) {
   return false;
 }
 
-// An f16 has 11 significant bits and a factor 7, so the product leaves the last 6 of a float's
-// zero.
+// An f16 has 11 significant bits and a factor 7: in their product the last 6 bits of a float are 0.
 bool may_be_product(float v) {
   uint32_t bits;
   std::memcpy(&bits, &v, sizeof bits);
@@ -106,7 +105,11 @@ bool find_exact(const Wanted& w, Factors* out) {
 
 Factors best_factors(FactorRange range, const float* values, const float* weights, int n,
                      double* least) {
-  const Wanted w(range, values, weights, n);
+  const Wanted w = {.range = range,
+                    .values = values,
+                    .weights = weights,
+                    .n = n,
+                    .largest = place_of_largest(values, n)};
   *least = 0;
   if (w.values[w.largest] == 0.0f) return {};
   Factors best;

@@ -3,7 +3,8 @@
 # Library and command as a packager builds them, without a preset. Each builds, and its command gives the text of another
 # build's. Without further arguments that is Release by gcc and make; Debug-gcc, MinSizeRel-clang and the like are for a
 # change that could matter there, and build the converter too. The presets compile RelWithDebInfo (release; the library by
-# clang) and MinSizeRel (static and embedded, without the converter), and asan and tsan without optimisation of the command.
+# clang) and MinSizeRel (static and embedded, without the converter), and asan and tsan without optimisation of command,
+# converter and service.
 # Usage: plain_test.sh ROOT OTHER_COMMAND [TYPE-COMPILER...]
 set -euo pipefail
 root=$(cd "$1" && pwd)
@@ -20,7 +21,7 @@ for build; do
   echo "== $build"
   # Other instruction sets compile the same text, and the command's code is optimised elsewhere.
   options=(-DCMAKE_BUILD_TYPE="${build%-*}" -DMOE_TESTS=OFF "-DMOE_ISAS=avx2;neon_dotprod;scalar" -DMOE_QUICK_BUILD=ON)
-  # The converter is half of what is left, and the presets build it with every compiler.
+  # The presets build the converter with each compiler.
   if [ "$build" = Release-gcc ]; then options+=(-DMOE_CONVERT=OFF); else options+=(-G Ninja); fi
   [[ $build == *-gcc ]] || options+=(-DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++)
   cmake -S "$root" -B "$folder/build" "${options[@]}" >/dev/null

@@ -1186,7 +1186,8 @@ pub struct moe_convert_params {
     pub ignored_keys: *const *const c_char,
     /// entries of `ignored_keys`
     pub n_ignored_keys: i32,
-    /// 0: one per usable CPU; each takes about 3 MB. The file does not depend on it
+    /// 0: one per usable CPU; each takes 3 MB or more. The file is the same for
+    ///                         any number
     pub n_threads: i32,
     /// A text of n_calibration bytes to run through the source model, or NULL. Each matrix's input
     /// second moments (an expert's, over the tokens routed to it) determine how later weights
