@@ -25,6 +25,11 @@ function(moe_add_core_library name)
   # Nothing is thrown through the core: where size counts, it has no tables for it.
   target_compile_options(moe_${name} PRIVATE
     $<$<CONFIG:MinSizeRel>:-fno-unwind-tables -fno-asynchronous-unwind-tables>)
+  set_target_properties(moe_${name} PROPERTIES
+    UNITY_BUILD ${MOE_UNITY_CORE} UNITY_BUILD_BATCH_SIZE 20)
+  if(MOE_UNITY_CORE AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # gcc takes the included files for headers
+    target_compile_options(moe_${name} PRIVATE -Wno-subobject-linkage)
+  endif()
   set_property(GLOBAL APPEND PROPERTY MOE_CORE_OBJECTS $<TARGET_OBJECTS:moe_${name}>)
 endfunction()
 

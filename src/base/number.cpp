@@ -10,8 +10,6 @@ namespace {
 constexpr int kMaxDigits = 30;
 constexpr int kMaxExponent = 60;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 // Moves *i past a sign; true for a minus.
 bool take_minus(std::string_view s, size_t* i) {
   const bool minus = *i < s.size() && s[*i] == '-';

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Parses numbers independent of the locale. By hand, since std::from_chars for double is a function
-// of libstdc++, which libmoe does not link.
+// Digits and numbers, independent of the locale. By hand, since std::from_chars for double is a
+// function of libstdc++, which libmoe does not link.
 
 #include <string_view>
 
 namespace moe {
+
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// The value of a hexadecimal digit, -1 for another character.
+constexpr int hex_value(char c) {
+  if (is_digit(c)) return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
 
 /// Parses all of `text` as a decimal number with optional sign, fraction and exponent ("-1.5e3").
 /// False for anything else, including names such as nan and inf; `out` is then unchanged. The

@@ -2,6 +2,7 @@
 #pragma once
 // Reads a text of a grammar from its beginning to its end. Private to this folder.
 
+#include "src/base/number.h"
 #include "src/base/string.h"
 #include "src/grammar/expression.h"
 #include "src/text/characters/utf8.h"
@@ -53,11 +54,7 @@ class Cursor {
   bool take_hex(uint32_t n, uint32_t* out) {
     uint32_t value = 0;
     for (uint32_t i = 0; i < n; ++i) {
-      const char c = peek(i);
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
+      const int digit = hex_value(peek(i));
       if (digit < 0) return false;
       value = value * 16 + static_cast<uint32_t>(digit);
     }

@@ -11,9 +11,9 @@ bool is_name(char c) {
          c == '_';
 }
 
-class Parser {
+class GbnfParser {
  public:
-  Parser(std::string_view text, Network& network)
+  GbnfParser(std::string_view text, Network& network)
       : in_(text),
         network_(network),
         to_(network.allocator()),
@@ -289,7 +289,7 @@ Status parse_gbnf(std::string_view text, Network& network, uint32_t* root) {
   if (!utf8_is_valid(text)) {
     return Status::error(MOE_ERR_FORMAT, "grammar: not UTF-8 at byte %zu", utf8_valid_prefix(text));
   }
-  return Parser(text, network).parse(root);
+  return GbnfParser(text, network).parse(root);
 }
 
 }  // namespace moe::grammar

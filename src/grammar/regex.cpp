@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Parses regular expressions: those of ECMA-262 with the flag u, as far as they are regular.
+#include "src/base/number.h"
 #include "src/grammar/cursor.h"
 
 namespace moe::grammar {
 namespace {
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 Status add_class(char name, CharSet& to) {
   switch (name) {

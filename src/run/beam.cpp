@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kMaxLengthPenalty = 100;
 
-Status check_range(const char* field, int32_t found, int32_t low, int32_t high) {
+Status check_option(const char* field, int32_t found, int32_t low, int32_t high) {
   if (found >= low && found <= high) return {};
   return Status::error(MOE_ERR_RANGE, "beam search: %s: expected %d..%d, found %d", field, low,
                        high, found);
@@ -22,10 +22,10 @@ Status check_range(const char* field, int32_t found, int32_t low, int32_t high) 
 }  // namespace
 
 Status validate(const BeamOptions& o) {
-  MOE_TRY(check_range("beam", o.beam, 1, kMaxBeam));
-  MOE_TRY(check_range("n_best", o.n_best, 1, o.beam));
-  MOE_TRY(check_range("max_tokens", o.max_tokens, 0, INT32_MAX - 1));
-  MOE_TRY(check_range("min_tokens", o.min_tokens, 0, o.max_tokens));
+  MOE_TRY(check_option("beam", o.beam, 1, kMaxBeam));
+  MOE_TRY(check_option("n_best", o.n_best, 1, o.beam));
+  MOE_TRY(check_option("max_tokens", o.max_tokens, 0, INT32_MAX - 1));
+  MOE_TRY(check_option("min_tokens", o.min_tokens, 0, o.max_tokens));
   if (o.length_penalty >= -kMaxLengthPenalty && o.length_penalty <= kMaxLengthPenalty) return {};
   return Status::error(MOE_ERR_RANGE, "beam search: length_penalty: expected %g..%g, found %g",
                        static_cast<double>(-kMaxLengthPenalty),

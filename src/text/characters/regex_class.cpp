@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "src/base/number.h"
 #include "src/base/string.h"
 #include "src/text/characters/utf8.h"
 
@@ -81,12 +82,8 @@ std::string_view find_named(std::span<const Named> list, std::string_view name) 
   return {};
 }
 
-bool is_hex(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-uint32_t hex_value(char c) {
-  return static_cast<uint32_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
-}
+bool is_hex(char c) { return hex_value(c) >= 0; }
+uint32_t hex_code(char c) { return static_cast<uint32_t>(hex_value(c)); }
 
 Status put(std::string_view text, Array<char>& out) { return out.append(text.data(), text.size()); }
 
@@ -394,12 +391,12 @@ bool read_escaped(std::string_view in, size_t* at, uint32_t* code) {
   const auto byte = [&](size_t k) {  // "\xHH"
     const bool whole =
         peek(k) == '\\' && peek(k + 1) == 'x' && is_hex(peek(k + 2)) && is_hex(peek(k + 3));
-    return whole ? hex_value(peek(k + 2)) * 16 + hex_value(peek(k + 3)) : 256;
+    return whole ? hex_code(peek(k + 2)) * 16 + hex_code(peek(k + 3)) : 256;
   };
   if (c == 'x' && peek(i + 2) == '{') {
     uint32_t value = 0;
     size_t k = i + 3;
-    for (; is_hex(peek(k)) && value <= 0x10FFFF; ++k) value = value * 16 + hex_value(peek(k));
+    for (; is_hex(peek(k)) && value <= 0x10FFFF; ++k) value = value * 16 + hex_code(peek(k));
     if (k == i + 3 || peek(k) != '}' || value > 0x10FFFF) return false;
     *code = value;
     *at = k + 1;
@@ -421,7 +418,7 @@ bool read_escaped(std::string_view in, size_t* at, uint32_t* code) {
     uint32_t value = 0;
     for (size_t k = i + 2; k < i + 6; ++k) {
       if (!is_hex(peek(k))) return false;
-      value = value * 16 + hex_value(peek(k));
+      value = value * 16 + hex_code(peek(k));
     }
     *code = value;
     *at = i + 6;

@@ -3,6 +3,7 @@
 // there.
 #include "src/text/characters/regex_syntax.h"
 
+#include "src/base/number.h"
 #include "src/base/string.h"
 #include "src/text/characters/regex_class.h"
 #include "src/text/characters/utf8.h"
@@ -14,8 +15,6 @@ constexpr size_t kMaxDepth = 200;
 
 // Outside of a class Oniguruma's \w has these too: superscript digits and fractions of Latin-1.
 #define MOE_WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\xb2\\xb3\\xb9\\xbc-\\xbe"
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 class Translator {
  public:

@@ -23,14 +23,6 @@ size_t leading_space(std::string_view text) {
   return n;
 }
 
-// Length of the longest suffix of `text` that `tag` could begin with.
-size_t begun(std::string_view text, std::string_view tag) {
-  for (size_t n = std::min(text.size(), tag.size() - 1); n > 0; --n) {
-    if (tag.starts_with(slice(text, text.size() - n))) return n;
-  }
-  return 0;
-}
-
 int32_t special_id(const Tokenizer& tokenizer, std::string_view piece) {
   const int32_t id = tokenizer.token_id(piece);
   return id >= 0 && tokenizer.is_special(id) ? id : -1;

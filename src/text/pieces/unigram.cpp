@@ -11,8 +11,8 @@
 
 namespace moe {
 namespace {
-constexpr double kUnkPenalty = 10.0;     // below the lowest score, as in SentencePiece
-constexpr size_t kMaxPieceBytes = 1024;  // bounds the work per character
+
+constexpr double kUnkPenalty = 10.0;  // below the lowest score, as in SentencePiece
 }  // namespace
 
 Status Unigram::create(const TokenizerSpec& spec, const Vocabulary& vocabulary) {

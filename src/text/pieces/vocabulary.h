@@ -8,6 +8,8 @@ namespace moe {
 
 /// Bits of Vocabulary::flags(): AddedTokenFlag and
 inline constexpr uint8_t kTokenInModel = 128;  // a piece of the model's own vocabulary
+/// The longest piece of a model that searches all pieces at each character: bounds its work.
+inline constexpr size_t kMaxPieceBytes = 1024;
 
 /// Refers to the pieces in the model file. Immutable after create().
 class Vocabulary final {

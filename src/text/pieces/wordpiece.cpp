@@ -9,7 +9,6 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMaxPieceBytes = 1024;  // bounds the work per character
 constexpr size_t kMaxPrefixBytes = 64;
 constexpr size_t kShownBytes = 64;  // of a word in a message
 

@@ -3,6 +3,7 @@
 // replacements, stripping.
 #include "src/text/steps/decoder.h"
 
+#include "src/base/number.h"
 #include "src/text/characters/byte_level.h"
 #include "src/text/characters/utf8.h"
 #include "src/text/steps/wordpiece_decoder.h"
@@ -144,11 +145,7 @@ int fallback_byte(std::string_view piece) {
   if (piece.size() != 6 || slice(piece, 0, 3) != "<0x" || piece[5] != '>') return -1;
   int value = 0;
   for (size_t i = 3; i < 5; ++i) {
-    const char c = piece[i];
-    const int digit = c >= '0' && c <= '9'   ? c - '0'
-                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                             : -1;
+    const int digit = hex_value(piece[i]);
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }

@@ -15,8 +15,6 @@
 namespace moe {
 namespace {
 
-constexpr size_t kPathBytes = 4096;
-
 // Whether a list such as "cpu,cpuacct" has a name.
 bool has_name(std::string_view list, std::string_view name) {
   while (!list.empty()) {

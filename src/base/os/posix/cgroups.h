@@ -7,6 +7,7 @@
 namespace moe {
 
 constexpr size_t kSmallFileBytes = 16384;
+constexpr size_t kPathBytes = 4096;  // longer paths do not count
 
 /// Reads a small file, terminated; longer files are truncated. False if it is empty or cannot be
 /// read.

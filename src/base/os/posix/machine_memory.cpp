@@ -19,8 +19,6 @@ namespace moe {
 #if defined(__linux__)
 namespace {
 
-constexpr size_t kPathBytes = 4096;
-
 // The number after `name` at the start of a line.
 bool field(const char* text, const char* name, uint64_t* out) {
   const size_t n = std::strlen(name);
@@ -81,7 +79,7 @@ class Group {
   char text_[kSmallFileBytes];
 };
 
-void narrow(void* user, const char* folder, bool v2) {
+void narrow_memory(void* user, const char* folder, bool v2) {
   auto* memory = static_cast<MachineMemory*>(user);
   const Names& names = v2 ? kV2 : kV1;
   Group group(folder);
@@ -108,7 +106,7 @@ bool machine_memory(MachineMemory* out, const char* root) {
     return false;
   }
   MachineMemory memory{total * 1024, available * 1024};
-  each_cgroup(root, "memory", narrow, &memory);
+  each_cgroup(root, "memory", narrow_memory, &memory);
   *out = memory;
   return true;
 }

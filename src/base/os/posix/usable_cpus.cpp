@@ -36,13 +36,13 @@ int allowed_cpus() {
 }
 
 bool read_file(const char* folder, const char* name, char (&text)[kSmallFileBytes]) {
-  char path[4096];
+  char path[kPathBytes];
   const int n = format(path, sizeof path, "%s/%s", folder, name);
   return n > 0 && static_cast<size_t>(n) < sizeof path && read_small_file(path, text);
 }
 
 // v2: "<quota|max> <period>" in one file. v1: two files; the quota is -1 without a limit.
-void narrow(void* user, const char* folder, bool v2) {
+void narrow_cpus(void* user, const char* folder, bool v2) {
   char text[kSmallFileBytes];
   long long quota = 0;
   long long period = 0;
@@ -67,7 +67,7 @@ void narrow(void* user, const char* folder, bool v2) {
 
 int usable_cpus(const char* root) {
   int cpus = std::max(1, allowed_cpus());
-  each_cgroup(root, "cpu", narrow, &cpus);
+  each_cgroup(root, "cpu", narrow_cpus, &cpus);
   return cpus;
 }
 

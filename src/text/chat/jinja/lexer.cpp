@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Splits a template into tokens: text between tags, and the names, numbers, strings and operators
 // inside them.
+#include "src/base/number.h"
 #include "src/base/string.h"
 #include "src/text/characters/utf8.h"
 #include "src/text/chat/jinja/program.h"
@@ -9,15 +10,8 @@ namespace moe::jinja {
 namespace {
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c);
-}
-int hex_digit(char c) {
-  if (is_digit(c)) return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
 }
 
 class Lexer {
@@ -243,7 +237,7 @@ class Lexer {
     if (c == 'x' || c == 'u' || c == 'U') {
       uint32_t code = 0;
       for (int i = 0; i < (c == 'x' ? 2 : c == 'u' ? 4 : 8); ++i) {
-        const int digit = *at < end ? hex_digit(text_[*at]) : -1;
+        const int digit = *at < end ? hex_value(text_[*at]) : -1;
         if (digit < 0) return fault("a string with a damaged escape");
         code = code * 16 + static_cast<uint32_t>(digit);
         ++*at;

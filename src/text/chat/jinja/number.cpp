@@ -9,13 +9,12 @@
 #include <cstring>
 
 #include "src/base/format.h"
+#include "src/base/number.h"
 
 namespace moe::jinja {
 namespace {
 
 constexpr double kTwo63 = 9223372036854775808.0;
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // A natural number for exact comparisons of doubles with decimal numbers.
 class Natural {

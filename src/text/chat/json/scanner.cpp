@@ -2,21 +2,13 @@
 // A state for each place of the grammar, and a bit for each open list or object.
 #include "src/text/chat/json/scanner.h"
 
+#include "src/base/number.h"
 #include "src/text/characters/utf8.h"
 
 namespace moe::json {
 namespace {
 
 constexpr uint16_t kMostDigits = 400;  // no number so long fits
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-int hex_value(char c) {
-  if (is_digit(c)) return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 }  // namespace
 

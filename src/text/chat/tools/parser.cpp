@@ -9,15 +9,6 @@ namespace {
 
 constexpr size_t kMostSpace = size_t{1} << 16;
 
-// Length of the longest suffix of `text` that `mark` could begin with.
-size_t begun(std::string_view text, std::string_view mark) {
-  if (mark.empty()) return 0;
-  for (size_t n = std::min(text.size(), mark.size() - 1); n > 0; --n) {
-    if (mark.starts_with(slice(text, text.size() - n))) return n;
-  }
-  return 0;
-}
-
 }  // namespace
 
 ToolCallParser::ToolCallParser(const ToolFormat& format, std::string_view tools, uint64_t seed,
