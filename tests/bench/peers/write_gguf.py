@@ -134,6 +134,7 @@ def add_header(writer, shape):
     if shape.experts:
         writer.add_expert_count(shape.experts)
         writer.add_expert_used_count(shape.experts_used)
+        writer.add_expert_feed_forward_length(shape.d_ff)  # `qwen3moe` would divide the length above by the experts used
 
 
 def write_gguf(shape_name, type_name, path, for_ik):
