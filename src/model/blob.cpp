@@ -90,7 +90,10 @@ Status Blob::read(const BlobLoader& loader, const FileSegment& segment) {
   Staging staging(loader.allocator);
   if (!direct) MOE_TRY(staging.allocate_bytes(n));
   uint8_t* host = direct ? static_cast<uint8_t*>(fresh.owned_) : staging.data();
-  if (direct) prefer_large_pages(host, n);
+  if (direct) {
+    prefer_large_pages(host, n);
+    populate_pages(host, n);
+  }
   MOE_TRY(loader.file.read(segment, loader.verify, host));
   MOE_TRY(check_values(loader.file, segment, host, loader.n_experts));
   if (!direct) MOE_TRY(loader.device.upload(fresh.owned_, host, n));

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "src/base/number.h"
 #include "tests/support/failing_allocator.h"
 
 namespace moe {
@@ -46,6 +47,24 @@ TEST(Slice, IsClamped) {
   EXPECT_EQ(slice("ternary", 7), "");
   EXPECT_EQ(slice("ternary", 100, 5), "");
   EXPECT_EQ(slice("ternary", 5, ~size_t{0}), "ry");
+}
+
+TEST(Begun, IsTheLongestBeginningAtTheEnd) {
+  EXPECT_EQ(begun("text <to", "<tool>"), 3U);
+  EXPECT_EQ(begun("text <tool>", "<tool>"), 0U);  // a whole mark has not just begun
+  EXPECT_EQ(begun("aa", "aaa"), 2U);
+  EXPECT_EQ(begun("ab", "aab"), 0U);
+  EXPECT_EQ(begun("<", "<tool>"), 1U);
+  EXPECT_EQ(begun("", "<tool>"), 0U);
+  EXPECT_EQ(begun("text", ""), 0U);
+}
+
+TEST(HexValue, OfDigitsAlone) {
+  EXPECT_EQ(hex_value('0'), 0);
+  EXPECT_EQ(hex_value('9'), 9);
+  EXPECT_EQ(hex_value('a'), 10);
+  EXPECT_EQ(hex_value('F'), 15);
+  for (const char c : {'/', ':', '@', 'G', '`', 'g', '\0', '\xff'}) EXPECT_EQ(hex_value(c), -1) << c;
 }
 
 }  // namespace

@@ -19,4 +19,8 @@ void system_deallocate(void* memory, size_t bytes);
 /// faster. No effect on small memory or where the system has no such hint.
 void prefer_large_pages(void* memory, size_t bytes);
 
+/// Hint for memory that is about to be written as a whole: the system provides its pages in one
+/// call and not at the first write to each. What is in the memory stays.
+void populate_pages(void* memory, size_t bytes);
+
 }  // namespace moe

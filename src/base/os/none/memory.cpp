@@ -9,4 +9,6 @@ void* system_allocate(size_t, size_t) { return nullptr; }
 void system_deallocate(void*, size_t) {}
 void prefer_large_pages(void*, size_t) {}
 
+void populate_pages(void*, size_t) {}
+
 }  // namespace moe

@@ -45,6 +45,15 @@ void* map_block(size_t bytes, size_t align) {
   return reinterpret_cast<void*>(at);
 }
 
+// All pages that the memory touches; small memory is not worth a call.
+[[maybe_unused]] void advise(void* memory, size_t bytes, int advice) {
+  if (bytes < size_t{64} << 10) return;
+  const uintptr_t page = page_bytes();
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(memory) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + bytes + page - 1) / page * page;
+  (void)madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
 }  // namespace
 
 bool system_has_memory() { return true; }
@@ -60,13 +69,15 @@ void system_deallocate(void* memory, size_t bytes) {
 
 void prefer_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] size_t bytes) {
 #if defined(MADV_HUGEPAGE)
-  if (bytes < size_t{64} << 10) return;
-  // Rounds outwards to whole pages, so that neighbouring allocations form one area and a large page
-  // may span their border.
-  const uintptr_t page = page_bytes();
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(memory) / page * page;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + bytes + page - 1) / page * page;
-  (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  // The first and last page count too, so that neighbouring allocations form one area and a large
+  // page may span their border.
+  advise(memory, bytes, MADV_HUGEPAGE);
+#endif
+}
+
+void populate_pages([[maybe_unused]] void* memory, [[maybe_unused]] size_t bytes) {
+#if defined(MADV_POPULATE_WRITE)  // kernels before 5.14 refuse it
+  advise(memory, bytes, MADV_POPULATE_WRITE);
 #endif
 }
 

@@ -43,4 +43,6 @@ void system_deallocate(void* memory, size_t bytes) {
 // Large pages need a privilege that few users have.
 void prefer_large_pages(void*, size_t) {}
 
+void populate_pages(void*, size_t) {}
+
 }  // namespace moe
