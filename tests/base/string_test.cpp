@@ -64,7 +64,8 @@ TEST(HexValue, OfDigitsAlone) {
   EXPECT_EQ(hex_value('9'), 9);
   EXPECT_EQ(hex_value('a'), 10);
   EXPECT_EQ(hex_value('F'), 15);
-  for (const char c : {'/', ':', '@', 'G', '`', 'g', '\0', '\xff'}) EXPECT_EQ(hex_value(c), -1) << c;
+  for (const char c : {'/', ':', '@', 'G', '`', 'g', '\0', '\xff'})
+    EXPECT_EQ(hex_value(c), -1) << c;
 }
 
 }  // namespace
