@@ -242,6 +242,20 @@ class Budget(Cli):
         self.assertEqual(r.stderr, "")
         self.fails(1, *args, env=self.machine(needed - 4096), contains=["80 sessions (--sessions): the cap of", "bytes at least"])
 
+    def test_what_fits_is_never_refused_for_the_cap_that_is_chosen(self):
+        """Memory from just all that is needed to where no cap is: no cap, then one, then none again; all run."""
+        session = ("--context", "40")
+        j = json.loads(self.ok("inspect", MODEL, "--json", *session).stdout)
+        each = self.plan("--memory", "100T", *session, "--chunk", "40")["session_bytes"]
+        needed = sum(j["memory"].values()) + 39 * each
+        args = ("bench", MODEL, "-p", "2", "-n", "1", "-r", "1", *session, "--chunk", "40", "--sessions", "40", "--json")
+        capped = []
+        for part in range(17):
+            j = json.loads(self.ok(*args, env=self.machine(needed * (240 + part) // 240 + 4096)).stdout)
+            self.assertTrue(j["memory_peak_bytes"] <= j["memory_cap_bytes"] < needed, j)
+            capped.append(j["memory_cap_bytes"] > 0)
+        self.assertEqual((capped[0], True in capped, capped[-1]), (False, True, False))
+
     def test_the_cap_that_a_refusal_names_is_accepted(self):
         for router in ((), ("--router", "gamma=1"), ("--router", "threshold:0.9,gamma=1.5")):
             for args in (("bench", "-p", "8", "-n", "2", "-r", "1", "--context", "300", "--sessions", "4"),
