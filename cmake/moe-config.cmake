@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: MIT
 # find_package(moe) gives moe::moe and, where they were built, moe::moe_convert and moe::moe_serve.
-# Linking static libraries takes a C++ linker: project(... LANGUAGES CXX).
+# Linking the static moe_convert and moe_serve takes a C++ linker: project(... LANGUAGES CXX).
 include(${CMAKE_CURRENT_LIST_DIR}/moe-targets.cmake)

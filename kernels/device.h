@@ -314,8 +314,8 @@ class Device {
 
   /// Limit of all alloc() calls together; 0: none.
   virtual uint64_t memory_limit() const { return 0; }
-  /// Destination of offloaded experts; null: the device has none. Host memory has none: under a cap
-  /// the model has an ExpertArena of its own.
+  /// Destination of offloaded experts; null: the device has none. Host memory has none: the model
+  /// then has an ExpertArena of its own.
   virtual ExpertMemory* expert_memory() { return nullptr; }
 
   virtual size_t stream_bytes(const StreamShape& shape) const = 0;

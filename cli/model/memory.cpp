@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Asks the library for the memory plan of a model, chooses a cap, and prints what was used.
+// Asks the library for a model's cap and its plan, and prints what was used.
 #include "cli/model/memory.h"
 
 #include <algorithm>
@@ -42,21 +42,6 @@ std::string megabytes(uint64_t bytes) {
   return text;
 }
 
-bool sessions_fit(const moe_memory_plan& plan) {
-  return plan.cap_bytes == 0 || plan.least_bytes <= plan.cap_bytes;
-}
-
-// Null if the sessions do not fit under the cap.
-Model open_if_fits(const ModelOptions& o, moe_env* env, int n_sessions) {
-  try {
-    Model model = open_model(o, env);
-    if (sessions_fit(memory_plan(o, model.get(), n_sessions))) return model;
-  } catch (const CallError& e) {
-    if (e.code != MOE_ERR_BUDGET) throw;
-  }
-  return nullptr;
-}
-
 CallError too_many_sessions(const ModelOptions& o, const moe_memory_plan& plan, int n_sessions) {
   return {MOE_ERR_BUDGET, (o.path.empty() ? "" : o.path + ": ") + std::to_string(n_sessions) +
                               " sessions (--sessions): the cap of " + megabytes(plan.cap_bytes) +
@@ -94,19 +79,11 @@ void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_session
   const uint64_t needed = memory_plan(o, model.get(), n_sessions).needed_bytes;
   ModelOptions with = o;
   with.memory = std::to_string(budget);
-  model.reset();
-  // Memory that is too small as a cap may suffice without one: a cap leaves a part of it unused.
-  if (needed <= machine_memory().available_bytes) {
-    model = open_if_fits(with, env, n_sessions);
-    if (!model) {
-      model = open_model(o, env);
-      return;
-    }
-  }
   std::fprintf(stderr,
                "moe: %s needed, more than is available; the cap is %s (--memory sets another)\n",
                format_bytes(needed).c_str(), format_bytes(budget).c_str());
-  if (!model) model = open_model(with, env);
+  model.reset();  // before the other is opened
+  model = open_model(with, env);
 }
 
 Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions) {
@@ -119,7 +96,8 @@ uint64_t available_budget() { return machine_memory().budget_bytes; }
 
 void check_sessions(const ModelOptions& o, const moe_model* model, int n_sessions) {
   const moe_memory_plan plan = memory_plan(o, model, n_sessions);
-  if (!sessions_fit(plan)) throw too_many_sessions(o, plan, n_sessions);
+  if (plan.cap_bytes == 0 || plan.least_bytes <= plan.cap_bytes) return;
+  throw too_many_sessions(o, plan, n_sessions);
 }
 
 moe_memory_plan memory_plan(const ModelOptions& o, const moe_model* model, int n_sessions) {

@@ -10,8 +10,8 @@ namespace moe_cli {
 /// has.
 uint64_t memory_cap(const ModelOptions& o);
 
-/// Without --memory, reopens a model that does not fit in the available memory under a cap, and
-/// reports it on stderr.
+/// Without --memory, reopens a model that does not fit in the available memory under the cap that
+/// the library suggests, and reports it on stderr.
 void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_sessions = 1);
 /// Opens a model for `n_sessions` sessions with these options.
 Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions = 1);

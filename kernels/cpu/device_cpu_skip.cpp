@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Under a memory cap: skips experts that are not in memory and would contribute little.
+// Skips experts that are not in memory and would contribute little.
 
 #include <algorithm>
 

@@ -274,15 +274,9 @@ Status reply(moe_chat* chat, const moe_generate_params* given, moe_chat_result* 
   ChatReply r;
   MOE_TRY(chat->chat->reply(call.options, &r));
   moe_chat_result value{};
-  value.finish = static_cast<moe_finish>(r.finish);
-  value.n_prompt = r.n_prompt;
+  describe_result(r, &value);
   value.n_reused = r.n_reused;
-  value.n_generated = r.n_generated;
   value.n_thinking = r.n_thinking;
-  value.prompt_seconds = r.prompt_seconds;
-  value.generate_seconds = r.generate_seconds;
-  value.n_drafted = r.n_drafted;
-  value.n_accepted = r.n_accepted;
   value.n_tool_calls = r.n_calls;
   write_struct(value, out);
   return {};

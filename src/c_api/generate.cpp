@@ -133,13 +133,7 @@ Status run_generate(moe_session* session, const int32_t* prompt, size_t n_prompt
   MOE_TRY(generate(*session->session, session->model->text.tokenizer.get(), {prompt, n_prompt},
                    call.options, &result));
   moe_generate_result value{};
-  value.finish = static_cast<moe_finish>(result.finish);
-  value.n_prompt = result.n_prompt;
-  value.n_generated = result.n_generated;
-  value.prompt_seconds = result.prompt_seconds;
-  value.generate_seconds = result.generate_seconds;
-  value.n_drafted = result.n_drafted;
-  value.n_accepted = result.n_accepted;
+  describe_result(result, &value);
   write_struct(value, out);
   return {};
 }

@@ -37,6 +37,18 @@ struct GenerateCall {
   void* logits_user = nullptr;
 };
 
+/// The part of moe_generate_result and moe_chat_result that both have.
+template <class Value>
+void describe_result(const GenerateResult& r, Value* value) {
+  value->finish = static_cast<moe_finish>(r.finish);
+  value->n_prompt = r.n_prompt;
+  value->n_generated = r.n_generated;
+  value->prompt_seconds = r.prompt_seconds;
+  value->generate_seconds = r.generate_seconds;
+  value->n_drafted = r.n_drafted;
+  value->n_accepted = r.n_accepted;
+}
+
 }  // namespace moe
 
 /// A generation in steps, with a copy of its parameters.

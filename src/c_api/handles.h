@@ -104,6 +104,8 @@ Status check_session(const moe_session* session);
 /// Converts the C parameters to the core's; the core checks ranges.
 Status session_options(const moe_session_params* given, SessionOptions* out);
 Status sampling_config(const moe_sampling* given, SamplingConfig* out);
+/// MOE_ERR_BUDGET if a first session with these parameters would not fit under the model's cap.
+Status check_given_session(const Model& model, const moe_session_params* given);
 
 /// (buffer, capacity, *length) of text: measures, rejects, or copies with a terminating zero.
 Status write_text(const char* text, size_t n, char* buffer, size_t capacity, size_t* length);

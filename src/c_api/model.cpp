@@ -21,16 +21,6 @@ void destroy(moe_model* model) {
   deallocate(env->allocator, model, sizeof *model);
 }
 
-// The session that must fit under the cap is checked before any weight is read.
-Status check_given_session(const Model& model, const moe_model_params& params) {
-  if (params.memory_bytes == 0) return {};
-  SessionOptions options;
-  MOE_TRY(session_options(params.session, &options));
-  MemoryAccount account;
-  MOE_TRY(account_memory(model, options, &account));
-  return check_room(model, account);
-}
-
 Status load_text(moe_model* handle) {
   Model& model = *handle->model;
   handle->text.allocator = &handle->memory.get();
@@ -63,7 +53,7 @@ Status open_source(moe_env* env, FileSource source, const char* name,
              Model::open(std::move(file), options, *env->device.get(), env->logger, memory));
   MOE_TRY(load_text(handle.get()));
   handle->model->set_table_bytes(handle->memory.bytes());
-  MOE_TRY(check_given_session(*handle->model, params));
+  MOE_TRY(check_given_session(*handle->model, params.session));
   *out = handle.release();
   return {};
 }
@@ -277,92 +267,9 @@ Status get_tensor_info(const moe_model* model, size_t index, moe_tensor_info* ou
   return {};
 }
 
-// The memory of a model with so many sessions and no others.
-Status account_sessions(const moe_model* model, const moe_session_params* params,
-                        int32_t n_sessions, bool least, MemoryAccount* account) {
-  if (model == nullptr) return null_argument("model");
-  if (n_sessions < 1) {
-    return Status::error(MOE_ERR_RANGE, "n_sessions: expected at least 1, found %d", n_sessions);
-  }
-  SessionOptions options;
-  MOE_TRY(session_options(params, &options));
-  return account_memory(*model->model, options, {.n_sessions = n_sessions, .least = least},
-                        account);
-}
-
-Status get_memory(const moe_model* model, const moe_session_params* params, int32_t n_sessions,
-                  moe_memory_line* lines, size_t capacity, size_t* n_lines) {
-  if (n_lines == nullptr) return null_argument("n_lines");
-  MemoryAccount account;
-  MOE_TRY(account_sessions(model, params, n_sessions, false, &account));
-  moe_memory_line out[MemoryAccount::kMaxLines];
-  const auto n = static_cast<size_t>(account.n_lines);
-  for (size_t i = 0; i < n; ++i) out[i] = {account.lines[i].what, account.lines[i].bytes};
-  return write_array(out, n, lines, capacity, n_lines);
-}
-
-Status get_memory_plan(const moe_model* model, const moe_session_params* params, int32_t n_sessions,
-                       moe_memory_plan* out) {
-  MOE_TRY(check_out_struct(out, "out"));
-  MemoryAccount account;
-  MemoryAccount least;
-  MOE_TRY(account_sessions(model, params, n_sessions, false, &account));
-  MOE_TRY(account_sessions(model, params, n_sessions, true, &least));
-  const Model& m = *model->model;
-  moe_memory_plan plan{};
-  plan.chunk = account.chunk;
-  plan.cap_bytes = m.budget().cap();
-  plan.needed_bytes = account.total;
-  plan.least_bytes = least.total;
-  plan.session_bytes = account.session_bytes;
-  for (const FileSegment& s : m.file().segments()) {
-    if (s.part != Part::kExperts) continue;
-    ++plan.n_experts;
-    plan.expert_bytes += s.raw;
-  }
-  const uint64_t slot = m.cache_shape().slot_bytes;
-  plan.n_in_memory = slot == 0 ? plan.n_experts : account.cache_bytes / slot;
-  write_struct(plan, out);
-  return {};
-}
-
 Status verify(moe_model* model) {
   MOE_TRY(check_model(model));
   return model->model->verify();
-}
-
-Status get_memory_info(moe_memory_info* out) {
-  MOE_TRY(check_out_struct(out, "out"));
-  MachineMemory memory;
-  if (!machine_memory(&memory)) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "this system does not report its memory");
-  }
-  moe_memory_info info{};
-  info.total_bytes = memory.total;
-  info.available_bytes = memory.available;
-  info.budget_bytes = memory.budget();
-  write_struct(info, out);
-  return {};
-}
-
-Status suggest_memory(const moe_model* model, const moe_session_params* params, int32_t n_sessions,
-                      uint64_t* bytes) {
-  if (bytes == nullptr) return null_argument("memory_bytes");
-  MemoryAccount account;
-  MOE_TRY(account_sessions(model, params, n_sessions, false, &account));
-  MachineMemory memory;
-  *bytes = 0;
-  if (!model->env->device.get()->uses_host_memory() || model->model->file().in_memory() ||
-      !machine_memory(&memory)) {
-    return {};
-  }
-  const uint64_t most = memory.budget();
-  // If a cap of `most` would be refused, prefer none.
-  const Model& m = *model->model;
-  const uint64_t least =
-      account.total - m.expert_weight_bytes() - m.row_table_bytes() + m.largest_expert_bytes();
-  if (account.total > (least <= most ? most : memory.available)) *bytes = most;
-  return {};
 }
 
 }  // namespace
@@ -420,26 +327,6 @@ size_t moe_model_tensor_count(const moe_model* model) {
 moe_status moe_model_get_tensor_info(const moe_model* model, size_t index, moe_tensor_info* out,
                                      moe_error* error) {
   return moe::deliver(moe::get_tensor_info(model, index, out), error);
-}
-
-moe_status moe_model_get_memory(const moe_model* model, const moe_session_params* params,
-                                int32_t n_sessions, moe_memory_line* lines, size_t capacity,
-                                size_t* n_lines, moe_error* error) {
-  return moe::deliver(moe::get_memory(model, params, n_sessions, lines, capacity, n_lines), error);
-}
-
-moe_status moe_model_get_memory_plan(const moe_model* model, const moe_session_params* params,
-                                     int32_t n_sessions, moe_memory_plan* out, moe_error* error) {
-  return moe::deliver(moe::get_memory_plan(model, params, n_sessions, out), error);
-}
-
-moe_status moe_get_memory_info(moe_memory_info* out, moe_error* error) {
-  return moe::deliver(moe::get_memory_info(out), error);
-}
-
-moe_status moe_model_suggest_memory(const moe_model* model, const moe_session_params* params,
-                                    int32_t n_sessions, uint64_t* memory_bytes, moe_error* error) {
-  return moe::deliver(moe::suggest_memory(model, params, n_sessions, memory_bytes), error);
 }
 
 moe_status moe_model_verify(moe_model* model, moe_error* error) {

@@ -218,29 +218,6 @@ Status watch_routing(moe_session* session, moe_routing_fn callback, void* user) 
   return {};
 }
 
-moe_expert_stats public_stats(const ExpertStats& s) {
-  return {s.n_uses, s.n_hits, s.read_bytes, static_cast<double>(s.wait_ns) * 1e-9};
-}
-
-Status get_memory_stats(const moe_session* session, moe_memory_stats* out) {
-  MOE_TRY(check_session(session));
-  MOE_TRY(check_out_struct(out, "out"));
-  const Model& model = *session->model->model;
-  const Budget::Usage memory = model.budget().usage();
-  const ExpertCacheUse cache = model.cache_use();
-  moe_memory_stats value{};
-  value.session = public_stats(session->session->expert_stats());
-  value.model = public_stats(model.expert_stats());
-  value.cap_bytes = memory.cap;
-  value.counted_bytes = memory.counted;
-  value.peak_bytes = memory.peak;
-  value.arena_bytes = cache.arena_bytes;
-  value.expert_bytes = cache.expert_bytes;
-  value.filled_bytes = cache.filled_bytes;
-  write_struct(value, out);
-  return {};
-}
-
 }  // namespace
 
 void drop(moe_session* session) {
@@ -313,11 +290,6 @@ moe_status moe_session_get_routing(const moe_session* session, int32_t layer,
 moe_status moe_session_get_activations(const moe_session* session, int32_t layer,
                                        moe_activation_stats* out, moe_error* error) {
   return moe::deliver(moe::get_activations(session, layer, out), error);
-}
-
-moe_status moe_session_get_memory_stats(const moe_session* session, moe_memory_stats* out,
-                                        moe_error* error) {
-  return moe::deliver(moe::get_memory_stats(session, out), error);
 }
 
 moe_status moe_session_watch_routing(moe_session* session, moe_routing_fn callback, void* user,

@@ -6,9 +6,15 @@
 #include <cinttypes>
 
 #include "src/base/checked.h"
+#include "src/base/format.h"
 #include "src/base/os/machine.h"
 
 namespace moe {
+namespace {
+
+double megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
+
+}  // namespace
 
 uint64_t Reservation::bytes() const {
   LockGuard guard(budget_->mutex_);
@@ -51,9 +57,8 @@ void Budget::stop() {
 }
 
 uint64_t Budget::free_locked() const {
-  if (cap_ == 0) return UINT64_MAX;
   uint64_t used = 0;
-  return checked_add(reserved(), least_, &used) && used < cap_ ? cap_ - used : 0;
+  return bytes_beside(checked_add(reserved(), least_, &used) ? used : UINT64_MAX);
 }
 
 uint64_t Budget::free_bytes() const {
@@ -61,12 +66,38 @@ uint64_t Budget::free_bytes() const {
   return free_locked();
 }
 
-uint64_t Budget::last_bytes() const {
-  LockGuard guard(mutex_);
-  return cap_ == 0 ? UINT64_MAX : cap_ - std::min(cap_, reserved());
+uint64_t Budget::bytes_beside(uint64_t used) const {
+  return cap_ == 0 ? UINT64_MAX : cap_ - std::min(cap_, used);
 }
 
-Status Budget::reserve(std::initializer_list<Change> changes) {
+uint64_t Budget::last_bytes() const {
+  LockGuard guard(mutex_);
+  return bytes_beside(reserved());
+}
+
+Status Budget::refused(const Claimant& claimant, uint64_t bytes, uint64_t room) const {
+  return Status::error(MOE_ERR_BUDGET,
+                       "the cap of %" PRIu64 " bytes leaves %" PRIu64 " for %s, needed are %" PRIu64
+                       ": %s, or open the model with a larger cap",
+                       cap_, room, claimant.who, bytes, claimant.way_out);
+}
+
+Status Budget::check(uint64_t total, std::span<const MemoryLine> parts) const {
+  if (cap_ == 0 || total <= cap_) return {};
+  char sum[256] = "";  // short enough to remain complete after a path
+  int used = 0;
+  for (const MemoryLine& part : parts) {
+    if (part.bytes == 0) continue;
+    used += format(sum + used, sizeof sum - static_cast<size_t>(used), "%s%s %.3f",
+                   used == 0 ? "" : " + ", part.what, megabytes(part.bytes));
+    used = std::clamp(used, 0, static_cast<int>(sizeof sum) - 1);
+  }
+  return Status::error(MOE_ERR_BUDGET,
+                       "the cap of %.3f MB is too small: %" PRIu64 " bytes at least, %.3f MB: %s",
+                       megabytes(cap_), total, megabytes(total), sum);
+}
+
+Status Budget::reserve(std::initializer_list<Change> changes, const Claimant& claimant) {
   LockGuard guard(mutex_);
   uint64_t before = 0;
   uint64_t after = 0;
@@ -76,10 +107,7 @@ Status Budget::reserve(std::initializer_list<Change> changes) {
     if (!checked_add(after, change.bytes, &after)) return out_of_memory("session", UINT64_MAX);
   }
   if (after > before && after - before > free_locked()) {
-    return Status::error(MOE_ERR_BUDGET,
-                         "the cap of %" PRIu64 " bytes leaves %" PRIu64 ", needed are %" PRIu64
-                         ": free a session, or open the model with a larger cap",
-                         cap_, free_locked(), after - before);
+    return refused(claimant, after - before, free_locked());
   }
   for (const Change& change : changes) {
     if (change.of != nullptr) change.of->bytes_ = change.bytes;
@@ -97,7 +125,7 @@ void Budget::release(uint64_t bytes) {
 
 Status Budget::fit() {
   Status status;
-  if (last_ != nullptr) status = last_->fit(cap_ - std::min(cap_, reserved()));
+  if (last_ != nullptr) status = last_->fit(bytes_beside(reserved()));
   count();
   return status;
 }

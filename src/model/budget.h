@@ -3,6 +3,7 @@
 // The memory cap of one model: who has reserved how much of it. See src/model/README.md.
 
 #include <initializer_list>
+#include <span>
 #include <utility>
 
 #include "src/base/mutex.h"
@@ -11,6 +12,12 @@
 namespace moe {
 
 class Budget;
+
+/// One line of a memory account.
+struct MemoryLine {
+  const char* what;
+  uint64_t bytes;
+};
 
 /// Bytes that count against a budget until they are released, at the latest with this object.
 class Reservation {
@@ -30,6 +37,12 @@ class Reservation {
   friend class Budget;
   Budget* budget_;
   uint64_t bytes_ = 0;
+};
+
+/// Who asks for memory, and what helps beside a larger cap: for the text of a refusal.
+struct Claimant {
+  const char* who = "a session";
+  const char* way_out = "free a session";
 };
 
 /// Memory that takes what all reservations leave: the expert cache. The budget's lock is held
@@ -74,12 +87,18 @@ class Budget {
   /// Changes reservations together, before their owners allocate or after they have freed. The last
   /// tenant shrinks or grows by the difference. MOE_ERR_BUDGET, with nothing changed, if all
   /// reservations and the least of the last tenant would exceed the cap.
-  Status reserve(std::initializer_list<Change> changes);
+  Status reserve(std::initializer_list<Change> changes, const Claimant& claimant = {});
+  /// MOE_ERR_BUDGET with the sum of `parts`, if their `total` exceeds the cap.
+  Status check(uint64_t total, std::span<const MemoryLine> parts) const;
+  /// MOE_ERR_BUDGET: `bytes` are asked for where there are `room`.
+  Status refused(const Claimant& claimant, uint64_t bytes, uint64_t room) const;
   /// The bytes that can still be reserved: the cap without all reservations and the least of the
   /// last tenant. UINT64_MAX without a cap.
   uint64_t free_bytes() const;
   /// The bytes that reservations leave to the last tenant. UINT64_MAX without a cap.
   uint64_t last_bytes() const;
+  /// The bytes that `used` ones would leave. UINT64_MAX without a cap.
+  uint64_t bytes_beside(uint64_t used) const;
   /// From now on `tenant` takes what is left.
   Status start(LastTenant& tenant);
   /// Forgets it; what it took at least still counts.

@@ -99,6 +99,7 @@ struct Model::Impl {
   Status check_extras() const;
   Status place_mixers();
   Status open_cache();
+  Status open_arena();
   bool stays_in_file(const FileSegment& segment) const;
   RowTable* table_of(const FileSegment& segment);
   Status open_tables();
@@ -141,8 +142,8 @@ struct Model::Impl {
 
   Mutex loading;       // guards what is loaded once: blobs, binding, readers, the attachment
   Array<Blob> blobs;   // by segment; the stores own the experts' blobs
-  RowTable tables[2];  // of token embeddings and of layer inputs; open under a cap
-  uint64_t row_table_bytes = 0;  // see Model
+  RowTable tables[2];  // of token embeddings and of layer inputs; open if they stay in the file
+  uint64_t spare_bytes = 0;      // see Model
   RowLengths embedding_lengths;  // of the cosine routers
   Box<LatentMatrices> latent;
   std::atomic<bool> ready{false};
@@ -232,25 +233,42 @@ Status Model::Impl::open_cache() {
   if (!system_has_threads()) options.n_readers = 0;  // they would never start, but be counted
   ExpertMemory* memory = device.expert_memory();
   if (memory == nullptr) {
-    const bool fits = options.memory_bytes == 0 || account.n_experts == 0;
-    if (fits || !device.uses_host_memory() || all_in_place(*file)) return {};
-    constexpr uint64_t kBookkeeping = 4096;
-    constexpr uint64_t kAlign = ExpertArena::kAlign;
-    if (account.largest_expert > SIZE_MAX / 2) return out_of_memory("expert", SIZE_MAX);
-    shape.slot_bytes = round_up(account.largest_expert, kAlign);
-    shape.most_slots = account.n_experts;
-    shape.reader_bytes =
-        kBookkeeping + ExpertReaders::bytes(options.n_readers, account.expert_scratch);
-    account.lines[ModelAccount::kExpertLine].bytes = 0;
-    MOE_ASSIGN(arena,
-               make_box<ExpertArena>(allocator, allocator, static_cast<size_t>(shape.slot_bytes),
-                                     static_cast<size_t>(shape.most_slots)));
+    if (account.n_experts == 0 || !device.uses_host_memory() || all_in_place(*file)) return {};
+    MOE_TRY(open_arena());
+    if (!arena) return {};
     memory = arena.get();
   }
   MOE_ASSIGN(cache, make_box<ExpertCache>(allocator, *memory, allocator));
   cache->set_clock(options.clock);
   cache->set_scarce(arena.get() != nullptr);
   cache->set_filling(arena.get() != nullptr && options.fill_cache);
+  return {};
+}
+
+// None if every expert may stay.
+Status Model::Impl::open_arena() {
+  constexpr uint64_t kBookkeeping = 4096;
+  constexpr uint64_t kAlign = ExpertArena::kAlign;
+  ExpertCacheShape possible;
+  possible.slot_bytes = round_up(account.largest_expert, kAlign);
+  possible.most_slots = account.n_experts;
+  possible.reader_bytes =
+      kBookkeeping + ExpertReaders::bytes(options.n_readers, account.expert_scratch);
+  uint64_t& experts = account.lines[ModelAccount::kExpertLine].bytes;
+  if (budget.unlimited()) {
+    const uint64_t objects = sizeof(ExpertCache) + sizeof(ExpertArena) +
+                             layers.size() * sizeof(OffloadedExperts) +
+                             possible.most_slots * sizeof(CachedExpert);
+    const uint64_t least = possible.slot_bytes + possible.reader_bytes + objects;
+    spare_bytes = experts - std::min(experts, least);
+    return {};
+  }
+  if (account.largest_expert > SIZE_MAX / 2) return out_of_memory("expert", SIZE_MAX);
+  experts = 0;
+  shape = possible;
+  MOE_ASSIGN(arena,
+             make_box<ExpertArena>(allocator, allocator, static_cast<size_t>(shape.slot_bytes),
+                                   static_cast<size_t>(shape.most_slots)));
   return {};
 }
 
@@ -276,10 +294,10 @@ Status Model::Impl::open_tables() {
   line.what = "rows of tables in the file";
   for (const FileSegment& s : file->segments()) {
     if (!stays_in_file(s)) continue;
-    if (options.memory_bytes == 0) {
+    if (budget.unlimited()) {
       RowTable possible(allocator);
       MOE_TRY(possible.open(*file, s));
-      row_table_bytes += s.raw - std::min<uint64_t>(s.raw, possible.bytes());
+      spare_bytes += s.raw - std::min<uint64_t>(s.raw, possible.bytes());
       continue;
     }
     RowTable& table = tables[s.part == Part::kLayerInputs ? 1 : 0];
@@ -492,7 +510,7 @@ Status Model::Impl::verify_segments() {
 
 // Weights that are not loaded yet leave their room, and none are loaded meanwhile.
 Status Model::Impl::verify() {
-  if (budget.cap() == 0) return verify_segments();
+  if (budget.unlimited()) return verify_segments();
   uint64_t needed = 0;
   for (const FileSegment& s : file->segments()) {
     const bool read = !device.uses_host_memory() || file->in_place(s) == nullptr;
@@ -505,14 +523,8 @@ Status Model::Impl::verify() {
     for (size_t i = 0; i < ModelAccount::kMetadata; ++i) unloaded += account.lines[i].bytes;
   }
   Reservation room(budget);
-  const Status status = budget.reserve({{&room, needed - std::min(needed, unloaded)}});
-  if (!status.ok()) {
-    return Status::error(MOE_ERR_BUDGET,
-                         "verifying takes %" PRIu64
-                         " bytes beside the sessions, the cap leaves %" PRIu64
-                         ": verify before the first session, or with a larger cap",
-                         needed, unloaded + budget.free_bytes());
-  }
+  MOE_TRY(budget.reserve({{&room, needed - std::min(needed, unloaded)}},
+                         {.who = "a verification", .way_out = "verify before the first session"}));
   return verify_segments();
 }
 
@@ -556,10 +568,7 @@ ExpertCacheUse Model::cache_use() const {
   return {impl_->shape.bytes(impl_->arena->n_slots()), impl_->cache->expert_bytes(),
           impl_->cache->filled_bytes()};
 }
-uint64_t Model::expert_weight_bytes() const {
-  return impl_->account.lines[ModelAccount::kExpertLine].bytes;
-}
-uint64_t Model::row_table_bytes() const { return impl_->row_table_bytes; }
+uint64_t Model::spare_bytes() const { return impl_->spare_bytes; }
 const ExpertCacheShape& Model::cache_shape() const { return impl_->shape; }
 Result<void*> Model::attached(Result<Attachment> (*make)(Model& model)) {
   LockGuard guard(impl_->loading);

@@ -79,7 +79,7 @@ struct ModelWeights {
   Matrix position_embedding;  // (context, d) or empty
   Matrix second_positions;    // the same for the second of two texts
   Matrix layer_inputs;        // (vocab, n_layers * layer_input.width) or empty, like the next
-  // Under a memory cap these tables are not in memory: the matrices are then shapes.
+  // Where these are set their tables stay in the file, and the matrices are shapes.
   RowSource* embedding_rows = nullptr;
   RowSource* layer_input_rows = nullptr;
   Matrix layer_projection;  // (n_layers * layer_input.width, d)
@@ -94,23 +94,17 @@ struct ModelWeights {
   Ffn transformed_head;  // dense layer as `up`, its norm, and the head as `down`; or empty
 };
 
-/// One line of the memory account.
-struct MemoryLine {
-  const char* what;
-  uint64_t bytes;
-};
-
 inline constexpr int32_t kExpertReaders = 4;
 
 struct ModelOptions {
   bool verify = true;                  // verify every segment's checksum on reading
-  uint64_t memory_bytes = 0;           // bytes for the model and its sessions; 0: no cap
+  uint64_t memory_bytes = 0;           // cap of the model's budget; 0: none
   int32_t n_readers = kExpertReaders;  // threads that read offloaded experts
   bool fill_cache = false;             // they also read ahead what no token has chosen yet
   Clock clock = system_clock();        // measures the time of waits and of generation
 };
 
-/// Under a memory cap experts are cached in host memory, in slots of equal size.
+/// Experts that are cached in host memory, in slots of equal size.
 struct ExpertCacheShape {
   uint64_t slot_bytes = 0;    // 0: no cache; all experts are resident
   uint64_t most_slots = 0;    // enough for all experts
@@ -118,7 +112,7 @@ struct ExpertCacheShape {
   uint64_t bytes(uint64_t n_slots) const { return n_slots * slot_bytes; }
 };
 
-/// The expert cache under a memory cap. All zero without one.
+/// The use of the expert cache in host memory. All zero without one.
 struct ExpertCacheUse {
   uint64_t arena_bytes = 0;   // capacity
   uint64_t expert_bytes = 0;  // experts in it
@@ -171,9 +165,9 @@ class Model final {
   const Budget& budget() const;
   ExpertCacheUse cache_use() const;
   const ExpertCacheShape& cache_shape() const;
-  uint64_t expert_weight_bytes() const;  // counted ones; 0 with an expert cache
-  /// Bytes that a cap would save by leaving tables in the file; 0 under a cap.
-  uint64_t row_table_bytes() const;
+  /// Bytes that a cap could save, at least: of experts that are read again and tables that stay in
+  /// the file. 0 under a cap.
+  uint64_t spare_bytes() const;
   /// Memory allocated by opening the model; the account shows it instead of the metadata size.
   void set_table_bytes(uint64_t bytes);
   /// The object that make() returned to the first call. Any thread.

@@ -471,21 +471,16 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   }
   ThinkingGate gate(tags_, tokenizer_, begins_inside(text), allocator_);
   const GenerateOptions options = collected(given, collector, gate, stops_.span(), tags_);
-  GenerateResult made;
+  ChatReply made;
   rewind_to(state, n_reused);
   MOE_TRY(generate(state, &tokenizer_, rest, options, &made));
   MOE_TRY(collector.finish(&made.finish));
   MOE_TRY(messages_.push(std::move(collector.message)));
-  *out = {made.finish,
-          static_cast<int32_t>(ids.size()),
-          static_cast<int32_t>(n_reused),
-          made.n_generated,
-          collector.n_thinking,
-          made.prompt_seconds,
-          made.generate_seconds,
-          made.n_drafted,
-          made.n_accepted,
-          collector.n_calls()};
+  made.n_prompt = static_cast<int32_t>(ids.size());  // with those in the session
+  made.n_reused = static_cast<int32_t>(n_reused);
+  made.n_thinking = collector.n_thinking;
+  made.n_calls = collector.n_calls();
+  *out = made;
   return {};
 }
 

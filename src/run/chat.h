@@ -41,17 +41,10 @@ struct StoredMessage {
   bool calls = false;  // there are tool_calls
 };
 
-struct ChatReply {
-  Finish finish = Finish::kLength;
-  int32_t n_prompt = 0;
-  int32_t n_reused = 0;  // of these, already in the session
-  int32_t n_generated = 0;
-  int32_t n_thinking = 0;  // of these
-  double prompt_seconds = 0;
-  double generate_seconds = 0;
-  int32_t n_drafted = 0;  // as in GenerateResult
-  int32_t n_accepted = 0;
-  int32_t n_calls = 0;  // of tools
+struct ChatReply : GenerateResult {
+  int32_t n_reused = 0;    // of the prompt, already in the session
+  int32_t n_thinking = 0;  // of those generated
+  int32_t n_calls = 0;     // of tools
 };
 
 /// How a template gets the calls of a message.

@@ -3,11 +3,9 @@
 #include "src/run/memory.h"
 
 #include <algorithm>
-#include <cinttypes>
 
 #include "kernels/expert_memory.h"
 #include "kernels/router/table.h"
-#include "src/base/format.h"
 #include "src/run/beam.h"
 #include "src/run/last_logits.h"
 #include "src/run/mixer_states.h"
@@ -83,8 +81,6 @@ Status resolve_search(const ModelConfig& config, const SessionOptions& given, Se
   return {};
 }
 
-double megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
-
 /// One session, without the workspaces of its passes.
 struct SessionBytes {
   uint64_t kv = 0;
@@ -114,11 +110,14 @@ Status session_bytes(const Model& model, const SessionOptions& o, SessionBytes* 
   return {};
 }
 
+uint64_t left_beside(const Model& model, const Sharers& sharers, uint64_t used) {
+  return model.budget().bytes_beside(sharers.least ? UINT64_MAX : used);
+}
+
 /// Writes the lines of an account.
 class Accountant {
  public:
-  Accountant(const Model& model, const Sharers& sharers, uint64_t cap)
-      : model_(model), sharers_(sharers), cap_(cap) {}
+  Accountant(const Model& model, const Sharers& sharers) : model_(model), sharers_(sharers) {}
 
   void add_model(bool latent) {
     for (const MemoryLine& line : model_.memory_lines()) add(line.what, line.bytes);
@@ -163,8 +162,7 @@ class Accountant {
     uint64_t cache = 0;
     if (shape.slot_bytes != 0) {
       add("expert readers", shape.reader_bytes);
-      const uint64_t used = account_.total + reading;
-      const uint64_t left = cap_ - std::min(cap_, used);
+      const uint64_t left = left_beside(model_, sharers_, account_.total + reading);
       cache = shape.bytes(std::clamp<uint64_t>(left / shape.slot_bytes, 1, shape.most_slots));
     }
     // Weights are read before sessions, workspace and cache are allocated, which may leave room.
@@ -183,20 +181,18 @@ class Accountant {
 
   const Model& model_;
   const Sharers& sharers_;
-  const uint64_t cap_;
   MemoryAccount account_;
 };
 
-// The bytes that the cap leaves for the workspace and the expert cache.
-uint64_t left_for_passes(const Model& model, const Sharers& sharers, uint64_t cap, bool latent,
+// The bytes that are left for the workspace and the expert cache.
+uint64_t left_for_passes(const Model& model, const Sharers& sharers, bool latent,
                          const SessionBytes& each) {
-  if (cap == 0) return UINT64_MAX;
   uint64_t used = 0;
   const bool fits =
       checked_mul(each.total(), static_cast<uint64_t>(sharers.n_sessions), &used) &&
       checked_add(used, model.own_bytes() + model.latent_matrix_bytes(latent), &used) &&
       checked_add(used, sharers.bytes, &used);
-  return fits && used < cap ? cap - used : 0;
+  return left_beside(model, sharers, fits ? used : UINT64_MAX);
 }
 
 Status account_resolved(const Model& model, const SessionOptions& o, const Sharers& sharers,
@@ -207,10 +203,7 @@ Status account_resolved(const Model& model, const SessionOptions& o, const Share
   PassDemands all = sharers.demands;
   all.add(demand);
   const bool latent = is_latent(o.kv);
-  const uint64_t given = model.budget().cap();
-  const uint64_t cap = sharers.least ? std::min<uint64_t>(given, 1) : given;
-  const int32_t rows =
-      automatic_rows(model, all, left_for_passes(model, sharers, cap, latent, each));
+  const int32_t rows = automatic_rows(model, all, left_for_passes(model, sharers, latent, each));
   WorkspaceBytes pass;
   MOE_TRY(workspace_bytes(model, all.shape(rows), &pass));
   uint64_t all_sessions = 0;
@@ -219,7 +212,7 @@ Status account_resolved(const Model& model, const SessionOptions& o, const Share
     return Status::error(MOE_ERR_TOO_LONG, "session: the memory of %d sessions overflows",
                          sharers.n_sessions);
   }
-  Accountant accountant(model, sharers, cap);
+  Accountant accountant(model, sharers);
   accountant.add_model(latent);
   accountant.add_sessions(each, !lends_workspaces(model), pass);
   accountant.add_cache();
@@ -399,8 +392,6 @@ Status account_memory(const Model& model, const SessionOptions& options, MemoryA
 }
 
 Status check_room(const Model& model, const MemoryAccount& account) {
-  const uint64_t cap = model.budget().cap();
-  if (cap == 0 || account.total <= cap) return {};
   const uint64_t readers = account.reader_bytes;
   const uint64_t others = account.other_bytes;
   const uint64_t weights = account.total - account.kv_bytes - account.scratch_bytes -
@@ -409,17 +400,7 @@ Status check_room(const Model& model, const MemoryAccount& account) {
       {"weights and tables", weights}, {"other sessions", others},
       {"KV cache", account.kv_bytes},  {"scratch", account.scratch_bytes},
       {"expert readers", readers},     {"expert cache", account.cache_bytes}};
-  char sum[256];  // short enough to remain complete after a path
-  int used = 0;
-  for (const MemoryLine& part : parts) {
-    if (part.bytes == 0) continue;
-    used += format(sum + used, sizeof sum - static_cast<size_t>(used), "%s%s %.3f",
-                   used == 0 ? "" : " + ", part.what, megabytes(part.bytes));
-    used = std::clamp(used, 0, static_cast<int>(sizeof sum) - 1);
-  }
-  return Status::error(MOE_ERR_BUDGET,
-                       "the cap of %.3f MB is too small: %" PRIu64 " bytes at least, %.3f MB: %s",
-                       megabytes(cap), account.total, megabytes(account.total), sum);
+  return model.budget().check(account.total, parts);
 }
 
 }  // namespace moe

@@ -74,10 +74,10 @@ Result<Box<Session>> Session::create(Model& model, const SessionOptions& options
     const Status status = state->init(allocator);
     if (status.ok()) {
       MOE_TRY(model.start_cache());
-      Reservation& shared = member->shared;  // stays where it is
+      PoolMember& joined = *member;  // stays where it is
       MOE_ASSIGN(auto session, make_box<Session>(allocator, std::move(member), std::move(state)));
       // They stay even if the session is freed: nothing may fail after them.
-      if (latent) MOE_TRY(model.make_latent_matrices(std::move(shared)));
+      if (latent) MOE_TRY(model.make_latent_matrices(std::move(joined.shared)));
       return session;
     }
     if (!model.make_room_after(status, account.device_bytes)) return status;

@@ -4,9 +4,9 @@
 #include "src/run/workspace.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <utility>
 
+#include "src/base/format.h"
 #include "src/base/os/threads.h"
 
 namespace moe {
@@ -226,7 +226,7 @@ Status WorkspacePool::refit(const PassDemands& all, const Joining& joining,
                             const Patience& patience) {
   Budget& budget = model_.budget();
   const auto with_changes = [&](uint64_t bytes) {
-    if (budget.unlimited()) return UINT64_MAX;
+    if (bytes == UINT64_MAX) return bytes;
     bytes += memory_.bytes();
     for (const Budget::Change& change : {joining.session, joining.shared}) {
       if (change.of == nullptr) continue;
@@ -241,11 +241,10 @@ Status WorkspacePool::refit(const PassDemands& all, const Joining& joining,
   MOE_TRY(workspace_bytes(model_, shape, &bytes));
   const uint64_t room = with_changes(budget.free_bytes());
   if (bytes.total() > room) {
-    return Status::error(MOE_ERR_BUDGET,
-                         "the memory cap leaves %" PRIu64
-                         " bytes for chunks of %d tokens, which take %" PRIu64
-                         ": use a smaller chunk or context, or a larger cap",
-                         room, shape.rows, bytes.total());
+    char who[40];
+    (void)format(who, sizeof who, "chunks of %d tokens", shape.rows);
+    return budget.refused({.who = who, .way_out = "use a smaller chunk or context"}, bytes.total(),
+                          room);
   }
   const PassShape old_shape = std::exchange(shape_, shape);
   const uint64_t old_bytes = std::exchange(shape_bytes_, bytes.total());

@@ -59,13 +59,8 @@ class MessagesAnswer final : public Answer {
   Events add(const Text&, const Made& made) override {
     Events events;
     add_piece(events, true, made.thinking);
-    size_t at = 0;
-    for (const ToolCall& call : made.calls) {
-      add_piece(events, false, made.content.substr(at, call.at - at));
-      add_call(events, call);
-      at = call.at;
-    }
-    add_piece(events, false, made.content.substr(at));
+    made.each_part([&](const std::string& text) { add_piece(events, false, text); },
+                   [&](const ToolCall& call) { add_call(events, call); });
     return events;
   }
 
@@ -91,13 +86,9 @@ class MessagesAnswer final : public Answer {
     const auto add_text = [&](const std::string& text) {
       if (!text.empty()) content.push_back(block_json(false, text));
     };
-    size_t at = 0;
-    for (const ToolCall& call : made_.calls) {
-      add_text(made_.content.substr(at, call.at - at));
+    made_.each_part(add_text, [&](const ToolCall& call) {
       content.push_back(tool_use_json(call, call.input()));
-      at = call.at;
-    }
-    add_text(made_.content.substr(at));
+    });
     return message(std::move(content), stop_, usage);
   }
 

@@ -35,13 +35,8 @@ class ResponsesAnswer final : public Answer {
     Events events;
     add_piece(events, true, made.thinking);
     for (size_t i = made.n_thinking; i < made.tokens.size(); ++i) tokens_.push_back(made.tokens[i]);
-    size_t at = 0;
-    for (const ToolCall& call : made.calls) {
-      add_piece(events, false, made.content.substr(at, call.at - at));
-      add_call(events, call);
-      at = call.at;
-    }
-    add_piece(events, false, made.content.substr(at));
+    made.each_part([&](const std::string& text) { add_piece(events, false, text); },
+                   [&](const ToolCall& call) { add_call(events, call); });
     return events;
   }
 

@@ -23,6 +23,17 @@ struct Made {
   bool empty() const {
     return content.empty() && thinking.empty() && tokens.empty() && calls.empty();
   }
+  /// The content with the calls in their places: on_text(part) and on_call(call) in turn.
+  template <class OnText, class OnCall>
+  void each_part(OnText&& on_text, OnCall&& on_call) const {
+    size_t at = 0;
+    for (const ToolCall& call : calls) {
+      on_text(content.substr(at, call.at - at));
+      on_call(call);
+      at = call.at;
+    }
+    on_text(content.substr(at));
+  }
 };
 
 /// Used by the thread of the scheduler alone.

@@ -582,16 +582,8 @@ static uint32_t next_random(uint32_t* state) { return *state = *state * 1664525u
 
 enum { kMostSessions = 16 };
 
-/* Creates the sessions of a plan one by one; they run and are freed in any order. */
-static void run_plan(moe_model* model, const moe_session_params* sp, int n, uint32_t* random) {
-  moe_session* sessions[kMostSessions] = {NULL};
-  const int32_t tokens[] = {1, 2, 3};
-  for (int i = 0; i < n; ++i) {
-    CHECK_OK(moe_session_create(model, sp, &sessions[i], &error));
-    moe_session* some = sessions[(int)(next_random(random) >> 16) % (i + 1)];
-    CHECK_OK(moe_session_rewind(some, 0, &error));
-    CHECK_OK(moe_session_eval(some, tokens, 3, MOE_ROWS_NONE, NULL, &error));
-  }
+/* All sessions of a plan exist: what they take is within the cap. They are freed in any order. */
+static void end_plan(moe_session** sessions, int n, uint32_t* random) {
   moe_memory_stats stats = {.struct_size = sizeof stats};
   CHECK_OK(moe_session_get_memory_stats(sessions[0], &stats, &error));
   CHECK(stats.peak_bytes <= stats.cap_bytes && stats.counted_bytes <= stats.cap_bytes);
@@ -600,6 +592,55 @@ static void run_plan(moe_model* model, const moe_session_params* sp, int n, uint
     moe_session_free(sessions[i]);
     sessions[i] = sessions[left - 1];
   }
+}
+
+/* Creates the sessions one by one; they run in any order. */
+static void run_one_by_one(moe_model* model, const moe_session_params* sp, int n,
+                           uint32_t* random) {
+  moe_session* sessions[kMostSessions] = {NULL};
+  const int32_t tokens[] = {1, 2, 3};
+  for (int i = 0; i < n; ++i) {
+    CHECK_OK(moe_session_create(model, sp, &sessions[i], &error));
+    moe_session* some = sessions[(int)(next_random(random) >> 16) % (i + 1)];
+    CHECK_OK(moe_session_rewind(some, 0, &error));
+    CHECK_OK(moe_session_eval(some, tokens, 3, MOE_ROWS_NONE, NULL, &error));
+  }
+  end_plan(sessions, n, random);
+}
+
+typedef struct Maker {
+  moe_model* model;
+  const moe_session_params* params;
+  moe_session* session;
+  moe_status status;
+  moe_error error;
+} Maker;
+
+static void* make_session(void* user) {
+  Maker* m = user;
+  const int32_t tokens[] = {1, 2, 3};
+  m->status = moe_session_create(m->model, m->params, &m->session, &m->error);
+  if (m->status != MOE_OK) return NULL;
+  m->status = moe_session_eval(m->session, tokens, 3, MOE_ROWS_NONE, NULL, &m->error);
+  return NULL;
+}
+
+/* A thread for each session: all are created, and run, at the same time. */
+static void run_at_once(moe_model* model, const moe_session_params* sp, int n, uint32_t* random) {
+  pthread_t threads[kMostSessions];
+  Maker makers[kMostSessions];
+  moe_session* sessions[kMostSessions] = {NULL};
+  for (int i = 0; i < n; ++i) {
+    makers[i] = (Maker){.model = model, .params = sp};
+    CHECK(pthread_create(&threads[i], NULL, make_session, &makers[i]) == 0);
+  }
+  for (int i = 0; i < n; ++i) {
+    CHECK(pthread_join(threads[i], NULL) == 0);
+    error = makers[i].error;
+    CHECK_OK(makers[i].status);
+    sessions[i] = makers[i].session;
+  }
+  end_plan(sessions, n, random);
 }
 
 /* The memory that a plan names is granted: 200 random plans. */
@@ -630,8 +671,8 @@ static void test_plans(void) {
     CHECK_OK(moe_model_open(env, path, &mp, &model, &error));
     CHECK_OK(moe_model_get_memory_plan(model, &sp, n, &plan, &error));
     CHECK(plan.least_bytes == least && plan.needed_bytes <= plan.cap_bytes);
-    run_plan(model, &sp, n, &random);
-    run_plan(model, &sp, n, &random);
+    run_one_by_one(model, &sp, n, &random);
+    run_at_once(model, &sp, n, &random);
     moe_model_free(model);
   }
   moe_env_free(env);

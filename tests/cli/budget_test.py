@@ -7,12 +7,14 @@ Usage: budget_test.py MOE MODEL CHECKPOINT CHAT LIBFAKE_MACHINE
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from support import CHECKPOINT, Cli, MODEL, MOE, main, run
 
@@ -240,6 +242,20 @@ class Budget(Cli):
         self.assertEqual(r.stderr, "")
         self.fails(1, *args, env=self.machine(needed - 4096), contains=["80 sessions (--sessions): the cap of", "bytes at least"])
 
+    def test_what_fits_is_never_refused_for_the_cap_that_is_chosen(self):
+        """Memory from just all that is needed to where no cap is: no cap, then one, then none again; all run."""
+        session = ("--context", "40")
+        j = json.loads(self.ok("inspect", MODEL, "--json", *session).stdout)
+        each = self.plan("--memory", "100T", *session, "--chunk", "40")["session_bytes"]
+        needed = sum(j["memory"].values()) + 39 * each
+        args = ("bench", MODEL, "-p", "2", "-n", "1", "-r", "1", *session, "--chunk", "40", "--sessions", "40", "--json")
+        capped = []
+        for part in range(17):
+            j = json.loads(self.ok(*args, env=self.machine(needed * (240 + part) // 240 + 4096)).stdout)
+            self.assertTrue(j["memory_peak_bytes"] <= j["memory_cap_bytes"] < needed, j)
+            capped.append(j["memory_cap_bytes"] > 0)
+        self.assertEqual((capped[0], True in capped, capped[-1]), (False, True, False))
+
     def test_the_cap_that_a_refusal_names_is_accepted(self):
         for router in ((), ("--router", "gamma=1"), ("--router", "threshold:0.9,gamma=1.5")):
             for args in (("bench", "-p", "8", "-n", "2", "-r", "1", "--context", "300", "--sessions", "4"),
@@ -269,6 +285,25 @@ class Budget(Cli):
                                                        f"too small: {least} bytes at least, {least / 1e6:.3f} MB, of which each session takes {plan['session_bytes'] / 1e6:.3f} MB"])
         j = json.loads(self.ok(*args, str(least), "--json").stdout)
         self.assertLessEqual(j["memory_peak_bytes"], least)
+
+    def test_what_the_plan_names_is_granted(self):
+        """In 200 random cases of 1 to 16 sessions; `inspect` names the cap, four of them for each kind of session."""
+        cases = random.Random(1)
+        kinds = [("--context", str(cases.randrange(8, 200)), "--kv", cases.choice(["f16", "int8", "f32"]),
+                  *cases.choice([(), ("--chunk", str(cases.randrange(1, 100)))])) for _ in range(50)]
+        drawn = [(kind, cases.sample(range(1, 17), 4), cases.choice([0, cases.randrange(10**6)])) for kind in kinds]
+
+        def run_cases(kind, numbers, more):
+            plan = self.plan("--memory", "100T", *kind)
+            for n in numbers:
+                cap = plan["least_cap_bytes"] + (n - 1) * plan["session_bytes"] + more
+                args = ("bench", MODEL, "-p", "2", "-n", "1", "-r", "1", "--threads", "1", *kind, "--sessions", str(n))
+                j = json.loads(self.ok(*args, "--memory", str(cap), "--json").stdout)
+                self.assertLessEqual(j["memory_peak_bytes"], cap, args)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for done in [pool.submit(run_cases, *case) for case in drawn]:
+                done.result()
 
     def test_a_plan_without_experts_speaks_of_none(self):
         self.ok("convert", os.path.join(FAMILIES, "llama"), self.path("dense.moe"), "--weights", "f32")

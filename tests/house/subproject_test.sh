@@ -38,6 +38,11 @@ export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 cc -std=c99 "$here/consumer/main.c" -o "$folder/main" $(pkg-config --cflags --libs --static moe)
 "$folder/main" "$version"
 
+echo "== pkg-config --static, unoptimised: the C++ library is named"
+cmake -G Ninja -S "$root" -B "$folder/debug" -DCMAKE_BUILD_TYPE=Debug -DBUILD_SHARED_LIBS=OFF -DMOE_ISAS=scalar >/dev/null
+grep -q '^Libs.private: .* -lstdc++' "$folder/debug/pkgconfig/moe.pc"
+if grep -q stdc++ "$prefix/lib/pkgconfig/moe.pc"; then exit 1; fi
+
 echo "== find_package"
 cmake -S "$here/consumer" -B "$folder/consumer" -DCMAKE_PREFIX_PATH="$prefix" -DLANGUAGES="C;CXX" \
   -DCONVERT=OFF >/dev/null

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Results have the same bits for every chunk size, batch, thread count and instruction set.
+// Results have the same bits for every chunk size, batch, thread count and instruction set, and
+// from one version to the next.
 
+#include <algorithm>
+
+#include "formats/moe/checksum.h"
 #include "tests/run/tiny_run.h"
 #include "tests/support/every_isa.h"
 
@@ -152,6 +156,43 @@ TEST_P(BitsTest, RewindingForgets) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, BitsTest, testing::ValuesIn(all_tiny_kinds()),
                          [](const auto& kind) { return kind.param.name; });
+
+struct Golden {
+  const char* format;
+  uint64_t hash;
+};
+
+constexpr Golden kGoldenLogits[] = {
+    {"ternary2", 0x54e9372e9bf961acu},     {"ternary3", 0x54e9372e9bf961acu},
+    {"int8", 0x9d401990375fae8fu},         {"f32", 0x037333be7c75b1d6u},
+    {"bf16", 0xa1a19aabf0a5dd68u},         {"f16", 0xd8b80ac7f4234062u},
+    {"int4", 0x801a85e3d01c2001u},         {"int4_min", 0xd0e02eb408c2491du},
+    {"int4_k", 0xaae9535d661f3617u},       {"fp4", 0x88a6b0940bf72a68u},
+    {"nl4", 0x30ac307b167d24e4u},          {"nf4", 0xa24e5ec0dff5640cu},
+    {"int6_k", 0x86f63236e78307d3u},       {"int8_group", 0x979626f823a39ab5u},
+    {"int2_k", 0x6a2c42081d081831u},       {"int3_k", 0xa1ab5e28363f9789u},
+    {"int8_f32", 0x2204a13d3d6bc1cbu},     {"int8_group_a8_block", 0x1401bc9b3ce224ccu},
+    {"int4_a8", 0xc5ecb60d4ac8c6e6u},      {"ternary2_row", 0xcddf9efd56c87216u},
+    {"ternary3_f32", 0x418d4c6e8825ed94u},
+};
+
+// The other tests compare results of one version. Whoever changes these bits on purpose says why
+// in the commit, and in CHANGELOG.md.
+TEST(GoldenLogits, EveryFormat) {
+  for (const TinyKind& kind : tiny_formats()) {
+    const auto bytes = build_tiny_kind(kind);
+    Machine machine(*bytes);
+    ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+    const Floats logits =
+        eval_all(*machine.session(), random_tokens(kLength, machine.vocab_size()));
+    const uint64_t hash = xxh64(logits.data(), logits.size() * sizeof(float));
+    const auto* golden = std::find_if(std::begin(kGoldenLogits), std::end(kGoldenLogits),
+                                      [&](const Golden& g) { return kind.name == g.format; });
+    EXPECT_NE(golden, std::end(kGoldenLogits)) << kind.name << ": " << std::hex << hash;
+    if (golden == std::end(kGoldenLogits)) continue;
+    EXPECT_EQ(golden->hash, hash) << kind.name << ": " << std::hex << hash;
+  }
+}
 
 }  // namespace
 }  // namespace moe

@@ -249,6 +249,36 @@ TEST(LargeExperts, AutomaticChunksLeaveThemASlot) {
   }
 }
 
+// The least cap is not above what the spare bytes leave.
+TEST(LargeExperts, SpareBytesAreThoseOfACap) {
+  for (const int32_t d_ff : {16, 400, 4096}) {
+    ModelConfig config = tiny_config();
+    for (LayerConfig& layer : config.layers) {
+      layer.ffn = config.layers[1].ffn;
+      layer.ffn.d_ff = d_ff;
+    }
+    TinyOptions options;
+    options.quick = true;
+    const std::unique_ptr<MemorySink> bytes = build_tiny_model(config, options);
+    for (const SessionOptions& session : {SessionOptions{}, chunks_of(8)}) {
+      WatchedFile file{*bytes, {}};
+      CappedModel whole(file, {.cap = 0});
+      ASSERT_TRUE(whole.status().ok());
+      const uint64_t spare = whole.model().spare_bytes();
+      const MemoryAccount account = whole.account(session);
+      const uint64_t rest = account.total - spare;
+      const LeastCap least = least_cap(*bytes, session);
+      EXPECT_EQ(spare > 0, d_ff > 16);
+      if (spare > 0) {
+        EXPECT_GE(rest, least.bytes) << d_ff;
+        EXPECT_LT(spare, line_of(account, "expert weights") - least.slot);
+      }
+      CappedModel capped(file, {.cap = least.bytes});
+      EXPECT_EQ(capped.model().spare_bytes(), 0u);
+    }
+  }
+}
+
 // Rows that another session needs anyway serve automatic chunks.
 TEST_F(Shared, AutomaticChunksUseTheRowsOfOthers) {
   const uint64_t cap = least(chunks_of(60), 2);

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Model.batch() gives what generate() gives for each prompt."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from conftest import PROMPT, ROOT, STORIES
@@ -152,14 +154,32 @@ def test_a_cap_with_room_for_few_sessions(environment, model, chunk):
 
 @pytest.mark.parametrize("n", range(1, 17))
 def test_what_the_plan_names_is_granted(environment, n):
-    with moe.Model(STORIES, environment, memory="100M") as whole:
-        least = whole.memory_plan(sessions=n).least_bytes
-    with moe.Model(STORIES, environment, memory_bytes=least) as capped:
-        sessions = [capped.session() for _ in range(n)]
-        for session in (sessions[0], sessions[-1]):
+    """In 200 random cases: one by one, or each by a thread of its own at the same time."""
+    random = np.random.default_rng(n)
+    for case in range(13 if n <= 8 else 12):
+        how = {"context": int(random.integers(4, 200)), "chunk": int(random.choice([0, random.integers(1, 100)])),
+               "kv": str(random.choice(["f16", "int8", "f32"]))}
+        with moe.Model(STORIES, environment, memory="100M", **how) as whole:
+            least = whole.memory_plan(sessions=n, **how).least_bytes
+        cap = least + int(random.choice([0, random.integers(0, 10**6)]))
+
+        def make(model):
+            session = model.session(**how)
             session.append([1, 2, 3])
-        with pytest.raises(moe.BudgetError):
-            capped.session()
+            return session
+
+        with moe.Model(STORIES, environment, memory_bytes=cap, **how) as capped:
+            plan = capped.memory_plan(sessions=n, **how)
+            assert plan.least_bytes == least and plan.needed_bytes <= cap
+            if case % 2 == 0:
+                sessions = [make(capped) for _ in range(n)]
+            else:
+                with ThreadPoolExecutor(n) as pool:
+                    sessions = list(pool.map(make, [capped] * n))
+            assert sessions[0].memory_stats.peak_bytes <= cap
+            if cap == least:
+                with pytest.raises(moe.BudgetError):
+                    capped.session(**how)
 
 
 def test_closing_frees_the_sessions(environment):

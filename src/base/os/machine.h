@@ -9,7 +9,7 @@ namespace moe {
 struct MachineMemory {
   uint64_t total = 0;      // of the machine, or of a memory cgroup if that is smaller
   uint64_t available = 0;  // available without swapping; the page cache counts as free
-  /// The largest automatic cap: the rest is for what the account does not count.
+  /// A program may plan with these bytes: the rest is for what no account counts.
   uint64_t budget() const { return available / 16 * 15; }
 };
 
