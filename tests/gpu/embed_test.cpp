@@ -119,6 +119,17 @@ TEST(CudaGate, BitsOfTheCpu) {
   }
 }
 
+TEST(CudaGate, NeighboursShareOne) {
+  const int32_t d = 70, shared = 7, n_gates = 3 * d / shared;
+  std::vector<float> x = random_floats(3 * d, 5, 2);
+  const std::vector<float> gate = random_floats(n_gates, 6, 20);
+  const OnDevice<float> device_x(x);
+  const OnDevice<float> device_gate(gate);
+  ASSERT_EQ(gate_rows(nullptr, {device_x, device_gate, 3, d, shared}), cudaSuccess);
+  for (size_t i = 0; i < x.size(); ++i) x[i] *= sigmoid_float(gate[i / shared]);
+  EXPECT_SAME_BITS(device_x.values(), x);
+}
+
 // Cosine scores computed by the CPU's kernels.
 std::vector<float> host_cosines(const RouterConfig& config, const Matrix& embedding,
                                 std::vector<float> z, int32_t n_tokens) {
