@@ -104,7 +104,9 @@ def make_ling_3_published(case, folder):
                   topk_method="noaux_tc", score_function="sigmoid", scoring_func="sigmoid", moe_router_enable_expert_bias=True,
                   moe_shared_expert_intermediate_size=12, group_norm_size=1, use_bias=False, use_qkv_bias=False,
                   use_mla_nope=False, use_nGPT=False, up_proj_norm=False, value_norm=False, scale_router_input=False,
-                  embedding_dropout=0.0, output_dropout=0.0)
+                  embedding_dropout=0.0, output_dropout=0.0, partial_rotary_factor=0.5, num_kv_heads_for_linear_attn=0,
+                  max_window_layers=20, mtp_use_kda=False, seq_aux=True, expert_swiglu_limit_list=[0, 0, 0, 0.0],
+                  share_expert_swiglu_limit_list=None)
     json.dump(config, open(path, "w"), indent=2)
     path = os.path.join(folder, "model.safetensors")
     tensors = load_file(path)

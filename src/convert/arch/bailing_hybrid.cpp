@@ -48,6 +48,14 @@ void refuse_earlier(const JsonNode& config) {
   }
 }
 
+// The published factor of what is rotated is one of head_dim, and says qk_rope_head_dim once more.
+void drop_rotary_factor(const JsonNode& config, Json* object) {
+  const Json* const factor = object->find("partial_rotary_factor");
+  if (factor == nullptr || !factor->is_number() || !config.has("head_dim")) return;
+  const double dims = factor->get<double>() * config.at("head_dim").number();
+  if (dims == config.at("qk_rope_head_dim").number()) object->erase("partial_rotary_factor");
+}
+
 // config.json with DeepSeek-V3's keys.
 Json as_deepseek(const JsonNode& config) {
   Json c = with_deepseek_keys(
@@ -58,7 +66,22 @@ Json as_deepseek(const JsonNode& config) {
   take("linear_head_dim", "head_dim");
   take("linear_conv_kernel_dim", "short_conv_kernel_size");
   if (!config.has("rope_parameters") && !config.has("rope_theta")) c["rope_theta"] = 6000000;
+  drop_rotary_factor(config, &c);
+  if (config.has("rope_parameters") && c["rope_parameters"].is_object()) {
+    drop_rotary_factor(config, &c["rope_parameters"]);
+  }
   return c;
+}
+
+// The code of `transformers` has no limits, and other code clamps silu(gate) and not the gate.
+void check_limits(ConfigKeys* keys) {
+  for (const char* key : {"expert_swiglu_limit_list", "share_expert_swiglu_limit_list"}) {
+    for (const JsonNode& limit : keys->list(key)) {
+      if (limit.number() == 0) continue;
+      fail_value(limit, std::string("only 0 is; --ignore-key ") + key +
+                            " converts the model without the limits, as transformers runs it");
+    }
+  }
 }
 
 // Published files say in many keys what their code takes for granted.
@@ -75,10 +98,13 @@ void check_keys(ConfigKeys* keys) {
   keys->require("linear_attention", "kda");
   keys->require("score_function", "sigmoid");
   keys->require("group_norm_size", 1);
+  keys->require("num_kv_heads_for_linear_attn", 0);
   keys->require("rotary_dim", keys->node("qk_rope_head_dim").value());
   keys->require("moe_shared_expert_intermediate_size", keys->node("moe_intermediate_size").value());
   keys->ignore({"rope_theta", "short_conv_kernel_size", "router_dtype", "pretraining_tp",
-                "embedding_dropout", "output_dropout", "mtp_loss_scaling_factor"});
+                "embedding_dropout", "output_dropout", "mtp_loss_scaling_factor", "mtp_use_kda",
+                "max_window_layers"});
+  check_limits(keys);
 }
 
 // The last layer of each group attends.

@@ -2,6 +2,7 @@
 // Keys of Kimi's delta rule and of the latent attention beside it, and the places of its vectors.
 #include "src/convert/arch/kimi_delta.h"
 
+#include "formats/import/failure.h"
 #include "kernels/mixers/kimi_delta.h"
 #include "src/convert/arch/mamba.h"
 #include "src/convert/mixer.h"
