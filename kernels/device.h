@@ -76,10 +76,11 @@ struct CapOp {
 
 /// x = x * sigmoid(gate), in place.
 struct GateOp {
-  float* x = nullptr;  // (n_rows, d)
-  const float* gate = nullptr;
+  float* x = nullptr;           // (n_rows, d)
+  const float* gate = nullptr;  // (n_rows, d / shared)
   int32_t n_rows = 0;
   int32_t d = 0;
+  int32_t shared = 1;  // neighbouring columns with one gate; divides d
 };
 
 /// x = x * factor, in place.

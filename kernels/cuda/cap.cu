@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads) gate_kernel(GateOp op) {
   const int64_t n = int64_t{op.n_rows} * op.d;
   const int64_t step = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += step) {
-    op.x[i] = op.x[i] * sigmoid_float(op.gate[i]);
+    op.x[i] = op.x[i] * sigmoid_float(op.gate[i / op.shared]);
   }
 }
 

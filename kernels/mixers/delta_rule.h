@@ -8,8 +8,11 @@
 //   o = recurrence of q, k, v, decay and rate beta
 //   out_h = o / rms(o) * weight * silu(z_h)
 //
-// Kimi's rule has a decay for each key, and sigmoid(z_h) in the last line. Its a and z are products
-// A x and Z x of a few inputs x each: sums over ascending inputs by fused multiply-adds, from 0.
+// Kimi's rule has a decay for each key, and sigmoid(z_h) in the last line. Its a and z are inputs,
+// or products A x and Z x of a few inputs x each: sums over ascending inputs by fused
+// multiply-adds, from 0. With a bound, which is below 0,
+//
+//   decay = e^(bound sigmoid(e^a_log (a_h + dt_bias)))
 //
 // |x| = sqrt(sum of squares + 1e-6). The state of a layer: the last inputs of the convolutions, of
 // q, k and v side by side, then the matrices of the heads. Plain C headers only.
@@ -50,7 +53,8 @@ class DeltaRule {
   DeltaSizes sizes;
   float eps = 0;  // of the norm
   float beta_scale = 1;
-  // Columns of MixerArgs::in, which begin with q, k and v. Kimi's z and a: of the inputs x.
+  // Columns of MixerArgs::in, which begin with q, k and v. Kimi's z and a: of the inputs x if there
+  // is a rank.
   int64_t z = 0;
   int64_t b = 0;
   int64_t a = 0;
@@ -61,7 +65,8 @@ class DeltaRule {
   const float* a_log = nullptr;    // (value_heads)
   const float* norm = nullptr;     // (value_dim)
   // Kimi's rule alone has these.
-  int32_t rank = 0;             // inputs x
+  int32_t rank = 0;             // inputs x; 0: a and z are inputs themselves
+  float decay_bound = 0;        // 0: none
   const float* a_up = nullptr;  // A: (rank, keys)
   const float* z_up = nullptr;  // Z: (rank, values)
 
@@ -187,16 +192,26 @@ class DeltaRule {
   void decays_of_keys(const MixerArgs& args, int64_t h, int32_t first, int32_t n, F speed,
                       Block& block) const {
     const int32_t d = sizes.key_dim;
-    multiply_up(args, a_up, sizes.keys(), h * d, d, a, first, n, block.decay);
+    if (rank > 0) multiply_up(args, a_up, sizes.keys(), h * d, d, a, first, n, block.decay);
     for (int32_t i = 0; i < n; ++i) {
+      const float* const in =
+          rank > 0 ? block.decay + i * d : args.in + (first + i) * args.ld_in + a + h * d;
       for (int c = 0; c < d; c += 16) {
-        const F x = Isa::add(load_lanes<Isa>(block.decay + i * d, c, d),
-                             load_lanes<Isa>(dt_bias + h * d, c, d));
-        const F step =
-            by_lanes_of<Isa>(x, []<class L>(typename L::F w) { return softplus_lanes<L>(w); });
-        store_lanes<Isa>(block.decay + i * d, decay_of<Isa>(step, speed), c, d);
+        const F x = Isa::add(load_lanes<Isa>(in, c, d), load_lanes<Isa>(dt_bias + h * d, c, d));
+        store_lanes<Isa>(block.decay + i * d, decay_of_key(x, speed), c, d);
       }
     }
+  }
+
+  F decay_of_key(F x, F speed) const {
+    if (decay_bound < 0) {
+      const F open = by_lanes_of<Isa>(Isa::mul(speed, x),
+                                      []<class L>(typename L::F w) { return sigmoid_lanes<L>(w); });
+      return decay_of<Isa>(open, Isa::set1(0 - decay_bound));
+    }
+    const F step =
+        by_lanes_of<Isa>(x, []<class L>(typename L::F w) { return softplus_lanes<L>(w); });
+    return decay_of<Isa>(step, speed);
   }
 
   // Gates the outputs of the block. Returns the first row with one that is not finite: then the
@@ -205,14 +220,13 @@ class DeltaRule {
     int32_t bad = kMixerFinite;
     const int32_t d = sizes.value_dim;
     // The values have served.
-    if constexpr (kKimi)
-      multiply_up(args, z_up, sizes.values(), h * d, d, z, first, n, block.value);
+    const bool up = kKimi && rank > 0;
+    if (up) multiply_up(args, z_up, sizes.values(), h * d, d, z, first, n, block.value);
     for (int32_t i = n - 1; i >= 0; --i) {
       const int64_t row = first + i;
       float* out = args.out + row * args.ld_out + h * d;
       if (!all_finite<Isa>(out, d)) bad = first + i;
-      const float* const gate =
-          kKimi ? block.value + i * d : args.in + row * args.ld_in + z + h * d;
+      const float* const gate = up ? block.value + i * d : args.in + row * args.ld_in + z + h * d;
       gated_norm<Isa, kKimi>(out, norm, gate, d, eps);
     }
     return bad;

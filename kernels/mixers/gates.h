@@ -48,6 +48,17 @@ inline void gated_norm(float* x, const float* weight, const float* gate, int n, 
   }
 }
 
+/// y = silu(x), over n values.
+template <class Isa>
+inline void silu_of(const float* x, int n, float* y) {
+  for (int i = 0; i < n; i += 16) {
+    const auto v = by_lanes_of<Isa>(load_lanes<Isa>(x, i, n), []<class L>(typename L::F w) {
+      return activations::silu<L>(w, L::splat(1.0f));
+    });
+    store_lanes<Isa>(y, v, i, n);
+  }
+}
+
 /// x = x * silu(gate), over n values.
 template <class Isa>
 inline void gate_alone(float* x, const float* gate, int n) {

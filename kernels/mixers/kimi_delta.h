@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// The delta rule of Kimi Linear (Moonshot AI 2025, arXiv 2510.26692), with a decay for each key:
-// kernels/mixers/delta_rule.h is the definition.
+// The delta rule of Kimi Linear (Moonshot AI 2025, arXiv 2510.26692) and Ling 3 (inclusionAI 2026),
+// with a decay for each key: kernels/mixers/delta_rule.h is the definition.
 
 #include "kernels/mixers/delta_rule.h"
 
@@ -9,7 +9,7 @@ namespace moe {
 
 struct KimiDeltaMixer {
   static constexpr int kMaxRank = 4096;
-  enum Param { kHeads, kKeyDim, kValueDim, kLength, kRank, kEps };
+  enum Param { kHeads, kKeyDim, kValueDim, kLength, kRank, kEps, kDecayBound };
   enum Weight {
     kQ,
     kK,
@@ -36,6 +36,13 @@ struct KimiDeltaMixer {
   static constexpr int64_t values(const MixerConfig& c, int32_t) { return sizes(c).values(); }
   static constexpr int64_t heads(const MixerConfig& c, int32_t) { return c.count(kHeads); }
   static constexpr int64_t rank(const MixerConfig& c, int32_t) { return c.count(kRank); }
+  // Outputs of the input matrices of a and z, which are the gates themselves if there is no rank.
+  static constexpr int64_t a_in(const MixerConfig& c, int32_t d) {
+    return rank(c, d) > 0 ? rank(c, d) : keys(c, d);
+  }
+  static constexpr int64_t z_in(const MixerConfig& c, int32_t d) {
+    return rank(c, d) > 0 ? rank(c, d) : values(c, d);
+  }
   // Convolutions are (length, channels), that of the oldest token first.
   static constexpr int64_t key_taps(const MixerConfig& c, int32_t d) {
     return keys(c, d) * c.count(kLength);
@@ -52,23 +59,25 @@ struct KimiDeltaMixer {
 
   static constexpr MixerInfo info = {
       .name = "kimi_delta",
-      .params = {{.name = "heads", .low = 1, .high = DeltaSizes::kMaxHeads},
-                 {.name = "key_dim", .low = 1, .high = DeltaSizes::kMaxDim},
-                 {.name = "value_dim", .low = 1, .high = DeltaSizes::kMaxDim},
-                 {.name = "length", .low = 1, .high = Convolution::kMaxTaps},
-                 {.name = "rank", .low = 1, .high = kMaxRank},
-                 {.name = "eps",
-                  .low = 0,
-                  .high = 1,
-                  .whole = false,
-                  .required = false,
-                  .fallback = 1e-5f}},
+      .params =
+          {{.name = "heads", .low = 1, .high = DeltaSizes::kMaxHeads},
+           {.name = "key_dim", .low = 1, .high = DeltaSizes::kMaxDim},
+           {.name = "value_dim", .low = 1, .high = DeltaSizes::kMaxDim},
+           {.name = "length", .low = 1, .high = Convolution::kMaxTaps},
+           {.name = "rank", .low = 0, .high = kMaxRank},
+           {.name = "eps",
+            .low = 0,
+            .high = 1,
+            .whole = false,
+            .required = false,
+            .fallback = 1e-5f},
+           {.name = "decay_bound", .low = -1e6f, .high = 0, .whole = false, .required = false}},
       .weights = {{"kimi_delta.q.weight", MixerUse::kIn, keys},
                   {"kimi_delta.k.weight", MixerUse::kIn, keys},
                   {"kimi_delta.v.weight", MixerUse::kIn, values},
-                  {"kimi_delta.z.weight", MixerUse::kIn, rank},
+                  {"kimi_delta.z.weight", MixerUse::kIn, z_in},
                   {"kimi_delta.b.weight", MixerUse::kIn, heads},
-                  {"kimi_delta.a.weight", MixerUse::kIn, rank},
+                  {"kimi_delta.a.weight", MixerUse::kIn, a_in},
                   {"kimi_delta.q_conv.weight", MixerUse::kVector, key_taps},
                   {"kimi_delta.k_conv.weight", MixerUse::kVector, key_taps},
                   {"kimi_delta.v_conv.weight", MixerUse::kVector, value_taps},
@@ -93,8 +102,9 @@ struct KimiDeltaMixer {
     rule.sizes = sizes(args.config);
     rule.eps = args.config.params[kEps];
     rule.rank = args.config.count(kRank);
+    rule.decay_bound = args.config.params[kDecayBound];
     rule.z = rule.sizes.channels();
-    rule.b = rule.z + rule.rank;
+    rule.b = rule.z + z_in(args.config, args.d_model);
     rule.a = rule.b + rule.sizes.value_heads;
     rule.q_conv = args.vectors[kQConv];
     rule.k_conv = args.vectors[kKConv];

@@ -5,5 +5,6 @@
 // includes their files.
 MOE_MIXER(GatedDelta, "kernels/mixers/gated_delta.h")
 MOE_MIXER(KimiDelta, "kernels/mixers/kimi_delta.h")
+MOE_MIXER(Lightning, "kernels/mixers/lightning.h")
 MOE_MIXER(Mamba2, "kernels/mixers/mamba2.h")
 MOE_MIXER(ShortConv, "kernels/mixers/short_conv.h")

@@ -70,6 +70,7 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
   out.add_sinks(a.sinks);
   out.add_sub_norm(a.sub_norm);
   out.add_output_gate(a.output_gate);
+  out.add_gate_by_head(a.gate_by_head);
   out.add_v_norm(a.v_norm);
   out.add_v_from_k(a.v_from_k);
   return out.Finish();

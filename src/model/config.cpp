@@ -81,12 +81,13 @@ Status validate_cross(const LayerConfig& layer, bool in_decoder) {
   const bool plain = a.window == 0 && a.latent == 0 && a.q_latent == 0 && a.latent_eps == 0 &&
                      a.rope.kind == RopeKind::kNone && a.qk_norm == QkNorm::kNone && !a.sinks &&
                      !a.sub_norm && !a.causal && a.score_cap == 0 && a.qkv_clip == 0 &&
-                     !a.output_gate && !a.v_norm && !a.v_from_k && !a.shares_kv();
+                     !a.output_gate && !a.gate_by_head && !a.v_norm && !a.v_from_k &&
+                     !a.shares_kv();
   if (plain) return {};
   return Status::error(MOE_ERR_ARGUMENT,
                        "cross_attention: causal, window, rope, latent, qk_norm, sub_norm, sinks, "
-                       "score_cap, qkv_clip, output_gate, v_norm, v_from_k and kv_layer are for "
-                       "attention only");
+                       "score_cap, qkv_clip, output_gate, gate_by_head, v_norm, v_from_k and "
+                       "kv_layer are for attention only");
 }
 
 Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bool causal) {
@@ -112,6 +113,10 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
                          "attention.window: expected an odd number in an encoder, found %d; it is "
                          "as wide on both sides of a position",
                          a.window);
+  }
+  if (a.gate_by_head && !a.output_gate) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "attention.gate_by_head is set, but there is no output_gate");
   }
   if ((a.v_norm || a.v_from_k) && (a.latent > 0 || a.shares_kv())) {
     return Status::error(MOE_ERR_ARGUMENT, "attention.%s: there are no values of its own, but %s",

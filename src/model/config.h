@@ -57,11 +57,16 @@ struct AttentionConfig {
   // The concatenated heads are multiplied by sigmoid(G norm(x)) before sub_norm (Qiu et al. 2025,
   // arXiv 2505.06708).
   bool output_gate = false;
-  bool v_norm = false;    // an RMSNorm of each head's value, without weights
-  bool v_from_k = false;  // values are the keys before qk_norm and RoPE; there is no V matrix
+  bool gate_by_head = false;  // with output_gate: G has one row per head, for all its outputs
+  bool v_norm = false;        // an RMSNorm of each head's value, without weights
+  bool v_from_k = false;      // values are the keys before qk_norm and RoPE; there is no V matrix
   // The layer before this one whose keys and values are seen in place of own ones; -1: own.
   int32_t kv_layer = -1;
   bool shares_kv() const { return kv_layer >= 0; }
+  int32_t n_gates() const {
+    if (!output_gate) return 0;
+    return gate_by_head ? n_heads : n_heads * head_dim;
+  }
 };
 
 struct SharedExpertConfig {

@@ -55,6 +55,7 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
   out->qkv_clip = a.qkv_clip();
   out->latent_eps = a.latent_eps();
   out->output_gate = a.output_gate();
+  out->gate_by_head = a.gate_by_head();
   out->v_norm = a.v_norm();
   out->v_from_k = a.v_from_k();
   out->kv_layer = a.kv_layer();

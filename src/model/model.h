@@ -37,7 +37,7 @@ struct AttentionWeights {
   Norm q_norm, k_norm;
   Norm sub_norm;
   const float* sinks = nullptr;  // (n_heads)
-  Matrix output_gate;            // (n_heads * head_dim, d) or empty
+  Matrix output_gate;            // (n_heads * head_dim, d), by head (n_heads, d), or empty
   const float* output_gate_bias = nullptr;
   Matrix latent;  // (latent + rope.dims, d), and k, v are (.., latent); or empty
   Norm latent_norm;

@@ -31,7 +31,7 @@ void set_attention(const AttentionConfig& a, PartSizes* s) {
   if (a.shares_kv()) s->k_norm = 0;
   s->sub_norm = a.sub_norm ? s->q : 0;
   s->sinks = a.sinks ? a.n_heads : 0;
-  s->output_gate = a.output_gate ? s->q : 0;
+  s->output_gate = a.n_gates();
 }
 
 void set_network(const FfnConfig& ffn, int32_t d_in, int32_t d_ff, PartSizes* s) {
@@ -121,7 +121,7 @@ Status add_rows(Part part, const PartSizes& sizes, int32_t sublayer, Array<Tenso
   return {};
 }
 
-// Rows and columns of a mixer's weight. Sizes of a valid configuration fit.
+// Rows and columns of a mixer's weight, no rows: there is none. Sizes of a valid configuration fit.
 TensorSpec mixer_tensor(const MixerConfig& mixer, int weight, int32_t d_model) {
   const MixerWeight& w = mixer_info(mixer).weights[weight];
   const auto n = static_cast<int32_t>(w.n(mixer, d_model));
@@ -137,7 +137,8 @@ TensorSpec mixer_tensor(const MixerConfig& mixer, int weight, int32_t d_model) {
 
 Status add_mixer(const MixerConfig& mixer, int32_t d_model, Array<TensorSpec>* out) {
   for (int w = 0; w < mixer_info(mixer).n_weights(); ++w) {
-    MOE_TRY(out->push(mixer_tensor(mixer, w, d_model)));
+    const TensorSpec spec = mixer_tensor(mixer, w, d_model);
+    if (spec.rows > 0) MOE_TRY(out->push(spec));
   }
   return {};
 }

@@ -239,13 +239,13 @@ void project_qkv(SessionState& lead, const Batch& batch, int32_t layer) {
   const LinearOut k = {&a.k, a.k_bias, w.k, kv_width, false, 1};
   const LinearOut v = {
       c.v_from_k ? &a.k : &a.v, c.v_from_k ? a.k_bias : a.v_bias, w.v, kv_width, false, 1};
-  const LinearOut gate = {&a.output_gate, a.output_gate_bias, w.gate, q.ld_y, false, 1};
-  const int32_t n_gates = c.output_gate ? 1 : 0;
+  const LinearOut gate = {&a.output_gate, a.output_gate_bias, w.gate, c.n_gates(), false, 1};
+  const int32_t gates = c.output_gate ? 1 : 0;
   if (c.latent == 0) {
     const LinearOut q_gate[] = {q, gate};
     const LinearOut qkv[] = {q, k, v, gate};
     const LinearOut* const outs = c.shares_kv() ? q_gate : qkv;
-    const int32_t n_outs = (c.shares_kv() ? 1 : 3) + n_gates;
+    const int32_t n_outs = (c.shares_kv() ? 1 : 3) + gates;
     return lead.device.linear(lead.stream(), {w.x, d, n_rows, d, a.norms.pre, outs, n_outs});
   }
   const int32_t width = c.latent + c.rope.dims;
@@ -254,7 +254,7 @@ void project_qkv(SessionState& lead, const Batch& batch, int32_t layer) {
       c.q_latent > 0 ? q_latent : q, {&a.latent, nullptr, w.latent, width, false, 1}, gate};
   const LinearOut from_latent[] = {k, v};
   const LinearOut rope = {&a.k_rope, nullptr, w.k, kv_width, true, 1};
-  lead.device.linear(lead.stream(), {w.x, d, n_rows, d, a.norms.pre, from_x, 2 + n_gates});
+  lead.device.linear(lead.stream(), {w.x, d, n_rows, d, a.norms.pre, from_x, 2 + gates});
   if (c.q_latent > 0) {
     lead.device.linear(lead.stream(),
                        {w.q_latent, c.q_latent, n_rows, c.q_latent, a.q_latent_norm, &q, 1});
@@ -271,7 +271,10 @@ void project_out(SessionState& lead, const Batch& batch, const AttentionConfig& 
                  const AttentionWeights& a) {
   const int32_t q_width = c.n_heads * c.head_dim;
   const WorkMemory& w = lead.work();
-  if (c.output_gate) lead.device.gate(lead.stream(), {w.mixed, w.gate, batch.n_rows, q_width});
+  if (c.output_gate) {
+    const int32_t shared = c.gate_by_head ? c.head_dim : 1;
+    lead.device.gate(lead.stream(), {w.mixed, w.gate, batch.n_rows, q_width, shared});
+  }
   const BlockOut out = block_out(lead, a.norms);
   const LinearOut o{&a.o, a.o_bias, out.y, lead.model.config().d_model, out.accumulate, out.scale};
   lead.device.linear(lead.stream(), {w.mixed, q_width, batch.n_rows, q_width, a.sub_norm, &o, 1});

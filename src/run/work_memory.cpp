@@ -36,7 +36,7 @@ Widths widest_of(const ModelConfig& config) {
       if (layer.mixer.norms.out) w.branch = config.d_model;
     }
     w.q = std::max({w.q, int64_t{a.n_heads} * a.head_dim, int64_t{cross.n_heads} * cross.head_dim});
-    if (a.output_gate) w.gate = std::max(w.gate, int64_t{a.n_heads} * a.head_dim);
+    w.gate = std::max(w.gate, int64_t{a.n_gates()});
     w.kv = std::max(
         {w.kv, int64_t{a.n_kv_heads} * a.head_dim, int64_t{cross.n_kv_heads} * cross.head_dim});
     if (a.latent > 0) w.latent = std::max(w.latent, int64_t{a.latent} + a.rope.dims);

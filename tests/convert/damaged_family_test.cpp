@@ -9,6 +9,7 @@
 #include "formats/import/failure.h"
 #include "formats/import/safetensors.h"
 #include "src/convert/convert.h"
+#include "tests/convert/golden_logits.h"
 #include "tests/convert/tiny_checkpoint.h"
 
 namespace moe {
@@ -68,6 +69,44 @@ TEST_F(DamagedFamily, TheMissingTensorIsNamed) {
     const std::string text = error(MOE_ERR_NOT_FOUND);
     EXPECT_TRUE(text.starts_with(std::string("tensor ") + name + " is missing")) << text;
   }
+}
+
+// Tensors that a checkpoint of their family may lack, or that no model needs.
+bool may_be_missing(const std::string& name) {
+  for (const char* pattern :
+       {"*.eh_proj.weight", "*.g_idx", "*.weight_format", "*.inv_freq", "*.slope_rate", "*_decay",
+        "decoder.embed_positions.*", "decoder.output_projection.weight", "decoder.version",
+        "*.yyh_local_experts.*.dense_4h_to_h.bias"}) {
+    if (matches(pattern, name)) return true;
+  }
+  return false;
+}
+
+// The same of every family: each tensor in turn, of the experts the first one's.
+TEST_F(DamagedFamily, EveryMissingTensorIsNamed) {
+  int n_families = 0;
+  for (const std::string& family : test::folder_names("tests/data/families")) {
+    if (!path_exists("tests/data/families/" + family + "/model.safetensors")) continue;
+    if (family.ends_with("_with_images")) continue;  // with tensors of no text model
+    ++n_families;
+    load(family);
+    const test::RawTensors good = tensors_;
+    for (const auto& [name, tensor] : good) {
+      const size_t experts = name.find(".experts.");
+      if (experts != name.npos && name[experts + 9] >= '1' && name[experts + 9] <= '9') continue;
+      tensors_ = good;
+      tensors_.erase(name);
+      test::write_checkpoint(source_, config_, tensors_);
+      ConvertReport report;
+      MemorySink sink;
+      const Status status = convert_to_sink(source_.path(), sink, {}, &report);
+      if (status.ok() && may_be_missing(name)) continue;
+      const std::string text = status.text();
+      EXPECT_TRUE(text.starts_with("tensor " + name) && text.find(" is missing") != text.npos)
+          << family << ": without " << name << ": " << text;
+    }
+  }
+  EXPECT_GE(n_families, 60);
 }
 
 TEST_F(DamagedFamily, PackedTernary) {
@@ -500,6 +539,79 @@ TEST_F(DamagedFamily, KimisDeltaRule) {
   tensors_ = tensors;
   tensors_.erase("model.layers.1.self_attn.A_log");
   EXPECT_NE(error(MOE_ERR_NOT_FOUND).find("layers.1.self_attn.A_log"), std::string::npos);
+}
+
+TEST_F(DamagedFamily, Ling3) {
+  load("bailing_hybrid");
+  const std::string good = config_;
+  const auto changed = [&](const char* change, moe_status status) {
+    config_ = test::patched(change, good.c_str());
+    return error(status);
+  };
+  EXPECT_EQ(
+      changed(R"({"architectures": ["BailingMoeV2_5ForCausalLM"]})", MOE_ERR_UNSUPPORTED),
+      "config.json: architectures[0]: \"BailingMoeV2_5ForCausalLM\" is not supported; Ling 3's "
+      "BailingMoeV3ForCausalLM and BailingHybridForCausalLM are");
+  EXPECT_EQ(
+      changed(R"({"layer_types": null})", MOE_ERR_UNSUPPORTED),
+      "config.json: layer_group_size: 3 does not divide num_hidden_layers 4, and layer_types, "
+      "which says what the layers after the last group are, is missing");
+  EXPECT_NE(changed(R"({"kda_lower_bound": 0})", MOE_ERR_UNSUPPORTED).find("kda_lower_bound: 0"),
+            std::string::npos);
+  EXPECT_NE(changed(R"({"kda_lower_bound": -2e6})", MOE_ERR_RANGE).find("decay_bound"),
+            std::string::npos);
+  for (const char* other :
+       {R"({"no_kda_lora": false})", R"({"linear_attention": "lightning"})",
+        R"({"gated_attention_proj_granularity_type": "element_wise"})", R"({"rotary_dim": 2})",
+        R"({"use_mla_nope": true})", R"({"moe_shared_expert_intermediate_size": 13})"}) {
+    const std::string key = std::string(other).substr(2, std::string(other).find(':') - 3);
+    EXPECT_NE(changed(other, MOE_ERR_UNSUPPORTED).find(key), std::string::npos) << other;
+  }
+  EXPECT_EQ(changed(R"({"share_expert_swiglu_limit_list": [0, 0, 5.0, 7]})", MOE_ERR_UNSUPPORTED),
+            "config.json: share_expert_swiglu_limit_list[2]: 5.0 is not supported; only 0 is; "
+            "--ignore-key share_expert_swiglu_limit_list converts the model without the limits, as "
+            "transformers runs it");
+  EXPECT_NE(changed(R"({"partial_rotary_factor": 0.5})", MOE_ERR_UNSUPPORTED)
+                .find("partial_rotary_factor"),
+            std::string::npos);
+  EXPECT_NE(changed(R"({"linear_head_dim": 257})", MOE_ERR_FORMAT)
+                .find("linear_head_dim: expected an integer in 1..256"),
+            std::string::npos);
+  config_ = good;
+  tensors_["model.layers.2.attention.g_proj.weight"].shape = {8, 16};
+  EXPECT_EQ(error(MOE_ERR_SHAPE),
+            "tensor model.layers.2.attention.g_proj.weight: expected (4, 32), file has (8, 16)");
+}
+
+TEST_F(DamagedFamily, LightningAttention) {
+  load("minimax");
+  const std::string good = config_;
+  const auto changed = [&](const char* change, moe_status status) {
+    config_ = test::patched(change, good.c_str());
+    return error(status);
+  };
+  EXPECT_EQ(changed(R"({"mlp_alpha_factor": 3})", MOE_ERR_UNSUPPORTED),
+            "config.json: mlp_alpha_factor: 3 is not supported; only that of "
+            "linear_attn_alpha_factor, for all blocks, is");
+  EXPECT_NE(changed(R"({"full_attn_beta_factor": 0})", MOE_ERR_FORMAT)
+                .find("full_attn_beta_factor: expected a number above 0"),
+            std::string::npos);
+  EXPECT_NE(changed(R"({"postnorm": false})", MOE_ERR_UNSUPPORTED).find("postnorm: false"),
+            std::string::npos);
+  EXPECT_NE(changed(R"({"hidden_act": "gelu"})", MOE_ERR_UNSUPPORTED).find("hidden_act"),
+            std::string::npos);
+  EXPECT_EQ(changed(R"({"layer_types": ["linear_attention"]})", MOE_ERR_SHAPE),
+            "config.json: layer_types: expected 4 entries, found 1");
+  EXPECT_NE(changed(R"({"attn_type_list": [0, 1, 2, 1]})", MOE_ERR_FORMAT)
+                .find("attn_type_list[2]: expected an integer in 0..1"),
+            std::string::npos);
+  EXPECT_EQ(changed(R"({"head_dim": 258})", MOE_ERR_RANGE),
+            "config.json: lightning: head_dim: expected a whole number in 1..256, found 258");
+  config_ = good;
+  tensors_["model.layers.0.self_attn.qkv_proj.weight"].shape = {32, 96};
+  EXPECT_EQ(
+      error(MOE_ERR_SHAPE),
+      "tensor model.layers.0.self_attn.qkv_proj.weight: expected (96, 32), file has (32, 96)");
 }
 
 TEST_F(DamagedFamily, NumbersAndTypes) {

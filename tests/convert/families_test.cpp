@@ -85,7 +85,8 @@ TEST_P(Families, LogitsOfALatentCacheAgree) {
   const bool has_latent = std::any_of(layers.begin(), layers.end(),
                                       [](const auto& layer) { return layer.attention.latent > 0; });
   const auto named = [](const char* word) { return GetParam().find(word) != std::string::npos; };
-  EXPECT_EQ(has_latent, named("deepseek") || named("kimi") || named("glm4_moe_lite"));
+  EXPECT_EQ(has_latent, named("deepseek") || named("kimi") || named("glm4_moe_lite") ||
+                            named("bailing_hybrid"));
   SessionOptions latent, exact;
   latent.kv = KvType::kLatent;
   exact.kv = KvType::kF32;

@@ -153,6 +153,21 @@ TEST_F(ResearchTest, ReadsWhatGemma4Needs) {
   error_of(patched(R"({"layers": [{"index": 0, "multiplier": "half"}]})"));
 }
 
+TEST_F(ResearchTest, ReadsGates) {
+  const Imported in = read(patched(R"({"layer_defaults": {"attention": {"output_gate": true}},
+      "layers": [{"index": 1, "attention": {"gate_by_head": true}}]})"));
+  const AttentionConfig &first = in.config.layers[0].attention,
+                        &second = in.config.layers[1].attention;
+  EXPECT_TRUE(first.output_gate && second.output_gate && second.gate_by_head);
+  EXPECT_FALSE(first.gate_by_head);
+  EXPECT_EQ(first.n_gates(), first.n_heads * first.head_dim);
+  EXPECT_EQ(second.n_gates(), second.n_heads);
+  error_of(patched(R"({"layer_defaults": {"attention": {"gate_by_head": 1}}})"));
+  EXPECT_NE(error_of(patched(R"({"layer_defaults": {"attention": {"gate_by_head": true}}})"))
+                .find("gate_by_head is set, but there is no output_gate"),
+            std::string::npos);
+}
+
 TEST_F(ResearchTest, ReadsPrecisionAndTokenizer) {
   const Imported in = read(patched(R"({"tokenizer": "tokenizer.json", "precision": [
       {"match": "*", "weights": "auto"}, {"match": "*.experts.*", "weights": "ternary3",

@@ -78,11 +78,19 @@ void run_mamba2(const Case& c, Devices& devices, Outcome& outcome) {
   run_mixer("mamba2", vectors, c, devices, outcome);
 }
 
+void run_lightning(const Case& c, Devices& devices, Outcome& outcome) {
+  const char* vectors[kMaxMixerWeights] = {};
+  vectors[LightningMixer::kALog] = "a_log";
+  vectors[LightningMixer::kNorm] = "norm";
+  run_mixer("lightning", vectors, c, devices, outcome);
+}
+
 }  // namespace
 
 void add_mixers(Runners& runners) {
   runners["gated_delta"] = run_gated_delta;
   runners["mamba2"] = run_mamba2;
+  runners["lightning"] = run_lightning;
 }
 
 }  // namespace moe::golden

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/select.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/math.h"
 #include "quant/formats.h"
 #include "tests/gpu/on_device.h"
 #include "tests/kernels/random_floats.h"
@@ -117,6 +118,17 @@ TEST(CudaGate, BitsOfTheCpu) {
     kernels.gate_row(gate.data(), 3 * d, x.data());
     EXPECT_SAME_BITS(device_x.values(), x);
   }
+}
+
+TEST(CudaGate, NeighboursShareOne) {
+  constexpr size_t kShared = 7;
+  std::vector<float> x = random_floats(3 * 70, 5, 2);
+  const std::vector<float> gate = random_floats(x.size() / kShared, 6, 20);
+  const OnDevice<float> device_x(x);
+  const OnDevice<float> device_gate(gate);
+  ASSERT_EQ(gate_rows(nullptr, {device_x, device_gate, 3, 70, int32_t{kShared}}), cudaSuccess);
+  for (size_t i = 0; i < x.size(); ++i) x[i] *= sigmoid_float(gate[i / kShared]);
+  EXPECT_SAME_BITS(device_x.values(), x);
 }
 
 // Cosine scores computed by the CPU's kernels.

@@ -22,8 +22,10 @@ struct DeltaCase {
   int32_t length;
   int32_t n_rows;
   float scale = 1;   // of the inputs
-  int32_t rank = 0;  // of Kimi's rule, which has as many key heads as value heads; 0: the other
+  int32_t rank = 0;  // of Kimi's rule; kInputs: its gates are inputs themselves; 0: the other rule
+  float bound = 0;   // of Kimi's decays
 };
+constexpr int32_t kInputs = -1;
 
 // Single numbers, odd sizes, whole vectors with and without remainders, more value heads than key
 // heads, Qwen3-Next's heads, more tokens than go through the state at once.
@@ -41,15 +43,23 @@ const DeltaCase kKimiCases[] = {
     {2, 2, 3, 129, 64, 70, 1, 5}, {1, 1, 256, 256, 4, 2, 1, 31},  {2, 2, 8, 24, 3, 12, 1e15f, 4},
     {2, 2, 8, 24, 3, 12, 60, 4},  {2, 2, 8, 24, 3, 12, 1e-20f, 4}};
 
+// The same with gates that are inputs, or a bound, or both as in Ling 3.
+const DeltaCase kBoundedCases[] = {
+    {1, 1, 1, 1, 1, 1, 1, kInputs, -5},        {3, 3, 17, 15, 4, 17, 1, kInputs, -5},
+    {2, 2, 128, 128, 4, 5, 1, kInputs, -5},    {2, 2, 5, 33, 3, 9, 1, kInputs},
+    {2, 2, 16, 16, 2, 9, 1, 3, -0.5f},         {2, 2, 8, 24, 3, 12, 1e15f, kInputs, -5},
+    {2, 2, 8, 24, 3, 12, 1e-20f, kInputs, -5}, {2, 2, 8, 24, 3, 12, 60, kInputs, -1e6f}};
+
 /// A case with its numbers, and what is to come out, after a state and at the beginning of a text.
 struct Delta {
-  explicit Delta(const DeltaCase& c) : of(c) {
-    const int32_t params[] = {c.key_heads, c.value_heads, c.key_dim, c.value_dim, c.length, c.rank};
-    const int first_param = c.rank > 0 ? 1 : 0;
+  explicit Delta(const DeltaCase& c) : of(c), kimi(c.rank != 0), rank(std::max(c.rank, 0)) {
+    const int32_t params[] = {c.key_heads, c.value_heads, c.key_dim, c.value_dim, c.length, rank};
+    const int first_param = kimi ? 1 : 0;
     for (int i = 0; i < 5; ++i) config.params[i] = static_cast<float>(params[first_param + i]);
-    if (c.rank > 0) {
+    if (kimi) {
       config.kind = MixerKind::kKimiDelta;
       config.params[KimiDeltaMixer::kEps] = 1e-6f;
+      config.params[KimiDeltaMixer::kDecayBound] = c.bound;
       sizes = KimiDeltaMixer::sizes(config);
     } else {
       config.kind = MixerKind::kGatedDelta;
@@ -63,9 +73,9 @@ struct Delta {
     q_conv = random_floats(size(sizes.keys() * c.length), 2, 0.6f);
     k_conv = random_floats(size(sizes.keys() * c.length), 7, 0.6f);
     v_conv = random_floats(size(sizes.values() * c.length), 8, 0.6f);
-    dt_bias = random_floats(size(c.rank > 0 ? sizes.keys() : c.value_heads), 3);
-    z_up = random_floats(size(c.rank * sizes.values()), 9, 0.6f);
-    a_up = random_floats(size(c.rank * sizes.keys()), 10, 0.6f);
+    dt_bias = random_floats(size(kimi ? sizes.keys() : c.value_heads), 3);
+    z_up = random_floats(size(rank * sizes.values()), 9, 0.6f);
+    a_up = random_floats(size(rank * sizes.keys()), 10, 0.6f);
     a_log = random_floats(size(c.value_heads), 4, 2);
     norm = random_floats(size(c.value_dim), 5);
     before = random_floats(size(sizes.state()), 6, 0.5f);
@@ -77,8 +87,9 @@ struct Delta {
   static size_t size(int64_t n) { return static_cast<size_t>(n); }
 
   void set_vectors() {
-    if (of.rank == 0) return set_common<GatedDeltaMixer>();
+    if (!kimi) return set_common<GatedDeltaMixer>();
     set_common<KimiDeltaMixer>();
+    if (rank == 0) return;
     vectors[KimiDeltaMixer::kZUp] = z_up.data();
     vectors[KimiDeltaMixer::kAUp] = a_up.data();
   }
@@ -94,18 +105,23 @@ struct Delta {
 
   // Columns of the inputs.
   int64_t z_at() const { return sizes.channels(); }
-  int64_t b_at() const { return z_at() + (of.rank > 0 ? of.rank : sizes.values()); }
+  int64_t b_at() const { return z_at() + (rank > 0 ? rank : sizes.values()); }
   int64_t a_at() const { return b_at() + of.value_heads; }
 
-  // Output i of row t's product with `up` (rank, n) and the inputs from column `at` on.
+  // Output i of row t's product with `up` (rank, n) and the inputs from column `at` on, or the
+  // input itself.
   float raised(const std::vector<float>& up, int64_t n, int32_t t, int64_t at, int64_t i) const {
+    if (rank == 0) return in[size(t * width + at + i)];
     float sum = 0;
-    for (int64_t j = 0; j < of.rank; ++j) {
+    for (int64_t j = 0; j < rank; ++j) {
       sum = __builtin_fmaf(in[size(t * width + at + j)], up[size(j * n + i)], sum);
     }
     return sum;
   }
   float decay(int64_t h, float a, float bias) const {
+    if (of.bound < 0) {
+      return exp_float(0 - -of.bound * sigmoid_float(exp_float(a_log[size(h)]) * (a + bias)));
+    }
     return exp_float(0 - exp_float(a_log[size(h)]) * softplus_float(a + bias));
   }
 
@@ -181,7 +197,7 @@ struct Delta {
       to_unit(&q[size(t * dk)], dk, 1 / std::sqrt(static_cast<float>(dk)));
       to_unit(&k[size(t * dk)], dk, 1);
       rate[size(t)] = beta_scale * sigmoid_float(in[size(t * width + b_at() + h)]);
-      if (of.rank == 0) {
+      if (!kimi) {
         decays[size(t)] = decay(h, in[size(t * width + a_at() + h)], dt_bias[size(h)]);
         continue;
       }
@@ -196,7 +212,7 @@ struct Delta {
     r.n_keys = r.ld_key = dk;
     r.n_values = r.ld_value = dv;
     r.delta = true;
-    r.decay_by_key = of.rank > 0;
+    r.decay_by_key = kimi;
     r.key = k.data();
     r.query = q.data();
     r.value = v.data();
@@ -212,15 +228,16 @@ struct Delta {
       const float scale = 1 / std::sqrt(squares(o, dv) / static_cast<float>(dv) + 1e-6f);
       for (int32_t i = 0; i < dv; ++i) {
         const float gate =
-            of.rank > 0
-                ? sigmoid_float(raised(z_up, sizes.values(), t, z_at(), h * dv + i))
-                : activations::silu<ScalarLanes>(in[size(t * width + z_at() + h * dv + i)], 1);
+            kimi ? sigmoid_float(raised(z_up, sizes.values(), t, z_at(), h * dv + i))
+                 : activations::silu<ScalarLanes>(in[size(t * width + z_at() + h * dv + i)], 1);
         o[i] = o[i] * scale * norm[size(i)] * gate;
       }
     }
   }
 
   DeltaCase of;
+  bool kimi;
+  int32_t rank;  // 0: the gates are inputs
   MixerConfig config;
   DeltaSizes sizes;
   int64_t width = 0;
@@ -238,6 +255,7 @@ TEST_P(DeltaRuleTest, NamesTheFirstRowThatIsNotFinite) { expect_first_bad_row(De
 
 INSTANTIATE_TEST_SUITE_P(Shapes, DeltaRuleTest, testing::ValuesIn(kDeltaCases));
 INSTANTIATE_TEST_SUITE_P(Kimi, DeltaRuleTest, testing::ValuesIn(kKimiCases));
+INSTANTIATE_TEST_SUITE_P(Bounded, DeltaRuleTest, testing::ValuesIn(kBoundedCases));
 
 // Inputs of gates that overflow: the state is kept or forgotten, and stays finite.
 TEST(DeltaRule, ExtremeGatesLeaveAFiniteState) {
@@ -247,6 +265,23 @@ TEST(DeltaRule, ExtremeGatesLeaveAFiniteState) {
   for (int32_t t = 0; t < delta.of.n_rows; ++t) {
     float* gates = &delta.in[Delta::size(t * delta.width + delta.b_at())];
     for (int g = 0; g < 4; ++g) gates[g] = extremes[i++ * 5 / 3 % std::size(extremes)];
+  }
+  delta.first = delta.define(nullptr);
+  delta.next = delta.define(delta.before.data());
+  for (const float v : delta.next.after) ASSERT_TRUE(is_finite(v));
+  expect_definition(delta);
+}
+
+// A bound keeps the smallest decay, and any input gives one: e^-bound to 1.
+TEST(DeltaRule, BoundedGatesLeaveAFiniteState) {
+  const float extremes[] = {0, 3e38f, -3e38f, INFINITY, -INFINITY, 88.8f, -104, 1e-40f};
+  Delta delta({2, 2, 9, 21, 3, 20, 1, kInputs, -5});
+  unsigned i = 0;
+  for (int32_t t = 0; t < delta.of.n_rows; ++t) {
+    float* row = &delta.in[Delta::size(t * delta.width)];
+    for (int64_t k = 0; k < delta.sizes.keys(); ++k) {
+      row[delta.a_at() + k] = extremes[i++ * 5 / 3 % std::size(extremes)];
+    }
   }
   delta.first = delta.define(nullptr);
   delta.next = delta.define(delta.before.data());

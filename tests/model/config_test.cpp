@@ -35,7 +35,7 @@ ModelConfig unusual() {
   a.sinks = true;
   a.score_cap = 50;
   a.qkv_clip = 8;
-  a.output_gate = true;
+  a.output_gate = a.gate_by_head = true;
   a.v_norm = a.v_from_k = true;
   a.latent = 24;
   a.q_latent = 20;
@@ -158,6 +158,7 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.attention.score_cap, b.attention.score_cap);
   EXPECT_EQ(a.attention.qkv_clip, b.attention.qkv_clip);
   EXPECT_EQ(a.attention.output_gate, b.attention.output_gate);
+  EXPECT_EQ(a.attention.gate_by_head, b.attention.gate_by_head);
   EXPECT_EQ(a.attention.v_norm, b.attention.v_norm);
   EXPECT_EQ(a.attention.v_from_k, b.attention.v_from_k);
   EXPECT_EQ(a.attention.kv_layer, b.attention.kv_layer);

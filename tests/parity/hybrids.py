@@ -4,9 +4,10 @@
 import json
 import os
 
+import torch
 from safetensors.torch import load_file, save_file
 
-from checkpoint import ODD, Case, make_transformers
+from checkpoint import ODD, YARN, Case, make_transformers
 
 NEMOTRON_H = dict(layers_block_type=["linear_attention", "moe", "full_attention", "mlp", "linear_attention"], head_dim=16,
                   mamba_num_heads=4, mamba_head_dim=12, n_groups=2, ssm_state_size=10, conv_kernel=4, chunk_size=16,
@@ -23,6 +24,14 @@ KIMI_LINEAR = dict(num_hidden_layers=4, layer_types=["linear_attention", "linear
                    num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=24, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
                    num_local_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=12,
                    routed_scaling_factor=2.446, linear_head_dim=8, linear_num_heads=5, linear_conv_kernel_dim=4)
+
+LING_3 = dict(num_hidden_layers=4, layer_group_size=3, num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=24, qk_nope_head_dim=8,
+              qk_rope_head_dim=4, v_head_dim=6, num_local_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2,
+              n_shared_experts=1, first_k_dense_replace=1, moe_intermediate_size=12, head_dim=8)
+
+MINIMAX = dict(num_hidden_layers=4, layer_types=["linear_attention", "full_attention", "linear_attention", "linear_attention"],
+               num_local_experts=6, num_experts_per_tok=2, head_dim=8, block_size=16, full_attn_alpha_factor=3.5565588200778455,
+               linear_attn_alpha_factor=3.5565588200778455, mlp_alpha_factor=3.5565588200778455)
 
 
 def make_nemotron_h_published(case, folder):
@@ -78,6 +87,66 @@ def make_kimi_linear_published(case, folder):
     return reference
 
 
+def make_ling_3_published(case, folder):
+    """With the keys and the names of published files, and a layer that predicts further tokens."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    for key in ("layer_types", "mlp_layer_types", "linear_conv_kernel_dim", "linear_num_heads", "qk_head_dim"):
+        config.pop(key)
+    for saved, published in [("model_max_length", "max_position_embeddings"), ("moe_renormalize", "norm_topk_prob"),
+                             ("num_expert_group", "n_group"), ("num_experts_per_token", "num_experts_per_tok"),
+                             ("linear_head_dim", "head_dim")]:
+        config[published] = config.pop(saved)
+    config.update(rope_theta=config.pop("rope_parameters")["rope_theta"], rope_scaling=None, rope_interleave=True, rotary_dim=4,
+                  architectures=["BailingMoeV3ForCausalLM"], no_kda_lora=True, use_kda_lora=False, linear_attention="kda",
+                  linear_silu=True, use_qk_norm=True, gated_attention_proj_granularity_type="head_wise", router_dtype="fp32",
+                  topk_method="noaux_tc", score_function="sigmoid", scoring_func="sigmoid", moe_router_enable_expert_bias=True,
+                  moe_shared_expert_intermediate_size=12, group_norm_size=1, use_bias=False, use_qkv_bias=False,
+                  use_mla_nope=False, use_nGPT=False, up_proj_norm=False, value_norm=False, scale_router_input=False,
+                  embedding_dropout=0.0, output_dropout=0.0, partial_rotary_factor=0.5, num_kv_heads_for_linear_attn=0,
+                  max_window_layers=20, mtp_use_kda=False, seq_aux=True, expert_swiglu_limit_list=[0, 0, 0, 0.0],
+                  share_expert_swiglu_limit_list=None)
+    json.dump(config, open(path, "w"), indent=2)
+    path = os.path.join(folder, "model.safetensors")
+    tensors = load_file(path)
+    rules = [name.removesuffix("A_log") for name in tensors if name.endswith("A_log")]
+    for rule in rules:
+        tensors[rule + "o_proj.weight"] = tensors.pop(rule + "dense.weight")
+    tensors["model.layers.4.eh_proj.weight"] = tensors["lm_head.weight"].clone()
+    save_file(tensors, path)
+    return reference
+
+
+def make_minimax_published(case, folder):
+    """With the keys of published files, which rotate half of each head. The reference rotates the same pairs of numbers, which
+    are further apart, and turns the others by an angle of 0."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    width, theta = config["head_dim"], config.pop("rope_parameters")["rope_theta"]
+    rotary = reference.model.model.rotary_emb
+    rotary.inv_freq = torch.tensor([theta ** (-4 * i / width) if i < width // 4 else 0.0 for i in range(width // 2)])
+    types = config.pop("layer_types")
+    config.update(model_type="minimax_text_01", architectures=["MiniMaxText01ForCausalLM"], postnorm=True, rope_theta=theta,
+                  rotary_dim=width // 2, attn_type_list=[int(kind == "full_attention") for kind in types],
+                  shared_intermediate_size=0, shared_moe_mode="sigmoid")
+    for saved, published in [("full_attn", "full_attention"), ("linear_attn", "linear_attention"), ("mlp", "mlp")]:
+        for factor in "alpha", "beta":
+            config[f"layernorm_{published}_{factor}"] = config.pop(f"{saved}_{factor}_factor")
+    json.dump(config, open(path, "w"), indent=2)
+    path = os.path.join(folder, "model.safetensors")
+    tensors = load_file(path)
+    a, b = range(width // 4), range(width // 4, width // 2)
+    order = [*a, *(i + width // 2 for i in a), *b, *(i + width // 2 for i in b)]
+    for name, tensor in tensors.items():
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            heads = tensor.reshape(-1, width, tensor.shape[1])
+            tensors[name] = heads[:, order].reshape(tensor.shape).contiguous()
+    save_file({n: t for n, t in tensors.items() if not n.endswith(("decay", "slope_rate"))}, path)
+    return reference
+
+
 CASES = [
     Case("nemotron_h", "NemotronH", NEMOTRON_H, golden=True),
     Case("nemotron_h_published", "NemotronH", NEMOTRON_H, make=make_nemotron_h_published),
@@ -100,4 +169,21 @@ CASES = [
         KIMI_LINEAR, **dict(ODD, num_key_value_heads=6), layer_types=["full_attention", "linear_attention", "linear_attention", "full_attention"],
         mlp_layer_types=["sparse", "dense", "sparse", "sparse"], q_lora_rank=20, n_group=4, topk_group=2, norm_topk_prob=False,
         n_shared_experts=2, linear_head_dim=7, linear_num_heads=3, linear_conv_kernel_dim=3, rms_norm_eps=1e-3)),
+    Case("bailing_hybrid", "BailingHybrid", LING_3, golden=True),
+    Case("bailing_hybrid_published", "BailingHybrid", dict(LING_3, layer_group_size=2), make=make_ling_3_published),
+    Case("bailing_hybrid_odd", "BailingHybrid", dict(
+        LING_3, **dict(ODD, num_key_value_heads=6),
+        layer_types=["full_attention", "linear_attention", "linear_attention", "full_attention"],
+        mlp_layer_types=["sparse", "dense", "sparse", "sparse"], q_lora_rank=20, n_group=2, topk_group=1, norm_topk_prob=False,
+        n_shared_experts=2, head_dim=7, short_conv_kernel_size=3, kda_safe_gate=False, rms_norm_eps=1e-3,
+        rope_parameters=YARN)),
+    Case("bailing_hybrid_bound", "BailingHybrid", dict(LING_3, kda_lower_bound=-0.7, head_dim=20, q_lora_rank=12)),
+    Case("minimax", "MiniMax", MINIMAX, golden=True),
+    Case("minimax_published", "MiniMax", MINIMAX, make=make_minimax_published),
+    Case("minimax_odd", "MiniMax", dict(
+        MINIMAX, **dict(ODD, intermediate_size=44),
+        layer_types=["full_attention", "linear_attention", "full_attention", "linear_attention"], num_local_experts=5,
+        num_experts_per_tok=3, head_dim=10, full_attn_alpha_factor=2, linear_attn_alpha_factor=2, mlp_alpha_factor=2,
+        full_attn_beta_factor=0.7, linear_attn_beta_factor=0.7, mlp_beta_factor=0.7, sliding_window=9, rms_norm_eps=1e-3,
+        rope_parameters=YARN, tie_word_embeddings=True)),
 ]

@@ -98,6 +98,26 @@ def mamba2(x, w, p, history, states):
     return rms_norm(gated, w["norm"].reshape(groups, -1), p["eps"]).reshape(len(x), -1), history, states
 
 
+def lightning(x, w, p, history, states):
+    """x: q, k, v, z side by side; returns (T, heads * head_dim) and the state after."""
+    heads, d = p["heads"], p["head_dim"]
+    q, k, v, z = split(x, [heads * d] * 4)
+    q, k, v = (silu(m).reshape(len(x), heads, d) for m in (q, k, v))
+    decay = np.exp(-np.exp(w["a_log"]))[:, None, None]
+    out = np.zeros((len(x), heads, d))
+    for t in range(len(x)):
+        states = decay * states + k[t][:, :, None] * v[t][:, None, :]
+        out[t] = np.einsum("hk,hkv->hv", q[t], states)
+    return rms_norm(out.reshape(len(x), -1), w["norm"], p["eps"]) * sigmoid(z), history, states
+
+
+def random_lightning(rng, p, n_rows, begun):
+    heads, d = p["heads"], p["head_dim"]
+    w = {"a_log": rng.uniform(-10, 0, heads), "norm": rng.normal(1, 0.3, heads * d)}
+    x = rng.normal(0, 1, (n_rows, 4 * heads * d))
+    return x, w, [np.zeros((0, 0)), rng.normal(0, 1, (heads, d, d)) * (0.5 if begun else 0)]
+
+
 def random_case(rng, p, n_rows, begun, extreme):
     hk, hv, dk, dv = p["key_heads"], p["value_heads"], p["key_dim"], p["value_dim"]
     channels = 2 * hk * dk + hv * dv
@@ -146,6 +166,11 @@ MAMBA2_CASES = [  # heads of width, groups, state, taps, tokens, from a state, e
     ("extreme-steps", 2, 3, 1, 4, 2, 10, True, True),
     ("limited-steps", 2, 4, 2, 3, 2, 6, True, False),
 ]
+LIGHTNING_CASES = [  # heads of width, tokens, from a state
+    ("one-number", 1, 1, 3, False),
+    ("odd-widths", 3, 5, 9, True),
+    ("wide-heads", 1, 33, 4, True),
+]
 CASES = [  # key heads, value heads, key and value width, taps, tokens, from a state, extreme gates
     ("one-number", 1, 1, 1, 1, 1, 3, False, False),
     ("odd-widths", 1, 1, 5, 7, 3, 9, False, False),
@@ -191,6 +216,9 @@ def write_golden(path):
         if name == "limited-steps":
             p.update(dt_low=0.3, dt_high=0.9)
         cases.append(golden_case(name, mamba2, p, random_mamba2(rng, p, n_rows, begun, extreme), begun))
+    for name, heads, width, n_rows, begun in LIGHTNING_CASES:
+        p = {"heads": heads, "head_dim": width, "eps": 1e-6}
+        cases.append(golden_case(name, lightning, p, random_lightning(rng, p, n_rows, begun), begun))
     golden = {"format": 1, "set": "mixers", "tol": {"atol": 3e-5, "rtol": 3e-5}, "cases": cases}
     with open(path, "w") as out:
         out.write("{\n" + ",\n".join(f'"{k}": {json.dumps(v)}' for k, v in golden.items() if k != "cases"))
@@ -286,6 +314,33 @@ def compare_mamba2(torch):
     return failed
 
 
+def compare_lightning(torch):
+    from transformers import MiniMaxConfig
+    from transformers.models.minimax.modeling_minimax import MiniMaxLightningAttention
+
+    failed = 0
+    for heads, width, layer in [(4, 16, 0), (3, 6, 3)]:
+        config = MiniMaxConfig(hidden_size=48, num_attention_heads=heads, head_dim=width, num_hidden_layers=4, vocab_size=96,
+                               layer_types=["linear_attention"] * 4, block_size=64)
+        module = MiniMaxLightningAttention(config, layer).float().eval()
+        for parameter in module.parameters():
+            torch.nn.init.normal_(parameter, std=0.5)
+        p = {"heads": heads, "head_dim": width, "eps": 1e-6}
+        w = {"a_log": np.log(numbers(module.slope_rate).ravel()), "norm": numbers(module.norm.weight)}
+        hidden = torch.randn(1, 150, 48)
+        with torch.no_grad():
+            expected = module(hidden, None, None)[0][0].double().numpy()
+            qkv = module.qkv_proj(hidden)[0].double().numpy().reshape(150, heads, 3, width)
+            z = module.output_gate(hidden)[0].double().numpy()
+        x = np.concatenate([*(qkv[:, :, i].reshape(150, -1) for i in range(3)), z], -1)
+        state = np.zeros((0, 0)), np.zeros((heads, width, width))
+        first, *state = lightning(x[:23], w, p, *state)
+        rest, *state = lightning(x[23:], w, p, *state)
+        found = np.concatenate([first, rest]) @ numbers(module.out_proj.weight).T
+        failed += report(f"minimax {heads} heads of {width}, layer {layer}", found, expected)
+    return failed
+
+
 def report(name, found, expected):
     error = np.abs(found - expected).max() / np.abs(expected).max()
     print(f"{'ok  ' if error < 1e-4 else 'FAIL'} {name}: largest relative difference {error:.1e}")
@@ -325,7 +380,7 @@ def compare():
                 expected = module(hidden)[0].double().numpy()
             found = run_gated_delta(weights, hidden[0].double().numpy(), p)
             failed += report(f"{name} {hk}/{hv} heads of {dk}/{dv}", found, expected)
-    return failed + compare_mamba2(torch)
+    return failed + compare_mamba2(torch) + compare_lightning(torch)
 
 
 def main():

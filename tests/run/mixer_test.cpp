@@ -29,6 +29,7 @@ std::unique_ptr<MemorySink> build(int32_t huge_token = -1) {
                             push_mixer(c, "gated_delta", {2, 4, 5, 7, 4});
                             push_mixer(c, "mamba2", {4, 6, 2, 5, 4});
                             push_mixer(c, "kimi_delta", {3, 4, 5, 3, 6});
+                            push_mixer(c, "lightning", {3, 6});
                             add_mixer(c.layers[1], "mamba2", {2, 3, 1, 4, 2});
                             o.huge_token = huge_token;
                             o.biases = true;
@@ -361,8 +362,9 @@ TEST_F(MixerTest, StatesAreCounted) {
   const uint64_t delta = 3 * (2 * 2 * 5 + 4 * 7) + 4 * 5 * 7;
   const uint64_t mamba = 3 * (4 * 6 + 2 * 2 * 5) + 4 * 6 * 5;
   const uint64_t kimi = 2 * 3 * (4 + 4 + 5) + 3 * 4 * 5;
+  const uint64_t lightning = 3 * 6 * 6;
   const uint64_t beside = (2 * 3 + 2 * 4) + 2 * 3 * 4;
-  const uint64_t state = (32 * 16 + delta + mamba + kimi + beside) * sizeof(float);
+  const uint64_t state = (32 * 16 + delta + mamba + kimi + lightning + beside) * sizeof(float);
   EXPECT_EQ(MixerStates::size(machine_.model().config()) * sizeof(float), state);
   EXPECT_EQ(line_of(account, "states of mixers"), kMostStates * state);
 }
@@ -415,6 +417,8 @@ TEST_P(MixerFaults, AStateThatIsNotFiniteIsAnErrorOfTheCall) {
                                           set_mixer(c.layers[1], "mamba2", {4, 6, 2, 5, 4});
                                         } else if (mixer == "kimi_delta") {
                                           set_mixer(c.layers[1], "kimi_delta", {3, 5, 7, 4, 6});
+                                        } else if (mixer == "lightning") {
+                                          set_mixer(c.layers[1], "lightning", {3, 6});
                                         } else {
                                           set_mixer(c.layers[1], "gated_delta", {2, 4, 5, 7, 4});
                                         }
@@ -443,7 +447,8 @@ TEST_P(MixerFaults, AStateThatIsNotFiniteIsAnErrorOfTheCall) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, MixerFaults,
-                         testing::Values("short_conv", "gated_delta", "kimi_delta", "mamba2"));
+                         testing::Values("short_conv", "gated_delta", "kimi_delta", "lightning",
+                                         "mamba2"));
 
 }  // namespace
 }  // namespace moe

@@ -242,10 +242,33 @@ inline std::vector<TinyKind> tiny_layers() {
          set_mixer(c.layers[0], "kimi_delta", {3, 5, 7, 4, 6});
          c.layers[1].attention.rope.kind = RopeKind::kNone;
        }},
+      {"kimi_delta_bounded",
+       [](C& c, O& o) {
+         set_latent(c, o);
+         o.keys_apart = false;
+         set_mixer(c.layers[0], "kimi_delta", {3, 5, 7, 4, 0, 1e-5f, -5});
+         c.layers[1].attention.output_gate = c.layers[1].attention.gate_by_head = true;
+       }},
       {"kimi_delta_alone",
        [](C& c, O&) {
          set_mixer(c.layers[0], "kimi_delta", {1, 1, 1, 1, 1});
-         set_mixer(c.layers[1], "kimi_delta", {2, 33, 16, 64, 16, 1e-3f});
+         set_mixer(c.layers[1], "kimi_delta", {2, 33, 16, 64, 16, 1e-3f, -0.5f});
+         c.layers[1].mixer.norms = {true, true, false};
+       }},
+      {"lightning",
+       [](C& c, O&) {
+         c.residual_multiplier = 0.28f;
+         c.embedding_norm = true;
+         c.final_norm = false;
+         set_mixer(c.layers[0], "lightning", {3, 7});
+         for (LayerConfig& layer : c.layers) {
+           layer.attention.norms = layer.ffn.norms = layer.mixer.norms = {false, false, true};
+         }
+       }},
+      {"lightning_alone",
+       [](C& c, O&) {
+         set_mixer(c.layers[0], "lightning", {1, 1});
+         set_mixer(c.layers[1], "lightning", {2, 33, 1e-3f});
          c.layers[1].mixer.norms = {true, true, false};
        }},
       {"mamba2",
@@ -307,6 +330,12 @@ inline std::vector<TinyKind> tiny_layers() {
        [](C& c, O& o) {
          o.biases = true;
          c.layers[0].attention.output_gate = true;
+         c.layers[0].attention.sub_norm = true;
+       }},
+      {"output_gate_by_head",
+       [](C& c, O& o) {
+         o.biases = true;
+         each_attention(c, [](AttentionConfig& a) { a.output_gate = a.gate_by_head = true; });
          c.layers[0].attention.sub_norm = true;
        }},
       {"values_of_keys",

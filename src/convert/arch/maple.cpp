@@ -7,12 +7,15 @@
 namespace moe::arch::maple {
 namespace {
 
-constexpr TensorName kNames[] = {{"embedding.weight", "model.word_embeddings.weight"},
-                                 {"attention.q_norm.weight", "self_attn.query_layernorm.weight"},
+constexpr const char* kEmbedding = "model.word_embeddings.weight";
+constexpr TensorName kNames[] = {{"attention.q_norm.weight", "self_attn.query_layernorm.weight"},
                                  {"attention.k_norm.weight", "self_attn.key_layernorm.weight"}};
 
 Imported import_maple(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint, 10000);
+  const bool gguf = !checkpoint.metadata().is_null();
+  if (!gguf) d.replace_name({"embedding.weight", kEmbedding});
+  d.name({"embedding.weight", gguf ? kEmbedding : "model.embed_tokens.weight"});
   d.names(kNames);
   d.names(moe_names());
   d.keys.ignore({"intermediate_size"});  // there is no dense layer

@@ -118,10 +118,10 @@ AttentionConfig read_cross_attention(const JsonNode& node, const ModelConfig& mo
 
 AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
                                std::deque<std::vector<float>>* factors) {
-  node.only({"n_heads",     "n_kv_heads", "head_dim", "window",    "multiplier", "rope",
-             "qk_norm",     "sub_norm",   "sinks",    "latent",    "q_latent",   "norm",
-             "out_norm",    "post_norm",  "causal",   "score_cap", "qkv_clip",   "latent_eps",
-             "output_gate", "v_norm",     "v_from_k", "kv_layer"});
+  node.only({"n_heads",     "n_kv_heads",   "head_dim", "window",    "multiplier", "rope",
+             "qk_norm",     "sub_norm",     "sinks",    "latent",    "q_latent",   "norm",
+             "out_norm",    "post_norm",    "causal",   "score_cap", "qkv_clip",   "latent_eps",
+             "output_gate", "gate_by_head", "v_norm",   "v_from_k",  "kv_layer"});
   AttentionConfig a = read_heads(node, model);
   a.window = node.integer("window", 0, 0, kMaxContext);
   a.causal = node.boolean("causal", true);
@@ -134,6 +134,7 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   a.score_cap = node.number("score_cap", 0);
   a.qkv_clip = node.number("qkv_clip", 0);
   a.output_gate = node.boolean("output_gate", false);
+  a.gate_by_head = node.boolean("gate_by_head", false);
   a.v_norm = node.boolean("v_norm", false);
   a.v_from_k = node.boolean("v_from_k", false);
   a.kv_layer = node.integer("kv_layer", -1, 0, kMaxLayers);

@@ -58,6 +58,16 @@ Source place_source(const Place& place, int32_t n_experts, int32_t expert, const
   return source;
 }
 
+// There is another tensor of its module: of "mlp" for "mlp.up_proj.weight".
+bool has_neighbour(const Checkpoint& checkpoint, std::string_view name) {
+  for (const std::string_view end : {".weight", ".bias"}) {
+    if (name.ends_with(end)) name.remove_suffix(end.size());
+  }
+  const std::string module(name.substr(0, name.rfind('.') + 1));
+  const auto found = checkpoint.tensors().lower_bound(module);
+  return found != checkpoint.tensors().end() && found->first.starts_with(module);
+}
+
 }  // namespace
 
 void TensorTable::add(std::span<const TensorName> names) {
@@ -88,6 +98,11 @@ const TensorName& TensorTable::row_of(const Checkpoint& checkpoint, const SlotGr
   // An error then says the name that the tensor has elsewhere in the file.
   for (const TensorName& row : rows) {
     if (group.layer >= 0 && is_in_any_layer(checkpoint, row)) return row;
+  }
+  // GGUF files have their own names, which are not those of the modules.
+  const bool modules = group.layer >= 0 && checkpoint.metadata().is_null();
+  for (const TensorName& row : rows) {
+    if (modules && has_neighbour(checkpoint, tensor_name(row, group))) return row;
   }
   return rows[0];
 }

@@ -123,10 +123,24 @@ class Unpacking {
            "config.json: quantization_config says bitsandbytes, but no tensor NAME%snf4 is there",
            std::string(kState).c_str());
     }
+    const std::string kind = names[0].substr(names[0].find(kState));
     for (const std::string& name : names) add(name);
+    expect_no_more(kind);
   }
 
  private:
+  // Factors are left of matrices without a state.
+  void expect_no_more(const std::string& kind) const {
+    constexpr std::string_view kFactors = ".absmax";
+    for (const auto& [name, tensor] : c_->tensors()) {
+      if (!name.ends_with(kFactors)) continue;
+      const std::string matrix = name.substr(0, name.size() - kFactors.size());
+      if (c_->find(matrix) == nullptr) continue;
+      fail(MOE_ERR_NOT_FOUND, "tensor %.200s%s is missing; quantization_config says bitsandbytes",
+           matrix.c_str(), kind.c_str());
+    }
+  }
+
   void add(const std::string& state_name) {
     const SourceTensor& state = *c_->find(state_name);
     const Json document = read_state(state);

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// Ling 3 (inclusionAI 2026): Kimi's delta rule with bounded decays in most layers, in the others
+// DeepSeek-V3's latent attention with an output gate per head, and DeepSeek-V3's experts.
+
+#include "formats/import/failure.h"
+#include "kernels/mixers/kimi_delta.h"
+#include "src/convert/arch/deepseek.h"
+#include "src/convert/arch/kimi_delta.h"
+
+namespace moe::arch::bailing_hybrid {
+namespace {
+
+// Names that DeepSeek's tensors have here.
+constexpr TensorName kRenamed[] = {
+    {"embedding.weight", "model.word_embeddings.weight"},
+    {"attention.k.weight", "attention.kv_b_proj.weight"},
+    {"attention.v.weight", "attention.kv_b_proj.weight"},
+    {"attention.o.weight", "attention.dense.weight"},
+    {"attention.q_latent.weight", "attention.q_a_proj.weight"},
+    {"attention.q_latent_norm.weight", "attention.q_a_layernorm.weight"},
+    {"attention.latent.weight", "attention.kv_a_proj_with_mqa.weight"},
+    {"attention.latent_norm.weight", "attention.kv_a_layernorm.weight"},
+    {"moe.router.selection_bias", "mlp.gate.expert_bias"}};
+
+constexpr TensorName kNames[] = {{"attention.output_gate.weight", "attention.g_proj.weight"},
+                                 {"mixer_norm.weight", "input_layernorm.weight"},
+                                 {"kimi_delta.q.weight", "attention.q_proj.weight"},
+                                 {"kimi_delta.k.weight", "attention.k_proj.weight"},
+                                 {"kimi_delta.v.weight", "attention.v_proj.weight"},
+                                 {"kimi_delta.z.weight", "attention.g_proj.weight"},
+                                 {"kimi_delta.b.weight", "attention.b_proj.weight"},
+                                 {"kimi_delta.a.weight", "attention.f_proj.weight"},
+                                 {"kimi_delta.q_conv.weight", "attention.q_conv1d.weight"},
+                                 {"kimi_delta.k_conv.weight", "attention.k_conv1d.weight"},
+                                 {"kimi_delta.v_conv.weight", "attention.v_conv1d.weight"},
+                                 {"kimi_delta.dt_bias", "attention.dt_bias"},
+                                 {"kimi_delta.a_log", "attention.A_log"},
+                                 {"kimi_delta.norm.weight", "attention.o_norm.weight"},
+                                 {"kimi_delta.out.weight", "attention.o_proj.weight"},
+                                 {"kimi_delta.out.weight", "attention.dense.weight"}};
+
+// Ling 2.5 and 2.6 have the same model_type, and lightning attention with rotary positions.
+void refuse_earlier(const JsonNode& config) {
+  if (!config.has("architectures")) return;
+  for (const JsonNode& name : config.at("architectures").elements()) {
+    if (name.string().find("V2_5") == std::string::npos) continue;
+    fail_value(name, "Ling 3's BailingMoeV3ForCausalLM and BailingHybridForCausalLM are");
+  }
+}
+
+// The published factor of what is rotated is one of head_dim, and says qk_rope_head_dim once more.
+void drop_rotary_factor(const JsonNode& config, Json* object) {
+  const Json* const factor = object->find("partial_rotary_factor");
+  if (factor == nullptr || !factor->is_number() || !config.has("head_dim")) return;
+  const double dims = factor->get<double>() * config.at("head_dim").number();
+  if (dims == config.at("qk_rope_head_dim").number()) object->erase("partial_rotary_factor");
+}
+
+// config.json with DeepSeek-V3's keys.
+Json as_deepseek(const JsonNode& config) {
+  Json c = with_deepseek_keys(
+      config, {.context = 262144, .n_experts = 512, .n_groups = 8, .top_groups = 4, .n_dense = 2});
+  const auto take = [&](const char* key, const char* published) {
+    if (!config.has(key) && config.has(published)) c[key] = config.at(published).value();
+  };
+  take("linear_head_dim", "head_dim");
+  take("linear_conv_kernel_dim", "short_conv_kernel_size");
+  if (!config.has("rope_parameters") && !config.has("rope_theta")) c["rope_theta"] = 6000000;
+  drop_rotary_factor(config, &c);
+  if (config.has("rope_parameters") && c["rope_parameters"].is_object()) {
+    drop_rotary_factor(config, &c["rope_parameters"]);
+  }
+  return c;
+}
+
+// The code of `transformers` has no limits, and other code clamps silu(gate) and not the gate.
+void check_limits(ConfigKeys* keys) {
+  for (const char* key : {"expert_swiglu_limit_list", "share_expert_swiglu_limit_list"}) {
+    for (const JsonNode& limit : keys->list(key)) {
+      if (limit.number() == 0) continue;
+      fail_value(limit, std::string("only 0 is; --ignore-key ") + key +
+                            " converts the model without the limits, as transformers runs it");
+    }
+  }
+}
+
+// Published files say in many keys what their code takes for granted.
+void check_keys(ConfigKeys* keys) {
+  for (const char* yes :
+       {"no_kda_lora", "linear_silu", "use_qk_norm", "moe_router_enable_expert_bias"}) {
+    keys->require(yes, true);
+  }
+  for (const char* no : {"use_kda_lora", "use_mla_nope", "use_nGPT", "up_proj_norm", "value_norm",
+                         "scale_router_input", "use_bias", "use_qkv_bias"}) {
+    keys->require(no, false);
+  }
+  keys->require("gated_attention_proj_granularity_type", "head_wise");
+  keys->require("linear_attention", "kda");
+  keys->require("score_function", "sigmoid");
+  keys->require("group_norm_size", 1);
+  keys->require("num_kv_heads_for_linear_attn", 0);
+  keys->require("rotary_dim", keys->node("qk_rope_head_dim").value());
+  keys->require("moe_shared_expert_intermediate_size", keys->node("moe_intermediate_size").value());
+  keys->ignore({"rope_theta", "short_conv_kernel_size", "router_dtype", "pretraining_tp",
+                "embedding_dropout", "output_dropout", "mtp_loss_scaling_factor", "mtp_use_kda",
+                "max_window_layers"});
+  check_limits(keys);
+}
+
+// The last layer of each group attends.
+std::vector<bool> attention_layers(Decoder* d) {
+  const auto n_layers = static_cast<int32_t>(d->layers().size());
+  const int32_t n = d->keys.integer("layer_group_size", 6, 1, kMaxLayers);
+  if (!d->keys.has("layer_types") && n_layers % n != 0) {
+    fail(MOE_ERR_UNSUPPORTED,
+         "config.json: layer_group_size: %d does not divide num_hidden_layers %d, and layer_types, "
+         "which says what the layers after the last group are, is missing",
+         n, n_layers);
+  }
+  std::vector<bool> attends;
+  for (int32_t l = 0; l < n_layers; ++l) attends.push_back((l + 1) % n == 0);
+  return attends;
+}
+
+MixerConfig read_rule(Decoder* d) {
+  const int32_t heads = d->layer(0).attention.n_heads;
+  MixerConfig rule = read_kimi_delta(&d->keys, heads, d->config().norm_eps);
+  rule.params[KimiDeltaMixer::kRank] = 0;
+  const float bound = d->keys.number("kda_lower_bound", -5);
+  if (!d->keys.boolean("kda_safe_gate", true)) return rule;
+  if (!(bound < 0)) fail_value(d->keys.node("kda_lower_bound"), "a number below 0 is");
+  rule.params[KimiDeltaMixer::kDecayBound] = bound;
+  return rule;
+}
+
+void add_rule(Decoder* d) {
+  for (const TensorName& row : kRenamed) d->replace_name(row);
+  const bool latent = d->layer(0).attention.q_latent > 0;
+  d->replace_name(
+      {"attention.q.weight", latent ? "attention.q_b_proj.weight" : "attention.q_proj.weight"});
+  d->names(kNames);
+  check_keys(&d->keys);
+  for (LayerConfig& layer : d->layers()) {
+    layer.attention.output_gate = layer.attention.gate_by_head = true;
+  }
+  set_kimi_delta(d, read_rule(d), attention_layers(d));
+}
+
+Imported import_bailing_hybrid(const JsonNode& config, const Checkpoint& checkpoint) {
+  refuse_earlier(config);
+  const Json renamed = as_deepseek(config);
+  Imported out = deepseek::import_v3_variant(JsonNode(renamed, "config.json"), checkpoint,
+                                             {.extend = add_rule});
+  arrange_kimi_delta(checkpoint, &out);
+  return out;
+}
+
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"bailing_hybrid", import_bailing_hybrid}};
+  return kRows;
+}
+
+}  // namespace moe::arch::bailing_hybrid

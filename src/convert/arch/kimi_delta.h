@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// Kimi's delta rule in some layers and DeepSeek-V3's latent attention in the others: what Kimi
+// Linear and Ling 3 have in common.
+
+#include "src/convert/arch/decoder.h"
+
+namespace moe {
+
+/// The values of DeepSeek-V3's keys that a file does not have.
+struct KimiDefaults {
+  int32_t context = 0;
+  int32_t n_experts = 0;
+  int32_t n_groups = 1;
+  int32_t top_groups = 1;
+  int32_t n_dense = 1;  // layers without experts
+};
+
+/// config.json with DeepSeek-V3's keys, and what its readers take for granted.
+Json with_deepseek_keys(const JsonNode& config, const KimiDefaults& defaults);
+
+/// The rule's heads and convolutions, `heads` if no key gives their number.
+MixerConfig read_kimi_delta(ConfigKeys* keys, int32_t heads, float eps);
+
+/// Gives the layers that "layer_types" calls "linear_attention" the mixer; without the key those
+/// for which `attends` is false.
+void set_kimi_delta(Decoder* d, const MixerConfig& rule, const std::vector<bool>& attends);
+
+/// Convolutions and the matrices of low rank are turned in a checkpoint. Call it when `out` locates
+/// its slots.
+void arrange_kimi_delta(const Checkpoint& checkpoint, Imported* out);
+
+}  // namespace moe
