@@ -275,39 +275,41 @@ Status SchemaCompiler::add_part(Parts& parts, size_t at, uint32_t node) {
   return {};
 }
 
-// Adds what $ref and allOf name behind the schemas that name it.
+// Whether what the keyword names comes before the schema's own properties: in the order of the text.
+bool SchemaCompiler::stands_first(uint32_t keyword) const {
+  return keyword < json_.find(json_.parent(keyword), "properties");
+}
+
+// Adds what $ref and allOf name before or behind the schemas that name it.
 Status SchemaCompiler::flatten(Parts& parts) {
   size_t n_refs = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
+  for (size_t i = 0; i < parts.size();) {
     const uint32_t node = parts[i].node;
-    if (json_.kind(node) != Json::kObject) continue;
-    if ((parts[i].done & Part::kRef) == 0) {
+    const uint32_t ref = get(parts[i], "$ref");
+    const uint32_t all = get(parts[i], "allOf");
+    if (ref != Json::kNone && (parts[i].done & Part::kRef) == 0) {
       parts[i].done |= Part::kRef;
-      const uint32_t ref = json_.find(node, "$ref");
-      if (ref != Json::kNone) {
-        uint32_t to = 0;
-        MOE_TRY(resolve(ref, &to));
-        MOE_TRY(add_part(parts, i + 1, to));
-        if (ref_alone_) {
-          if (to == node || ++n_refs > kMaxParts) {
-            return malformed(ref, "it leads back to itself");
-          }
-          std::rotate(parts.begin() + i, parts.begin() + i + 1, parts.end());
-          parts.pop();
-          --i;
-          continue;
-        }
+      uint32_t to = 0;
+      MOE_TRY(resolve(ref, &to));
+      MOE_TRY(add_part(parts, stands_first(ref) ? i : i + 1, to));
+      if (!ref_alone_) continue;
+      if (to == node || ++n_refs > kMaxParts) return malformed(ref, "it leads back to itself");
+      size_t at = 0;
+      while (parts[at].node != node) ++at;
+      std::rotate(parts.begin() + at, parts.begin() + at + 1, parts.end());
+      parts.pop();
+      i = std::min(i, at);
+    } else if (all != Json::kNone && (parts[i].done & Part::kAllOf) == 0) {
+      parts[i].done |= Part::kAllOf;
+      if (json_.kind(all) != Json::kArray) return malformed(all, "expected an array");
+      size_t at = stands_first(all) ? i : i + 1;
+      for (uint32_t c = json_.first(all); c != Json::kNone; c = json_.next(c)) {
+        const size_t n = parts.size();
+        MOE_TRY(add_part(parts, at, c));
+        at += parts.size() - n;
       }
-    }
-    const uint32_t all = json_.find(node, "allOf");
-    if (all == Json::kNone || (parts[i].done & Part::kAllOf) != 0) continue;
-    parts[i].done |= Part::kAllOf;
-    if (json_.kind(all) != Json::kArray) return malformed(all, "expected an array");
-    size_t at = i + 1;
-    for (uint32_t c = json_.first(all); c != Json::kNone; c = json_.next(c)) {
-      const size_t n = parts.size();
-      MOE_TRY(add_part(parts, at, c));
-      at += parts.size() - n;
+    } else {
+      ++i;
     }
   }
   return {};
@@ -398,7 +400,7 @@ Status SchemaCompiler::split_choice(const Parts& parts, size_t i, std::string_vi
     option.mode = parts.mode;
     option.reader = parts.reader;
     option[i].done |= one ? Part::kOneOf : Part::kAnyOf;
-    MOE_TRY(add_part(option, i + 1, c));
+    MOE_TRY(add_part(option, stands_first(list) ? i : i + 1, c));
     uint32_t rule = 0;
     MOE_TRY(rule_of(option, &rule));
     MOE_TRY(targets.push(network_.call(rule, kEnd)));

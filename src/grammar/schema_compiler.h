@@ -62,6 +62,7 @@ class SchemaCompiler final {
   Status rule_of(const Parts& parts, uint32_t* rule);
   Status define_rule(uint32_t rule);
   Status define_rules(Mode mode, uint32_t* rule);
+  bool stands_first(uint32_t keyword) const;
   Status flatten(Parts& parts);
   Status add_part(Parts& parts, size_t at, uint32_t node);
   Status split_choice(const Parts& parts, size_t i, std::string_view keyword, uint32_t* out);

@@ -132,8 +132,14 @@ uint32_t SchemaCompiler::write(uint32_t value, uint32_t next) {
       return network_.literal("false", next);
     case Json::kTrue:
       return network_.literal("true", next);
-    case Json::kNumber:
-      return network_.literal(json_.text(value), next);
+    case Json::kNumber: {
+      const std::string_view text = json_.text(value);
+      const size_t point = std::min(text.find('.'), text.size());
+      const bool whole = slice(text, point).find_first_not_of(".0") == std::string_view::npos;
+      const uint32_t same = network_.literal(text, next);
+      if (point == text.size() || !whole) return same;
+      return network_.optional(network_.literal(slice(text, 0, point), next), same);  // 2 is 2.0
+    }
     case Json::kString:
       return quoted(json_.text(value), next);
     case Json::kArray:

@@ -41,6 +41,7 @@ TEST(Schema, Values) {
                       {"\"bb\"", "\"ccc\""},
                       {"\"a\""}},
                      {R"({"enum":[1,5,2.5],"type":"integer","maximum":4})", {"1"}, {"5", "2.5"}},
+                     {R"({"enum":[2.0,10.5,30]})", {"2", "2.0", "10.5"}, {"2.", "10", "3", "30.0"}},
                  });
 }
 
@@ -203,6 +204,25 @@ TEST(Schema, Combinations) {
            {"null"},
            {"1"}},
       });
+}
+
+// The order of properties is that of the text, line by line.
+TEST(Schema, OrderOfProperties) {
+  const std::string defs = R"("$defs":{"x":{"properties":{"x":{}}},"y":{"properties":{"y":{}}}})";
+  check(kSchema,
+        {
+            {R"({"allOf":[{"$ref":"#/$defs/x"},{"$ref":"#/$defs/y"}],"properties":{"own":{}},)" +
+                 defs + "}",
+             {R"({"x":1,"y":1,"own":1})"},
+             {R"({"own":1,"x":1})", R"({"y":1,"x":1})"}},
+            {R"({"properties":{"own":{}},"$ref":"#/$defs/x","required":["z"],)" + defs + "}",
+             {R"({"own":1,"x":1,"z":1})"},
+             {R"({"x":1,"own":1,"z":1})", R"({"own":1,"z":1,"x":1})"}},
+            {R"({"allOf":[{"$ref":"#/$defs/y"}],"anyOf":[{"$ref":"#/$defs/x"}],"properties":{"own":{}},)" +
+                 defs + "}",
+             {R"({"y":1,"x":1,"own":1})"},
+             {R"({"x":1,"y":1})", R"({"own":1,"x":1})"}},
+        });
 }
 
 TEST(Schema, RefusalsNameThePath) {
