@@ -10,17 +10,6 @@ constexpr uint32_t kMaxIndent = 20;
 constexpr std::string_view kFiniteNumber =
     "-?(0|[1-9][0-9]{0,199})(\\.[0-9]+)?([eE](-[0-9]+|\\+?[0-9]{1,2}))?";
 
-constexpr std::string_view kMemberKeywords[] = {
-    "properties",        "required",      "additionalProperties",
-    "patternProperties", "propertyNames", "minProperties",
-    "maxProperties",     "items",         "prefixItems",
-    "additionalItems",   "minItems",      "maxItems",
-    "uniqueItems"};
-
-bool is_integer(std::string_view number) {
-  return number.find_first_of(".eE") == std::string_view::npos;
-}
-
 }  // namespace
 
 // Between tokens: nothing, a space, or the beginning of a new line.
@@ -81,45 +70,6 @@ Status SchemaCompiler::values(const Parts& parts, uint32_t types, uint32_t* out)
   Array<uint32_t> targets(allocator());
   MOE_TRY(each_value(parts, types, [&](uint32_t c) { return targets.push(write(c, kEnd)); }));
   *out = network_.split(targets.span());
-  return {};
-}
-
-Status SchemaCompiler::admits(uint32_t value, const Parts& parts, uint32_t types, bool* out) {
-  static constexpr uint32_t kTypes[] = {kTypeNull,   kTypeBoolean, kTypeBoolean, 0,
-                                        kTypeString, kTypeArray,   kTypeObject};
-  const Json::Kind kind = json_.kind(value);
-  const uint32_t type = kind != Json::kNumber           ? kTypes[kind]
-                        : is_integer(json_.text(value)) ? uint32_t{kTypeInteger}
-                                                        : uint32_t{kTypeFraction};
-  *out = (types & type) != 0;
-  for (const Part& p : parts) {
-    const uint32_t only = get(p, "const");
-    if (only != Json::kNone) *out = *out && json_.equal(only, value);
-    const uint32_t list = get(p, "enum");
-    if (list == Json::kNone || list == json_.parent(value)) continue;
-    bool found = false;
-    for (uint32_t c = json_.first(list); c != Json::kNone; c = json_.next(c)) {
-      found = found || json_.equal(c, value);
-    }
-    *out = *out && found;
-  }
-  if (!*out) return {};
-  if (kind == Json::kNumber) return number_admits(value, parts, out);
-  if (kind == Json::kString) {
-    Automaton texts(allocator());
-    bool any = false;
-    MOE_TRY(string_set(parts, texts, &any));
-    *out = any || texts.contains(json_.text(value));
-    return {};
-  }
-  if (kind != Json::kArray && kind != Json::kObject) return {};
-  for (const Part& p : parts) {
-    for (const std::string_view keyword : kMemberKeywords) {
-      const uint32_t k = get(p, keyword);
-      if (k == Json::kNone) continue;
-      return unsupported(k, "beside enum or const with an array or object");
-    }
-  }
   return {};
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Compares grammars with other programs: random texts of random JSON schemas must satisfy the package `jsonschema`, and
-the bytes that may follow a text be those of llguidance. Needs jsonschema and llguidance.
+the bytes that may follow a text be those of llguidance. Needs llguidance and
+jsonschema[format-nongpl], which checks the formats.
 
 Usage: grammars.py --match_grammars PROGRAM [--schemas N] [--suite FOLDER]
 
@@ -19,7 +20,7 @@ import tempfile
 import urllib.parse
 
 WORDS = ["a", "ab", "name", "é", "x y", 'q"q', "back\\slash", "x1", "zz"]
-FORMATS = ["date", "time", "date-time", "ipv4", "uuid", "email", "hostname"]
+FORMATS = ["date", "time", "date-time", "ipv4", "uuid", "email", "hostname", "json-pointer", "uri-reference"]
 PATTERNS = ["^[a-c]+$", "x", "^a|b$", "[0-9]{2,4}", "^(foo|bar)?$", "é.$", "^[^a-z]{1,3}$"]
 
 
@@ -27,7 +28,7 @@ def schema(r, depth=0):
     """A random schema, of what docs/structured.md says is supported."""
     kinds = ["integer", "number", "string", "string", "boolean", "null", "enum"]
     if depth < 3:
-        kinds += ["object", "object", "array", "anyOf", "allOf", "types", "any"]
+        kinds += ["object", "object", "array", "anyOf", "allOf", "types", "any", "oneOf", "not", "if"]
     kind = r.choice(kinds)
     if kind == "any":
         return {}
@@ -37,6 +38,13 @@ def schema(r, depth=0):
         return {"anyOf": [schema(r, depth + 1) for _ in range(r.randint(1, 3))]}
     if kind == "allOf":
         return {"allOf": [schema(r, depth + 1), r.choice([{"maxLength": 5}, {"minimum": 0}, {"maxItems": 2}, {}])]}
+    if kind == "oneOf":
+        return {"oneOf": [schema(r, depth + 1) for _ in range(r.randint(2, 3))]}
+    if kind == "not":
+        return {**schema(r, depth + 1), "not": schema(r, depth + 1)}
+    if kind == "if":
+        return {**schema(r, depth + 1), "if": schema(r, depth + 1), **({"then": schema(r, depth + 1)} if r.random() < 0.7 else {}),
+                **({"else": schema(r, depth + 1)} if r.random() < 0.7 else {})}
     if kind == "types":
         return {"type": r.sample(["integer", "string", "null", "boolean"], 2), "maxLength": 4, "maximum": 9}
     found = {"type": kind}
@@ -66,12 +74,16 @@ def schema(r, depth=0):
             found["additionalProperties"] = r.choice([False, {"type": "boolean"}])
         if r.random() < 0.2:
             found["patternProperties"] = {r.choice(["^x", "z"]): schema(r, depth + 1)}
+        if names and r.random() < 0.2:
+            found["dependentRequired"] = {r.choice(names): r.sample(WORDS, r.randint(1, 2))}
         if r.random() < 0.2:
             found["maxProperties"] = r.randint(len(found["required"]), 5)
     if kind == "array":
         found["items"] = schema(r, depth + 1)
         if r.random() < 0.3:
             found["prefixItems"] = [schema(r, depth + 1) for _ in range(r.randint(1, 2))]
+        if r.random() < 0.2:
+            found["contains"] = schema(r, depth + 1)
         if r.random() < 0.6:
             found.update(minItems=r.randint(0, 2), maxItems=r.randint(2, 4))
     return found
@@ -94,7 +106,7 @@ def validate(program, n):
     counts = collections.Counter()
     for s, result in zip(schemas, found, strict=True):
         if "error" in result:
-            counts["no text satisfies it" if "no text" in result["error"] else result["error"]] += 1
+            counts["no text satisfies it" if "no text" in result["error"] else re.sub("#\\S*: ", "", result["error"])] += 1
             continue
         if "failed" in result:
             raise SystemExit(f"{json.dumps(s)}: {result['failed']}")
