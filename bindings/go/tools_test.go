@@ -97,7 +97,7 @@ func TestToolChoice(t *testing.T) {
 	equal(t, isBool && reflect.ValueOf(arguments).Len() == 1, true)
 	fails(t, chat.SetToolChoice(ToolsOne, "g"), StatusArgument)
 	fails(t, chat.SetToolChoice(ToolsOne, "\x00"), StatusArgument)
-	fails(t, chat.SetTools(Tool{Name: "f", Parameters: json.RawMessage(`{"not": true}`), Strict: &strict}), StatusUnsupported)
+	fails(t, chat.SetTools(Tool{Name: "f", Parameters: json.RawMessage(`{"unevaluatedItems": true}`), Strict: &strict}), StatusUnsupported)
 	check0(t, chat.SetToolChoice(ToolsAuto, ""))
 	check0(t, chat.SetTools())
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <initializer_list>
 #include <iterator>
-#include <map>
 #include <sstream>
 #include <type_traits>
 #include <utility>
@@ -341,24 +340,6 @@ Grammar format_of(const Json& request, moe_model* model) {
   return Grammar(raw);
 }
 
-namespace {
-
-// Some templates write the tool's name with a result, which may have only the id of its call.
-// names: of the tools, by the ids of the calls before it.
-Json with_name(Json message, std::map<std::string, Json>& names) {
-  for (const Json& call : member(message, "tool_calls")) {
-    const Json id = member(call, "id");
-    const Json name = member(member(call, "function"), "name");
-    if (id.is_string() && name.is_string()) names[id.get<std::string>()] = name;
-  }
-  const Json id = member(message, "tool_call_id");
-  const auto known = id.is_string() ? names.find(id.get<std::string>()) : names.end();
-  if (known != names.end() && member(message, "name").is_null()) message["name"] = known->second;
-  return message;
-}
-
-}  // namespace
-
 bool begins_with_system(const Json& messages) {
   if (!messages.is_array() || messages.empty()) return false;
   const Json role = member(messages[0], "role");
@@ -369,9 +350,8 @@ void add_messages(moe_chat* chat, const Json& messages) {
   if (!messages.is_array() || messages.empty()) {
     throw LineError("'messages': expected a non-empty list");
   }
-  std::map<std::string, Json> names;
   for (size_t i = 0; i < messages.size(); ++i) {
-    add_message(chat, with_name(messages[i], names), "'messages[" + std::to_string(i) + "]'");
+    add_message(chat, messages[i], "'messages[" + std::to_string(i) + "]'");
   }
 }
 

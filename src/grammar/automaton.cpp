@@ -322,6 +322,7 @@ Status Automaton::combine(const Automaton& a, const Automaton& b, Op op) {
   MOE_TRY(state(a.n_states() == 0 ? kNone : 0, b.n_states() == 0 ? kNone : 0, &id));
   for (uint32_t s = 0; s < pairs.size(); ++s) {
     for (size_t c = 0; c < cuts_.size(); ++c) {
+      if (cuts_[c] == 0xD800 && class_of(0xE000) == c + 1) continue;  // surrogates are in no text
       const uint32_t x = pairs[s][0];
       const uint32_t y = pairs[s][1];
       const uint32_t nx = x == kNone ? kNone : a.next(x, a.class_of(cuts_[c]));

@@ -79,6 +79,7 @@ class Matcher final {
     uint32_t high;
   };
   bool add_easy(Place place, TokenSet& to);
+  bool add_all_but(Place place, TokenSet& to);
   bool easy_step(Place at, Place* to);
   template <class F>
   bool each_step(Place at, Bytes range, F&& f);

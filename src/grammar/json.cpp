@@ -243,21 +243,6 @@ Status Json::path(uint32_t i, String& to) const {
 }
 
 // Numbers are compared as they are written.
-bool Json::equal(uint32_t a, uint32_t b) const {
-  if (kind(a) != kind(b) || size(a) != size(b) || text(a) != text(b)) return false;
-  if (kind(a) == kObject) {
-    for (uint32_t c = first(a); c != kNone; c = next(c)) {
-      const uint32_t d = find(b, name(c));
-      if (d == kNone || !equal(c, d)) return false;
-    }
-    return true;
-  }
-  for (uint32_t c = first(a), d = first(b); c != kNone; c = next(c), d = next(d)) {
-    if (!equal(c, d)) return false;
-  }
-  return true;
-}
-
 Status unescape_pointer(std::string_view step, String& to) {
   to.clear();
   Cursor in(step);

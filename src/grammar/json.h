@@ -31,7 +31,6 @@ class Json final {
   uint32_t element(uint32_t array, uint32_t index) const;
   /// Where it is, as a JSON pointer behind "#".
   Status path(uint32_t i, String& to) const;
-  bool equal(uint32_t a, uint32_t b) const;
   const Allocator& allocator() const { return nodes_.allocator(); }
   uint32_t n_nodes() const { return static_cast<uint32_t>(nodes_.size()); }
 

@@ -164,15 +164,17 @@ Status Machine::expand(const Item& item) {
       for (const uint32_t t : network_.targets(n)) MOE_TRY(reach({t, item.frame, 0}));
       return {};
     case Node::kCall:
-      if (n.next == kEnd) return reach({network_.start(n.rule), item.frame, 0});
-      if (network_.nullable(n.rule)) MOE_TRY(reach({n.next, item.frame, 0}));
-      return enter(n.rule, {n.next, item.frame, 0});
+      if (n.next() == kEnd) return reach({network_.start(n.rule()), item.frame, 0});
+      if (network_.nullable(n.rule())) MOE_TRY(reach({n.next(), item.frame, 0}));
+      return enter(n.rule(), {n.next(), item.frame, 0});
     case Node::kRepeat: {
-      const uint32_t min = network_.nullable(n.rule) ? 0 : n.min;
-      if (item.count >= min) MOE_TRY(reach({n.next, item.frame, 0}));
-      if (item.count >= n.max) return {};
-      const uint32_t count = n.max == kNoLimit ? std::min(item.count + 1, min) : item.count + 1;
-      return enter(n.rule, {item.node, item.frame, count});
+      const Counts counts = network_.counts(n);
+      const uint32_t min = network_.nullable(n.rule()) ? 0 : counts.min;
+      if (item.count >= min) MOE_TRY(reach({n.next(), item.frame, 0}));
+      if (item.count >= counts.max) return {};
+      const uint32_t count =
+          counts.max == kNoLimit ? std::min(item.count + 1, min) : item.count + 1;
+      return enter(n.rule(), {item.node, item.frame, count});
     }
   }
   return {};

@@ -61,7 +61,7 @@ Status Matcher::allowed(const TokenSet** out) {
 
 Status Matcher::fill(Place place, TokenSet& to) {
   const TokenTrie& tokens = grammar_.tokens();
-  if (!add_easy(place, to)) walk(tokens.easy(), place, to);
+  if (!add_easy(place, to) && !add_all_but(place, to)) walk(tokens.easy(), place, to);
   walk(tokens.others(), place, to);
   return machine_.status();
 }
@@ -94,6 +94,44 @@ bool Matcher::add_easy(Place place, TokenSet& to) {
     at = next;
   }
   if (n > 0) to.add(grammar_.tokens().easy_up_to(n));
+  return true;
+}
+
+// Adds the easy tokens where most characters lead to a place that all of them lead back to, as at a
+// name that is none of those that are listed: only where the ways differ need be walked. False if
+// there is no such place.
+bool Matcher::add_all_but(Place place, TokenSet& to) {
+  Place free = Machine::kDead;
+  for (const char c : {' ', 'e', 'Q', '0', '_'}) {
+    const Place next = machine_.step(place, static_cast<uint8_t>(c));
+    Place after = Machine::kDead;
+    if (next != Machine::kDead && easy_step(next, &after) && after == next) free = next;
+    if (free != Machine::kDead) break;
+  }
+  if (free == Machine::kDead) return false;
+  const TokenTrie& tokens = grammar_.tokens();
+  const std::span<const TokenTrie::Node> nodes = tokens.easy();
+  to.add(tokens.easy_up_to(TokenTrie::kLengths));
+  // The places of a token's bytes, from `place` and from `free`: where they meet, all may follow.
+  struct Pair {
+    Place here;
+    Place there;
+  };
+  Pair path[4 * TokenTrie::kLengths + 1];
+  path[0] = {place, free};
+  for (size_t i = 0; i < nodes.size();) {
+    const TokenTrie::Node& n = nodes[i];
+    const Pair at = path[n.depth];
+    const Place next = machine_.step(at.here, n.byte);
+    const Place other = machine_.step(at.there, n.byte);
+    if (next == Machine::kDead) tokens.remove(nodes, i, to);
+    if (next == Machine::kDead || next == other) {
+      i += n.skip;
+      continue;
+    }
+    path[n.depth + 1] = {next, other};
+    ++i;
+  }
   return true;
 }
 

@@ -6,6 +6,7 @@ namespace moe::grammar {
 namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{48} << 20;
+constexpr uint32_t kMostParts = (1U << 29) - 1;  // of a node: more than kMaxBytes has room for
 
 // For each node, the nodes whose property may follow from its own.
 struct Users {
@@ -19,23 +20,27 @@ struct Users {
 Network::Network(const Allocator& allocator)
     : nodes_(allocator),
       edges_(allocator),
+      counts_(allocator),
       targets_(allocator),
       starts_(allocator),
       nullable_(allocator) {
-  (void)add({.kind = Node::kStop});
-  (void)add({.kind = Node::kSplit});
+  (void)add(Node::kStop, {});
+  (void)add(Node::kSplit, {});
 }
 
 uint64_t Network::n_bytes() const {
   return nodes_.size() * sizeof(Node) + edges_.size() * sizeof(Edge) +
-         (targets_.size() + starts_.size()) * sizeof(uint32_t);
+         counts_.size() * sizeof(Counts) + (targets_.size() + starts_.size()) * sizeof(uint32_t);
 }
 
-uint32_t Network::add(const Node& node) {
+uint32_t Network::add(Node::Kind kind, const Edge& edge, uint32_t first, size_t n) {
   if (status_.ok() && n_bytes() > kMaxBytes) {
     status_ = Status::error(MOE_ERR_TOO_LONG, "grammar: larger than %llu MB when compiled",
                             static_cast<unsigned long long>(kMaxBytes >> 20));
   }
+  Node node = {.edge = edge, .first = first};
+  node.n = static_cast<uint32_t>(n) & kMostParts;
+  node.kind = kind;
   if (status_.ok()) status_ = nodes_.push(node);
   return status_.ok() ? static_cast<uint32_t>(nodes_.size() - 1) : kNever;
 }
@@ -48,8 +53,9 @@ uint32_t Network::append(Array<T>& to, const T* values, size_t n) {
 }
 
 uint32_t Network::bytes(std::span<const Edge> edges) {
+  if (edges.size() == 1) return add(Node::kBytes, edges[0], 0, 1);
   const uint32_t first = append(edges_, edges.data(), edges.size());
-  return add({.kind = Node::kBytes, .first = first, .n = static_cast<uint32_t>(edges.size())});
+  return add(Node::kBytes, {}, first, edges.size());
 }
 
 uint32_t Network::byte(uint8_t low, uint8_t high, uint32_t next) {
@@ -68,7 +74,7 @@ uint32_t Network::literal(std::string_view text, uint32_t next) {
 uint32_t Network::split(std::span<const uint32_t> targets) {
   if (targets.size() == 1) return targets[0];
   const uint32_t first = append(targets_, targets.data(), targets.size());
-  return add({.kind = Node::kSplit, .first = first, .n = static_cast<uint32_t>(targets.size())});
+  return add(Node::kSplit, {}, first, targets.size());
 }
 
 uint32_t Network::optional(uint32_t taken, uint32_t next) {
@@ -77,22 +83,24 @@ uint32_t Network::optional(uint32_t taken, uint32_t next) {
 }
 
 uint32_t Network::call(uint32_t rule, uint32_t next) {
-  return add({.kind = Node::kCall, .rule = rule, .next = next});
+  return add(Node::kCall, {0, 0, next}, rule);
 }
 
 uint32_t Network::repeat(uint32_t rule, uint32_t min, uint32_t max, uint32_t next) {
   if (max == 0) return next;
   if (min == 1 && max == 1) return call(rule, next);
-  return add({.kind = Node::kRepeat, .rule = rule, .next = next, .min = min, .max = max});
+  const Counts counts = {min, max};
+  const uint32_t at = append(counts_, &counts, 1);
+  return add(Node::kRepeat, {0, 0, next}, rule, at);
 }
 
-uint32_t Network::open_split() { return add({.kind = Node::kSplit}); }
+uint32_t Network::open_split() { return add(Node::kSplit, {}); }
 
 void Network::close_split(uint32_t node, std::span<const uint32_t> targets) {
   const uint32_t first = append(targets_, targets.data(), targets.size());
   if (!status_.ok()) return;
   nodes_[node].first = first;
-  nodes_[node].n = static_cast<uint32_t>(targets.size());
+  nodes_[node].n = static_cast<uint32_t>(targets.size()) & kMostParts;
 }
 
 uint32_t Network::add_rule() {
@@ -105,16 +113,19 @@ bool Network::follows(const Node& n, bool nullable, const Array<uint8_t>& holds)
   switch (n.kind) {
     case Node::kStop:
       return true;
-    case Node::kBytes:
-      return !nullable && std::any_of(edges_.data() + n.first, edges_.data() + n.first + n.n,
+    case Node::kBytes: {
+      const std::span<const Edge> list = edges(n);
+      return !nullable && std::any_of(list.begin(), list.end(),
                                       [&](const Edge& e) { return holds[e.next] != 0; });
-    case Node::kSplit:
-      return std::any_of(targets_.data() + n.first, targets_.data() + n.first + n.n,
-                         [&](uint32_t t) { return holds[t] != 0; });
+    }
+    case Node::kSplit: {
+      const std::span<const uint32_t> list = targets(n);
+      return std::any_of(list.begin(), list.end(), [&](uint32_t t) { return holds[t] != 0; });
+    }
     case Node::kCall:
-      return holds[starts_[n.rule]] != 0 && holds[n.next] != 0;
+      return holds[starts_[n.rule()]] != 0 && holds[n.next()] != 0;
     case Node::kRepeat:
-      return (n.min == 0 || holds[starts_[n.rule]] != 0) && holds[n.next] != 0;
+      return (counts(n).min == 0 || holds[starts_[n.rule()]] != 0) && holds[n.next()] != 0;
   }
   return false;
 }
@@ -132,8 +143,8 @@ Status Network::spread(bool nullable, Array<uint8_t>& holds) const {
       } else if (n.kind == Node::kSplit) {
         for (const uint32_t t : targets(n)) f(t, i);
       } else if (n.kind != Node::kStop) {
-        f(n.next, i);
-        f(starts_[n.rule], i);
+        f(n.next(), i);
+        f(starts_[n.rule()], i);
       }
     }
   };
@@ -163,18 +174,19 @@ Status Network::spread(bool nullable, Array<uint8_t>& holds) const {
 }
 
 void Network::prune(const Array<uint8_t>& productive) {
+  const auto keep = [](auto* first, Node& n, auto&& lost) {
+    const auto kept = static_cast<size_t>(std::remove_if(first, first + n.n, lost) - first);
+    n.n = static_cast<uint32_t>(kept) & kMostParts;
+  };
   for (Node& n : nodes_) {
     if (n.kind == Node::kBytes) {
-      Edge* const first = edges_.data() + n.first;
-      n.n = static_cast<uint32_t>(
-          std::remove_if(first, first + n.n, [&](const Edge& e) { return !productive[e.next]; }) -
-          first);
+      Edge* const first = n.n == 1 ? &n.edge : edges_.data() + n.first;
+      keep(first, n, [&](const Edge& e) { return productive[e.next] == 0; });
+      if (n.n == 1) n.edge = *first;
     } else if (n.kind == Node::kSplit) {
-      uint32_t* const first = targets_.data() + n.first;
-      n.n = static_cast<uint32_t>(
-          std::remove_if(first, first + n.n, [&](uint32_t t) { return !productive[t]; }) - first);
-    } else if (n.kind == Node::kRepeat && !productive[starts_[n.rule]]) {
-      n.max = 0;
+      keep(targets_.data() + n.first, n, [&](uint32_t t) { return productive[t] == 0; });
+    } else if (n.kind == Node::kRepeat && productive[starts_[n.rule()]] == 0) {
+      counts_[n.n].max = 0;
     }
   }
 }
@@ -232,8 +244,8 @@ Status Network::find_missing(const ByteSet& writable, int* missing) const {
     } else if (n.kind == Node::kSplit) {
       for (const uint32_t t : targets(n)) MOE_TRY(go_to(t));
     } else if (n.kind != Node::kStop) {
-      MOE_TRY(go_to(starts_[n.rule]));
-      MOE_TRY(go_to(n.next));
+      MOE_TRY(go_to(starts_[n.rule()]));
+      MOE_TRY(go_to(n.next()));
     }
   }
   return {};
@@ -243,9 +255,14 @@ Status Network::find_missing(const ByteSet& writable, int* missing) const {
 Status Network::restrict_to(const ByteSet& writable) {
   for (Node& n : nodes_) {
     if (n.kind != Node::kBytes) continue;
+    const std::span<const Edge> given = edges(n);
+    const bool whole = std::all_of(given.begin(), given.end(), [&](const Edge& e) {
+      return std::all_of(writable + e.low, writable + e.high + 1, [](bool w) { return w; });
+    });
+    if (whole) continue;
     const auto first = static_cast<uint32_t>(edges_.size());
     for (uint32_t j = 0; j < n.n; ++j) {
-      const Edge e = edges_[n.first + j];
+      const Edge e = n.n == 1 ? n.edge : edges_[n.first + j];
       for (uint32_t b = e.low; b <= e.high; ++b) {
         if (!writable[b]) continue;
         uint32_t last = b;
@@ -255,7 +272,8 @@ Status Network::restrict_to(const ByteSet& writable) {
       }
     }
     n.first = first;
-    n.n = static_cast<uint32_t>(edges_.size()) - first;
+    n.n = (static_cast<uint32_t>(edges_.size()) - first) & kMostParts;
+    if (n.n == 1) n.edge = edges_[first];
   }
   return {};
 }

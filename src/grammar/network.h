@@ -18,21 +18,28 @@ struct Edge {
   uint32_t next;
 };
 
+/// 16 bytes, as there may be a million.
 struct Node {
   enum Kind : uint8_t {
     kStop,    // the end of a rule
-    kBytes,   // one of the edges [first, first + n)
-    kSplit,   // one of the targets [first, first + n), without reading
-    kCall,    // the text of a rule, then `next`
-    kRepeat,  // the text of a rule, `min` to `max` times, then `next`
+    kBytes,   // one of the n edges from `first` on; if there is one, `edge`
+    kSplit,   // one of the n targets from `first` on, without reading
+    kCall,    // the text of a rule, then next()
+    kRepeat,  // the text of a rule as often as Network::counts() says, then next()
   };
-  Kind kind = kStop;
+  Edge edge = {};
   uint32_t first = 0;
-  uint32_t n = 0;
-  uint32_t rule = 0;
-  uint32_t next = 0;
-  uint32_t min = 0;
-  uint32_t max = 0;
+  uint32_t n : 29 = 0;
+  Kind kind : 3 = kStop;
+
+  uint32_t rule() const { return first; }
+  uint32_t next() const { return edge.next; }
+};
+
+/// How often a rule is repeated.
+struct Counts {
+  uint32_t min;
+  uint32_t max;
 };
 
 /// The bytes that a tokenizer has tokens for, one each.
@@ -80,7 +87,11 @@ class Network final {
   uint32_t start(uint32_t rule) const { return starts_[rule]; }
   bool nullable(uint32_t rule) const { return nullable_[starts_[rule]] != 0; }
   const Node& node(uint32_t i) const { return nodes_[i]; }
-  std::span<const Edge> edges(const Node& n) const { return {edges_.data() + n.first, n.n}; }
+  std::span<const Edge> edges(const Node& n) const {
+    return {n.n == 1 ? &n.edge : edges_.data() + n.first, n.n};
+  }
+  /// How often a kRepeat node repeats its rule.
+  const Counts& counts(const Node& n) const { return counts_[n.n]; }
   std::span<const uint32_t> targets(const Node& n) const {
     return {targets_.data() + n.first, n.n};
   }
@@ -92,7 +103,7 @@ class Network final {
   uint64_t n_bytes() const;
 
  private:
-  uint32_t add(const Node& node);
+  uint32_t add(Node::Kind kind, const Edge& edge, uint32_t first = 0, size_t n = 0);
   template <class T>
   uint32_t append(Array<T>& to, const T* values, size_t n);
   Status spread(bool nullable, Array<uint8_t>& holds) const;
@@ -104,6 +115,7 @@ class Network final {
 
   Array<Node> nodes_;
   Array<Edge> edges_;
+  Array<Counts> counts_;
   Array<uint32_t> targets_;
   Array<uint32_t> starts_;   // of each rule
   Array<uint8_t> nullable_;  // per node: the empty text leads to the rule's end

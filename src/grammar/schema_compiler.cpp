@@ -8,14 +8,21 @@ namespace {
 constexpr size_t kMaxParts = 500;  // schemas that one value must satisfy
 constexpr size_t kMaxRules = 100000;
 constexpr uint64_t kMaxKeyBytes = 16 << 20;
+constexpr uint32_t kKindShift = 16;                // in a key
 constexpr uint64_t kMaxSteps = 200 * 1000 * 1000;  // seconds
-constexpr size_t kMaxOptions = 300;                // of oneOf, each compared with each other
 
 /// Keywords that restrict values.
 constexpr std::string_view kSupported[] = {"$ref",
                                            "allOf",
                                            "anyOf",
                                            "oneOf",
+                                           "not",
+                                           "if",
+                                           "then",
+                                           "else",
+                                           "dependentRequired",
+                                           "dependentSchemas",
+                                           "dependencies",
                                            "type",
                                            "enum",
                                            "const",
@@ -40,24 +47,11 @@ constexpr std::string_view kSupported[] = {"$ref",
                                            "additionalItems",
                                            "minItems",
                                            "maxItems",
+                                           "contains",
                                            "uniqueItems"};
-constexpr std::string_view kRefused[] = {"not",
-                                         "if",
-                                         "then",
-                                         "else",
-                                         "dependentRequired",
-                                         "dependentSchemas",
-                                         "dependencies",
-                                         "contains",
-                                         "minContains",
-                                         "maxContains",
-                                         "unevaluatedProperties",
-                                         "unevaluatedItems",
-                                         "$dynamicRef",
-                                         "$recursiveRef",
-                                         "extends",
-                                         "disallow",
-                                         "divisibleBy"};
+constexpr std::string_view kRefused[] = {"minContains",      "maxContains", "unevaluatedProperties",
+                                         "unevaluatedItems", "$dynamicRef", "$recursiveRef",
+                                         "extends",          "disallow",    "divisibleBy"};
 
 bool among(std::span<const std::string_view> list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
@@ -90,26 +84,37 @@ uint32_t type_named(std::string_view name) {
   return 0;
 }
 
-uint32_t type_of_value(const Json& json, uint32_t value) {
-  switch (json.kind(value)) {
-    case Json::kNull:
-      return kTypeNull;
-    case Json::kFalse:
-    case Json::kTrue:
-      return kTypeBoolean;
-    case Json::kNumber:
-      return kTypeInteger | kTypeFraction;
-    case Json::kString:
-      return kTypeString;
-    case Json::kArray:
-      return kTypeArray;
-    case Json::kObject:
-      return kTypeObject;
+// The types that a keyword restricts.
+uint32_t types_of_keyword(std::string_view name) {
+  static constexpr std::pair<std::string_view, uint32_t> kTypes[] = {
+      {"minimum", kTypeInteger | kTypeFraction},
+      {"maximum", kTypeInteger | kTypeFraction},
+      {"exclusiveMinimum", kTypeInteger | kTypeFraction},
+      {"exclusiveMaximum", kTypeInteger | kTypeFraction},
+      {"multipleOf", kTypeInteger | kTypeFraction},
+      {"minLength", kTypeString},
+      {"maxLength", kTypeString},
+      {"pattern", kTypeString},
+      {"format", kTypeString},
+      {"items", kTypeArray},
+      {"prefixItems", kTypeArray},
+      {"additionalItems", kTypeArray},
+      {"minItems", kTypeArray},
+      {"maxItems", kTypeArray},
+      {"uniqueItems", kTypeArray},
+      {"contains", kTypeArray},
+      {"type", kTypeAll},
+      {"enum", kTypeAll},
+      {"const", kTypeAll}};
+  for (const auto& [known, types] : kTypes) {
+    if (known == name) return types;
   }
-  return 0;
+  return kTypeObject;
 }
 
 }  // namespace
+
+bool restricts(std::string_view keyword) { return among(kSupported, keyword); }
 
 SchemaCompiler::SchemaCompiler(const Json& json, Network& network, SchemaWork& work)
     : json_(json),
@@ -173,7 +178,18 @@ Status SchemaCompiler::least_and_most(const Parts& parts, std::string_view least
     return {};
   };
   MOE_TRY(each(parts, least, raise));
-  return each(parts, most, lower);
+  MOE_TRY(each(parts, most, lower));
+  for (const Part& p : parts) {
+    if (breaks(p, most)) {
+      MOE_TRY(count(p.node, &n));
+      *min = std::max(*min, n + 1);
+    } else if (breaks(p, least)) {
+      MOE_TRY(count(p.node, &n));
+      if (n == 0) *min = kNoLimit;  // there is no such value
+      *max = std::min(*max, std::max(n, 1U) - 1);
+    }
+  }
+  return {};
 }
 
 // Every schema that is used is checked once.
@@ -187,7 +203,7 @@ Status SchemaCompiler::check_keywords(uint32_t node) {
   const bool ref = ref_alone_ && json_.find(node, "$ref") != Json::kNone;
   for (uint32_t c = json_.first(node); c != Json::kNone; c = json_.next(c)) {
     const std::string_view name = json_.name(c);
-    if (ref || among(kSupported, name)) continue;
+    if (ref || restricts(name)) continue;
     if (among(kRefused, name)) return unsupported(c, "this keyword is not supported");
     // Other names restrict nothing, unless somebody mistyped one that does.
     for (const std::string_view keyword : kSupported) {
@@ -261,53 +277,73 @@ Status SchemaCompiler::resolve(uint32_t ref, uint32_t* node) const {
   return {};
 }
 
-Status SchemaCompiler::add_part(Parts& parts, size_t at, uint32_t node) {
-  MOE_TRY(check_keywords(node));
-  if (json_.kind(node) == Json::kTrue) return {};
+Status SchemaCompiler::add_part(Parts& parts, size_t at, uint32_t node, Part::Kind kind) {
+  if (kind == Part::kSatisfies || kind == Part::kFails) {
+    MOE_TRY(check_keywords(node));
+    if (kind == Part::kSatisfies && json_.kind(node) == Json::kTrue) return {};
+  }
   for (const Part& p : parts) {
-    if (p.node == node) return {};
+    if (p.node == node && p.kind == kind) return {};
   }
   if (parts.size() == kMaxParts) {
     return unsupported(node, "a value would have to satisfy more than 500 schemas");
   }
-  MOE_TRY(parts.push({node, 0}));
+  MOE_TRY(parts.push({.node = node, .kind = kind}));
   std::rotate(parts.begin() + at, parts.end() - 1, parts.end());
   return {};
 }
 
-// Adds what $ref and allOf name behind the schemas that name it.
+// Whether what the keyword names comes before the schema's own properties: in the order of the
+// text.
+bool SchemaCompiler::stands_first(uint32_t keyword) const {
+  return keyword < json_.find(json_.parent(keyword), "properties");
+}
+
+// Adds what $ref and allOf name before or behind the schemas that name it, and what else is no
+// choice.
 Status SchemaCompiler::flatten(Parts& parts) {
   size_t n_refs = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
+  for (size_t i = 0; i < parts.size();) {
     const uint32_t node = parts[i].node;
-    if (json_.kind(node) != Json::kObject) continue;
-    if ((parts[i].done & Part::kRef) == 0) {
+    const uint32_t ref = get(parts[i], "$ref");
+    const uint32_t all = get(parts[i], "allOf");
+    if (ref != Json::kNone && (parts[i].done & Part::kRef) == 0) {
       parts[i].done |= Part::kRef;
-      const uint32_t ref = json_.find(node, "$ref");
-      if (ref != Json::kNone) {
-        uint32_t to = 0;
-        MOE_TRY(resolve(ref, &to));
-        MOE_TRY(add_part(parts, i + 1, to));
-        if (ref_alone_) {
-          if (to == node || ++n_refs > kMaxParts) {
-            return malformed(ref, "it leads back to itself");
-          }
-          std::rotate(parts.begin() + i, parts.begin() + i + 1, parts.end());
-          parts.pop();
-          --i;
-          continue;
+      uint32_t to = 0;
+      MOE_TRY(resolve(ref, &to));
+      MOE_TRY(add_part(parts, stands_first(ref) ? i : i + 1, to));
+      if (!ref_alone_) continue;
+      if (to == node || ++n_refs > kMaxParts) return malformed(ref, "it leads back to itself");
+      size_t at = 0;
+      while (parts[at].node != node || parts[at].kind != Part::kSatisfies) ++at;
+      std::rotate(parts.begin() + at, parts.begin() + at + 1, parts.end());
+      parts.pop();
+      i = std::min(i, at);
+    } else if (all != Json::kNone && (parts[i].done & Part::kAllOf) == 0) {
+      parts[i].done |= Part::kAllOf;
+      if (json_.kind(all) != Json::kArray) return malformed(all, "expected an array");
+      size_t at = stands_first(all) ? i : i + 1;
+      for (uint32_t c = json_.first(all); c != Json::kNone; c = json_.next(c)) {
+        const size_t n = parts.size();
+        MOE_TRY(add_part(parts, at, c));
+        at += parts.size() - n;
+      }
+    } else {
+      const Part part = parts[i];
+      parts[i].done |= Part::kRest;
+      ++i;
+      if ((part.done & Part::kRest) != 0 || part.kind != Part::kSatisfies) continue;
+      const uint32_t wrong = get(part, "not");
+      if (wrong != Json::kNone) MOE_TRY(add_part(parts, parts.size(), wrong, Part::kFails));
+      for (const std::string_view name :
+           {"dependentRequired", "dependentSchemas", "dependencies"}) {
+        const uint32_t list = get(part, name);
+        if (list == Json::kNone) continue;
+        if (json_.kind(list) != Json::kObject) return malformed(list, "expected an object");
+        for (uint32_t c = json_.first(list); c != Json::kNone; c = json_.next(c)) {
+          MOE_TRY(add_part(parts, parts.size(), c, Part::kDepends));
         }
       }
-    }
-    const uint32_t all = json_.find(node, "allOf");
-    if (all == Json::kNone || (parts[i].done & Part::kAllOf) != 0) continue;
-    parts[i].done |= Part::kAllOf;
-    if (json_.kind(all) != Json::kArray) return malformed(all, "expected an array");
-    size_t at = i + 1;
-    for (uint32_t c = json_.first(all); c != Json::kNone; c = json_.next(c)) {
-      const size_t n = parts.size();
-      MOE_TRY(add_part(parts, at, c));
-      at += parts.size() - n;
     }
   }
   return {};
@@ -318,8 +354,8 @@ Status SchemaCompiler::rule_of(const Parts& given, uint32_t* rule) {
   parts.mode = given.mode;
   parts.reader = given.reader;
   for (const Part& p : given) {
-    MOE_TRY(check_keywords(p.node));
-    if (json_.kind(p.node) != Json::kTrue) MOE_TRY(parts.push(p));
+    if (p.kind == Part::kSatisfies) MOE_TRY(check_keywords(p.node));
+    if (p.kind != Part::kSatisfies || json_.kind(p.node) != Json::kTrue) MOE_TRY(parts.push(p));
   }
   MOE_TRY(flatten(parts));
   Array<uint32_t> key(allocator());
@@ -327,7 +363,7 @@ Status SchemaCompiler::rule_of(const Parts& given, uint32_t* rule) {
   MOE_TRY(key.push(parts.reader));
   for (const Part& p : parts) {
     MOE_TRY(key.push(p.node));
-    MOE_TRY(key.push(p.done));
+    MOE_TRY(key.push(p.done | p.kind << kKindShift));
   }
   uint32_t id = 0;
   bool fresh = false;
@@ -351,76 +387,69 @@ Status SchemaCompiler::define_rule(uint32_t id) {
   const std::span<const uint32_t> key = keys_[id];
   parts.mode = static_cast<Mode>(key[0]);
   parts.reader = key[1];
-  for (size_t i = 2; i < key.size(); i += 2) MOE_TRY(parts.push({key[i], key[i + 1]}));
+  for (size_t i = 2; i < key.size(); i += 2) {
+    const auto kind = static_cast<Part::Kind>(key[i + 1] >> kKindShift);
+    const uint32_t done = key[i + 1] & ((uint32_t{1} << kKindShift) - 1);
+    MOE_TRY(parts.push({.node = key[i], .done = done, .kind = kind}));
+  }
   uint32_t start = kNever;
   bool never = false;
-  size_t any_of = parts.size();
-  size_t one_of = parts.size();
-  for (size_t i = parts.size(); i-- > 0;) {
-    const Part& p = parts[i];
-    never = never || json_.kind(p.node) == Json::kFalse;
-    if (get(p, "anyOf") != Json::kNone && (p.done & Part::kAnyOf) == 0) any_of = i;
-    if (get(p, "oneOf") != Json::kNone && (p.done & Part::kOneOf) == 0) one_of = i;
+  for (const Part& p : parts) {
+    never = never || (p.kind == Part::kSatisfies && json_.kind(p.node) == Json::kFalse);
   }
-  if (never) {
-  } else if (any_of < parts.size()) {
-    MOE_TRY(split_choice(parts, any_of, "anyOf", &start));
-  } else if (one_of < parts.size()) {
-    MOE_TRY(split_choice(parts, one_of, "oneOf", &start));
-  } else {
-    MOE_TRY(leaf(parts, &start));
+  if (!never) {
+    bool is_choice = false;
+    if (!listed(parts)) MOE_TRY(split(parts, &start, &is_choice));
+    if (!is_choice) MOE_TRY(leaf(parts, &start));
   }
   network_.define(rules_[id], start);
   return network_.status();
 }
 
-Status SchemaCompiler::split_choice(const Parts& parts, size_t i, std::string_view keyword,
-                                    uint32_t* out) {
-  const bool one = keyword == "oneOf";
-  const uint32_t list = get(parts[i], keyword);
-  if (json_.kind(list) != Json::kArray || json_.size(list) == 0) {
-    return malformed(list, "expected an array of schemas");
+bool SchemaCompiler::listed(const Parts& parts) const {
+  return std::any_of(parts.begin(), parts.end(), [&](const Part& p) {
+    return get(p, "enum") != Json::kNone || get(p, "const") != Json::kNone;
+  });
+}
+
+// The types that the value of the keyword `type` names.
+Status SchemaCompiler::types_named(uint32_t value, uint32_t* types) const {
+  *types = 0;
+  const bool list = json_.kind(value) == Json::kArray;
+  for (uint32_t c = list ? json_.first(value) : value; c != Json::kNone;
+       c = list ? json_.next(c) : Json::kNone) {
+    const uint32_t type = json_.kind(c) == Json::kString ? type_named(json_.text(c)) : 0;
+    if (type == 0) return malformed(c, "expected the name of a type");
+    *types |= type;
   }
-  if (one && json_.size(list) > kMaxOptions) return unsupported(list, "more than 300 options");
-  Array<uint32_t> targets(allocator());
-  for (uint32_t c = json_.first(list); c != Json::kNone; c = json_.next(c)) {
-    for (uint32_t d = json_.first(list); one && d != c; d = json_.next(d)) {
-      bool apart = false;
-      MOE_TRY(disjoint(d, c, 0, &apart));
-      if (!apart) {
-        return unsupported(c,
-                           "oneOf: cannot tell that no value satisfies this option and another "
-                           "one; anyOf does not ask that");
-      }
-    }
-    Parts option(allocator());
-    MOE_TRY(option.append(parts.data(), parts.size()));
-    option.mode = parts.mode;
-    option.reader = parts.reader;
-    option[i].done |= one ? Part::kOneOf : Part::kAnyOf;
-    MOE_TRY(add_part(option, i + 1, c));
-    uint32_t rule = 0;
-    MOE_TRY(rule_of(option, &rule));
-    MOE_TRY(targets.push(network_.call(rule, kEnd)));
-  }
-  *out = network_.split(targets.span());
   return {};
+}
+
+uint32_t SchemaCompiler::type_of(uint32_t value) const {
+  static constexpr uint32_t kTypes[] = {kTypeNull,   kTypeBoolean, kTypeBoolean, kTypeInteger,
+                                        kTypeString, kTypeArray,   kTypeObject};
+  const bool fraction = json_.kind(value) == Json::kNumber &&
+                        json_.text(value).find_first_of(".eE") != std::string_view::npos;
+  return fraction ? uint32_t{kTypeFraction} : kTypes[json_.kind(value)];
 }
 
 Status SchemaCompiler::types_of(const Parts& parts, uint32_t* types) const {
   *types = kTypeAll;
+  uint32_t named = 0;
   for (const Part& p : parts) {
+    if (p.kind == Part::kHas || p.kind == Part::kHasWrong) *types &= kTypeObject;
+    if (p.kind == Part::kOfType || p.kind == Part::kBreaks) {
+      *types &= types_of_keyword(json_.name(p.node));
+    }
+    if (breaks(p, "type")) {
+      MOE_TRY(types_named(p.node, &named));
+      *types &= ~named;
+    }
+    if (p.kind != Part::kSatisfies) continue;
     if (json_.kind(p.node) == Json::kFalse) *types = 0;
     const uint32_t value = get(p, "type");
     if (value == Json::kNone) continue;
-    uint32_t named = 0;
-    const bool list = json_.kind(value) == Json::kArray;
-    for (uint32_t c = list ? json_.first(value) : value; c != Json::kNone;
-         c = list ? json_.next(c) : Json::kNone) {
-      const uint32_t type = json_.kind(c) == Json::kString ? type_named(json_.text(c)) : 0;
-      if (type == 0) return malformed(c, "expected the name of a type");
-      named |= type;
-    }
+    MOE_TRY(types_named(value, &named));
     // OpenAPI 3.0's way to write ["null", ...].
     const uint32_t nullable = get(p, "nullable");
     if (nullable != Json::kNone && json_.kind(nullable) == Json::kTrue) {
@@ -438,10 +467,20 @@ Status SchemaCompiler::leaf(const Parts& parts, uint32_t* out) {
   if (parts.mode == Mode::kPlainText) return plain_text(parts, types, out);
   if (parts.mode == Mode::kWithout) types &= ~uint32_t{kTypeString};
   if (parts.mode == Mode::kObject || parts.mode == Mode::kTags) types &= kTypeObject;
+  if (listed(parts)) {
+    if (parts.mode != Mode::kTags) return values(parts, types, out);
+    return unsupported(parts[0].node, "enum or const of whole arguments");
+  }
+  uint32_t without = 0;  // kinds of JSON that are not allowed
   for (const Part& p : parts) {
-    if (get(p, "enum") == Json::kNone && get(p, "const") == Json::kNone) continue;
-    if (parts.mode == Mode::kTags) return unsupported(p.node, "enum or const of whole arguments");
-    return values(parts, types, out);
+    const bool list = breaks(p, "enum");
+    if (!list && !breaks(p, "const")) continue;
+    for (uint32_t c = list ? json_.first(p.node) : p.node; c != Json::kNone;
+         c = list ? json_.next(c) : Json::kNone) {
+      without |= 1U << json_.kind(c);
+      if ((types & type_of(c) & (kTypeArray | kTypeObject)) == 0) continue;
+      return unsupported(p.node, "a negation of an array or object");
+    }
   }
   if (parts.mode == Mode::kTags) {
     *out = kNever;
@@ -466,127 +505,15 @@ Status SchemaCompiler::leaf(const Parts& parts, uint32_t* out) {
     MOE_TRY(targets.push(node));
   }
   if ((types & kTypeBoolean) != 0) {
-    MOE_TRY(targets.push(network_.literal("true", kEnd)));
-    MOE_TRY(targets.push(network_.literal("false", kEnd)));
+    const auto may_be = [&](Json::Kind kind) { return (without >> kind & 1) == 0; };
+    if (may_be(Json::kTrue)) MOE_TRY(targets.push(network_.literal("true", kEnd)));
+    if (may_be(Json::kFalse)) MOE_TRY(targets.push(network_.literal("false", kEnd)));
   }
-  if ((types & kTypeNull) != 0) {
+  if ((types & kTypeNull) != 0 && (without >> Json::kNull & 1) == 0) {
     MOE_TRY(targets.push(network_.literal("null", kEnd)));
     if (notation_ != nullptr) MOE_TRY(targets.push(network_.literal("None", kEnd)));
   }
   *out = network_.split(targets.span());
-  return {};
-}
-
-// Whether two schemas certainly have no value in common.
-Status SchemaCompiler::disjoint(uint32_t a, uint32_t b, uint32_t depth, bool* out) {
-  *out = false;
-  if (depth > 4) return {};
-  MOE_TRY(spend(100));
-  Parts x(allocator());
-  Parts y(allocator());
-  MOE_TRY(add_part(x, 0, a));
-  MOE_TRY(add_part(y, 0, b));
-  MOE_TRY(flatten(x));
-  MOE_TRY(flatten(y));
-  // A choice is apart from another schema if all its options are.
-  for (const auto& [list, other] : {std::pair{&x, b}, std::pair{&y, a}}) {
-    for (const Part& p : *list) {
-      for (const std::string_view keyword : {"anyOf", "oneOf"}) {
-        const uint32_t options = get(p, keyword);
-        if (options == Json::kNone) continue;
-        bool all = true;
-        for (uint32_t c = json_.first(options); c != Json::kNone && all; c = json_.next(c)) {
-          MOE_TRY(disjoint(c, other, depth + 1, &all));
-        }
-        *out = *out || all;
-      }
-    }
-  }
-  if (*out) return {};
-  uint32_t types = 0;
-  uint32_t others = 0;
-  MOE_TRY(types_of(x, &types));
-  MOE_TRY(types_of(y, &others));
-  const auto narrow = [&](const Parts& list, uint32_t* mask) {
-    for (const Part& p : list) {
-      const uint32_t only = get(p, "const");
-      if (only != Json::kNone) *mask &= type_of_value(json_, only);
-      const uint32_t values = get(p, "enum");
-      if (values == Json::kNone) continue;
-      uint32_t any = 0;
-      for (uint32_t c = json_.first(values); c != Json::kNone; c = json_.next(c)) {
-        any |= type_of_value(json_, c);
-      }
-      *mask &= any;
-    }
-  };
-  narrow(x, &types);
-  narrow(y, &others);
-  const uint32_t common = types & others;
-  *out = common == 0;
-  if (*out) return {};
-  MOE_TRY(disjoint_values(x, y, out));
-  if (*out) return {};
-  if (common == kTypeString) {
-    Automaton p(allocator());
-    Automaton q(allocator());
-    bool any_p = false;
-    bool any_q = false;
-    MOE_TRY(string_set(x, p, &any_p));
-    MOE_TRY(string_set(y, q, &any_q));
-    if (any_p || any_q) return {};
-    Automaton both(allocator());
-    MOE_TRY(both.combine(p, q, Automaton::Op::kAnd));
-    *out = both.empty();
-    return {};
-  }
-  if (common != kTypeObject) return {};
-  // A property that one requires: the other forbids it, or requires it with another value.
-  for (const auto& [list, other] : {std::pair{&x, &y}, std::pair{&y, &x}}) {
-    for (const Part& p : *list) {
-      const uint32_t required = get(p, "required");
-      if (required == Json::kNone) continue;
-      for (uint32_t c = json_.first(required); c != Json::kNone; c = json_.next(c)) {
-        if (json_.kind(c) != Json::kString) continue;
-        Parts mine(allocator());
-        Parts theirs(allocator());
-        MOE_TRY(value_of(*list, json_.text(c), mine));
-        MOE_TRY(value_of(*other, json_.text(c), theirs));
-        for (const Part& q : theirs) {
-          if (json_.kind(q.node) == Json::kFalse) *out = true;
-          for (const Part& m : mine) {
-            if (!*out) MOE_TRY(disjoint(m.node, q.node, depth + 1, out));
-          }
-        }
-        if (*out) return {};
-      }
-    }
-  }
-  return {};
-}
-
-// Whether the values that one of the lists has are not allowed by the other.
-Status SchemaCompiler::disjoint_values(const Parts& a, const Parts& b, bool* out) {
-  for (const auto& [list, other] : {std::pair{&a, &b}, std::pair{&b, &a}}) {
-    for (const Part& p : *list) {
-      const uint32_t only = get(p, "const");
-      const uint32_t several = get(p, "enum");
-      if (only == Json::kNone && several == Json::kNone) continue;
-      uint32_t types = 0;
-      MOE_TRY(types_of(*other, &types));
-      bool none = true;
-      for (uint32_t c = only != Json::kNone ? only : json_.first(several); c != Json::kNone && none;
-           c = only != Json::kNone ? Json::kNone : json_.next(c)) {
-        bool admitted = false;
-        const Status status = admits(c, *other, types, &admitted);
-        none = status.ok() && !admitted;
-      }
-      if (none) {
-        *out = true;
-        return {};
-      }
-    }
-  }
   return {};
 }
 
@@ -601,7 +528,7 @@ Status SchemaCompiler::define_rules(Mode mode, uint32_t* rule) {
   }
   Parts parts(allocator());
   parts.mode = mode;
-  MOE_TRY(parts.push({json_.root(), 0}));
+  MOE_TRY(parts.push({.node = json_.root()}));
   MOE_TRY(rule_of(parts, rule));
   for (uint32_t i = 0; i < rules_.size(); ++i) MOE_TRY(define_rule(i));
   return network_.status();

@@ -13,11 +13,23 @@
 
 namespace moe::grammar {
 
-/// A schema (a node of the JSON text) of which some keywords have been dealt with.
+/// A part of what a value must satisfy: mostly a schema (a node of the JSON text), of which some
+/// keywords have been dealt with. What a choice or a negation leaves of one is of another kind.
 struct Part {
-  enum Done : uint32_t { kRef = 1, kAllOf = 2, kAnyOf = 4, kOneOf = 8 };
+  enum Kind : uint32_t {
+    kSatisfies,  // the schema `node`
+    kFails,      // does not satisfy the schema `node`
+    kOfType,     // is of the types that the keyword `node` speaks of
+    kBreaks,     // the same, and does not satisfy that keyword
+    kHas,        // is an object with the member that `node` names: a string, or a member itself
+    kHasWrong,   // the same, whose value does not satisfy the schema `node`
+    kLacks,      // is no object with such a member
+    kDepends,    // an object with such a member satisfies `node`: a schema, or a list of names
+  };
+  enum Done : uint32_t { kRef = 1, kAllOf = 2, kAnyOf = 4, kOneOf = 8, kRest = 16, kIf = 32 };
   uint32_t node = 0;
   uint32_t done = 0;
+  Kind kind = kSatisfies;
 };
 
 /// The form of a value's text, which besides satisfies its schemas.
@@ -35,6 +47,9 @@ struct Parts : Array<Part> {
   Mode mode = Mode::kAny;
   uint32_t reader = 0;  // of kPlainText: the types that it must not be read as (TagStyle::types)
 };
+
+/// Whether a keyword restricts values.
+bool restricts(std::string_view keyword);
 
 /// Types of values, as bits.
 enum Type : uint32_t {
@@ -62,15 +77,31 @@ class SchemaCompiler final {
   Status rule_of(const Parts& parts, uint32_t* rule);
   Status define_rule(uint32_t rule);
   Status define_rules(Mode mode, uint32_t* rule);
+  bool stands_first(uint32_t keyword) const;
   Status flatten(Parts& parts);
-  Status add_part(Parts& parts, size_t at, uint32_t node);
-  Status split_choice(const Parts& parts, size_t i, std::string_view keyword, uint32_t* out);
+  Status add_part(Parts& parts, size_t at, uint32_t node, Part::Kind kind = Part::kSatisfies);
   Status leaf(const Parts& parts, uint32_t* out);
   Status types_of(const Parts& parts, uint32_t* types) const;
+  Status types_named(uint32_t value, uint32_t* types) const;
+  uint32_t type_of(uint32_t value) const;
   Status resolve(uint32_t ref, uint32_t* node) const;
   Status find_anchor(std::string_view name, uint32_t* node) const;
   Status spend(uint64_t steps) const;
   Status check_keywords(uint32_t node);
+  bool listed(const Parts& parts) const;
+
+  // schema_choice.cpp: choices, and what is left of a schema that a value must not satisfy.
+  Status split(const Parts& parts, uint32_t* out, bool* is_choice);
+  Status split_list(const Parts& parts, size_t i, std::string_view keyword,
+                    Array<uint32_t>& targets);
+  Status split_if(const Parts& parts, size_t i, Array<uint32_t>& targets);
+  Status split_dependency(const Parts& parts, size_t i, Array<uint32_t>& targets);
+  Status split_failure(const Parts& parts, size_t i, Array<uint32_t>& targets);
+  Status split_keyword(const Parts& rest, size_t at, uint32_t keyword, Array<uint32_t>& targets);
+  Status split_additional(const Parts& rest, size_t at, uint32_t keyword, Array<uint32_t>& targets);
+  Status add_option(const Parts& rest, size_t at, std::span<const Part> more,
+                    Array<uint32_t>& targets);
+  std::string_view name_of(uint32_t node) const;
   Status disjoint(uint32_t a, uint32_t b, uint32_t depth, bool* out);
   Status disjoint_values(const Parts& a, const Parts& b, bool* out);
 
@@ -78,22 +109,36 @@ class SchemaCompiler final {
   Status values(const Parts& parts, uint32_t types, uint32_t* out);
   template <class F>
   Status each_value(const Parts& parts, uint32_t types, F&& f);
-  Status admits(uint32_t value, const Parts& parts, uint32_t types, bool* out);
   uint32_t write(uint32_t value, uint32_t next);
   uint32_t space(uint32_t next);
   enum Shared : uint8_t { kAnyString, kAnyChar, kIndent, kAnyNumber, kAnyInteger, kShared };
   uint32_t shared(Shared what);
+
+  // schema_valid.cpp: whether a value that the schema lists satisfies the rest of it.
+  Status admits(uint32_t value, const Parts& parts, bool* out);
+  Status admits(uint32_t value, const Part& part, uint32_t depth, bool* out);
+  Status surely_fails(uint32_t value, uint32_t schema, uint32_t depth, bool* out);
+  Status valid(uint32_t value, uint32_t schema, uint32_t depth, bool* out);
+  Status valid_choice(uint32_t value, uint32_t keyword, uint32_t depth, bool* out);
+  Status valid_object(uint32_t value, const Parts& schema, uint32_t depth, bool* out);
+  Status valid_array(uint32_t value, const Parts& schema, uint32_t depth, bool* out);
+  Status size_admits(uint32_t value, const Parts& parts, bool* out) const;
+  Status text_admits(uint32_t value, const Parts& parts, bool* out);
+  bool one_of(uint32_t value, uint32_t keyword) const;
+  bool equal(uint32_t a, uint32_t b) const;
 
   // schema_number.cpp
   struct Range;
   Status range(const Parts& parts, Range& out) const;
   Status number(const Parts& parts, uint32_t types, uint32_t next, uint32_t* out);
   Status number_admits(uint32_t value, const Parts& parts, bool* out) const;
+  bool is_integer(uint32_t value) const;
+  bool same_number(uint32_t a, uint32_t b) const;
 
   // schema_string.cpp
   Status string(const Parts& parts, uint32_t next, uint32_t* out);
-  Status string_set(const Parts& parts, Automaton& out, bool* any);
-  Status pattern(uint32_t keyword, Expressions& to, uint32_t* expr, Match* match) const;
+  Status string_set(const Parts& parts, Automaton& out, bool* any, bool all = false);
+  Status pattern(uint32_t keyword, bool all, Expressions& to, uint32_t* expr, Match* match) const;
   Status lengths(const Parts& parts, uint32_t* min, uint32_t* max) const;
 
   // schema_object.cpp
@@ -127,10 +172,21 @@ class SchemaCompiler final {
 
   // schema_array.cpp
   Status array(const Parts& parts, uint32_t next, uint32_t* out);
+  struct Items {
+    uint32_t prefix;  // a list of schemas
+    uint32_t rest;    // the schema of the others
+  };
+  Items items_of(const Part& part) const;
+  Status item_schemas(const Parts& parts, uint32_t index, Parts& out);
+  Status some_items(const Parts& parts, uint32_t min, uint32_t max, uint32_t n_prefix,
+                    const Part& some, uint32_t close, uint32_t* first);
 
   // Helpers.
   uint32_t get(const Part& part, std::string_view keyword) const {
-    return json_.find(part.node, keyword);
+    return part.kind == Part::kSatisfies ? json_.find(part.node, keyword) : Json::kNone;
+  }
+  bool breaks(const Part& part, std::string_view keyword) const {
+    return part.kind == Part::kBreaks && json_.name(part.node) == keyword;
   }
   /// Calls f(keyword's value) for every schema of the list that has it.
   template <class F>
@@ -164,6 +220,7 @@ class SchemaCompiler final {
   const Notation* notation_ = nullptr;
   Automaton bare_names_;
   bool in_call_ = false;      // arguments of a tool
+  bool unsure_ = false;       // a value may be valid that was taken for one that is not
   bool ref_alone_ = false;    // what stands beside $ref is ignored (up to draft 7)
   uint32_t shared_[kShared];  // rules; ~0: not made yet
   struct Pattern {
@@ -188,7 +245,8 @@ Status SchemaCompiler::each_value(const Parts& parts, uint32_t types, F&& f) {
   for (uint32_t c = only != Json::kNone ? only : json_.first(list); c != Json::kNone;
        c = only != Json::kNone ? Json::kNone : json_.next(c)) {
     bool admitted = false;
-    MOE_TRY(admits(c, parts, types, &admitted));
+    if ((types & type_of(c)) == 0) continue;
+    MOE_TRY(admits(c, parts, &admitted));
     if (admitted) MOE_TRY(f(c));
   }
   return {};

@@ -204,6 +204,14 @@ Status number_texts(bool whole, size_t n, Automaton& out) {
   return {};
 }
 
+// Numbers without a sign that are no integers, and so few digits that a double is none either.
+Status fraction_texts(Automaton& out) {
+  Expressions e(out.allocator());
+  uint32_t expr = 0;
+  MOE_TRY(parse_regex("(?:0|[1-9][0-9]{0,8})\\.[0-9]{0,5}[1-9]", e, &expr));
+  return out.from_expression(e, expr, Match::kWhole);
+}
+
 Status intersect(Automaton& a, const Automaton& b) {
   Automaton both(a.allocator());
   MOE_TRY(both.combine(a, b, Automaton::Op::kAnd));
@@ -218,31 +226,60 @@ struct SchemaCompiler::Range {
   Bound low;
   Bound high;
   Array<uint32_t> multiples;
-  explicit Range(const Allocator& a) : multiples(a) {}
+  Array<uint32_t> not_multiples;
+  Array<Decimal> excluded;
+  explicit Range(const Allocator& a) : multiples(a), not_multiples(a), excluded(a) {}
+  bool empty() const {
+    return !low.given && !high.given && multiples.empty() && not_multiples.empty() &&
+           excluded.empty();
+  }
 };
 
 Status SchemaCompiler::range(const Parts& parts, Range& out) const {
-  const auto bound = [&](std::string_view keyword, std::string_view exclusive, Bound& to,
-                         uint32_t keep) -> Status {
+  const auto decimal = [&](uint32_t k, Decimal* d) -> Status {
+    if (json_.kind(k) != Json::kNumber) return malformed(k, "expected a number");
+    if (!parse_decimal(json_.text(k), d)) return unsupported(k, "more than 60 digits");
+    return {};
+  };
+  const auto bound = [&](std::string_view keyword, std::string_view exclusive) -> Status {
     const bool open = keyword == exclusive;
-    return each(parts, keyword, [&](uint32_t k) -> Status {
-      if (open && json_.is_bool(k)) return {};  // draft 4: belongs to the other keyword
+    for (const Part& p : parts) {
+      const bool broken = breaks(p, keyword);
+      const uint32_t k = broken ? p.node : get(p, keyword);
+      if (k == Json::kNone) continue;
+      if (open && json_.is_bool(k)) continue;  // draft 4: belongs to the other keyword
       Bound b;
       b.given = true;
       const uint32_t flag = json_.find(json_.parent(k), exclusive);
       b.open = open || (flag != Json::kNone && json_.kind(flag) == Json::kTrue);
-      if (json_.kind(k) != Json::kNumber) return malformed(k, "expected a number");
-      if (!parse_decimal(json_.text(k), &b.value)) return unsupported(k, "more than 60 digits");
+      b.open = b.open != broken;
+      MOE_TRY(decimal(k, &b.value));
+      const bool low = keyword.ends_with("inimum") != broken;
+      Bound& to = low ? out.low : out.high;
+      const uint32_t keep = low ? kMore : kLess;
       const uint32_t order = to.given ? compare(b.value, to.value) : keep;
       if (order == keep || (order == kEqual && b.open)) to = b;
-      return {};
-    });
+    }
+    return {};
   };
-  MOE_TRY(bound("minimum", "exclusiveMinimum", out.low, kMore));
-  MOE_TRY(bound("exclusiveMinimum", "exclusiveMinimum", out.low, kMore));
-  MOE_TRY(bound("maximum", "exclusiveMaximum", out.high, kLess));
-  MOE_TRY(bound("exclusiveMaximum", "exclusiveMaximum", out.high, kLess));
-  return each(parts, "multipleOf", [&](uint32_t k) -> Status {
+  MOE_TRY(bound("minimum", "exclusiveMinimum"));
+  MOE_TRY(bound("exclusiveMinimum", "exclusiveMinimum"));
+  MOE_TRY(bound("maximum", "exclusiveMaximum"));
+  MOE_TRY(bound("exclusiveMaximum", "exclusiveMaximum"));
+  for (const Part& p : parts) {
+    const bool list = breaks(p, "enum");
+    for (uint32_t c = list                 ? json_.first(p.node)
+                      : breaks(p, "const") ? p.node
+                                           : Json::kNone;
+         c != Json::kNone; c = list ? json_.next(c) : Json::kNone) {
+      if (json_.kind(c) != Json::kNumber) continue;
+      Decimal d;
+      MOE_TRY(decimal(c, &d));
+      MOE_TRY(out.excluded.push(d));
+    }
+    const bool broken = breaks(p, "multipleOf");
+    const uint32_t k = broken ? p.node : get(p, "multipleOf");
+    if (k == Json::kNone) continue;
     Decimal d;
     if (json_.kind(k) != Json::kNumber) return malformed(k, "expected a number");
     uint32_t m = 0;
@@ -251,16 +288,23 @@ Status SchemaCompiler::range(const Parts& parts, Range& out) const {
       m = std::min(m * 10 + static_cast<uint32_t>(d.digits[i] - '0'), kMaxMultiple + 1);
     }
     if (m == 0 || m > kMaxMultiple) return unsupported(k, "expected a whole number from 1 to 5000");
-    return out.multiples.push(m);
-  });
+    MOE_TRY((broken ? out.not_multiples : out.multiples).push(m));
+  }
+  return {};
 }
 
 Status SchemaCompiler::number(const Parts& parts, uint32_t types, uint32_t next, uint32_t* out) {
   Range r(allocator());
   MOE_TRY(range(parts, r));
-  // A multiple of a whole number is one.
-  const bool whole = (types & kTypeFraction) == 0 || !r.multiples.empty();
-  if (!r.low.given && !r.high.given && r.multiples.empty()) {
+  // Numbers that are no integers; a multiple of a whole number is one.
+  const bool fraction = (types & kTypeInteger) == 0;
+  if (fraction && !r.multiples.empty()) {
+    *out = kNever;
+    return {};
+  }
+  const bool whole = !fraction && ((types & kTypeFraction) == 0 || !r.multiples.empty() ||
+                                   !r.not_multiples.empty());
+  if (r.empty() && !fraction) {
     *out = network_.call(shared(whole ? kAnyInteger : kAnyNumber), next);
     return {};
   }
@@ -282,8 +326,16 @@ Status SchemaCompiler::number(const Parts& parts, uint32_t types, uint32_t next,
       if (b->given)
         n_digits = std::max(n_digits, static_cast<size_t>(b->value.n - b->value.n_whole));
     }
+    for (const Decimal& d : r.excluded) {
+      const auto n_whole = static_cast<size_t>(d.n_whole);
+      n_digits = std::min(n_digits, kExactDigits - std::min(kExactDigits, n_whole));
+    }
     Automaton texts(allocator());
-    MOE_TRY(number_texts(whole, n_digits, texts));
+    if (fraction) {
+      MOE_TRY(fraction_texts(texts));
+    } else {
+      MOE_TRY(number_texts(whole, n_digits, texts));
+    }
     const auto keep = [&](const Decimal& bound, uint32_t ways) -> Status {
       Automaton with(allocator());
       MOE_TRY(order_texts(bound, ways, with));
@@ -301,11 +353,23 @@ Status SchemaCompiler::number(const Parts& parts, uint32_t types, uint32_t next,
       zero.n = zero.n_whole = 1;
       MOE_TRY(keep(zero, kMore));
     }
+    for (const Decimal& d : r.excluded) {
+      if (d.zero() ? negative : d.negative != negative) continue;
+      MOE_TRY(keep(d, uint32_t{kLess | kMore}));
+    }
     for (const uint32_t m : r.multiples) {
       if (m == 1) continue;
       Automaton with(allocator());
       MOE_TRY(multiple_texts(m, with));
       MOE_TRY(intersect(texts, with));
+    }
+    for (const uint32_t m : r.not_multiples) {
+      if (fraction) break;
+      Automaton with(allocator());
+      MOE_TRY(multiple_texts(m, with));
+      Automaton others(allocator());
+      MOE_TRY(others.combine(texts, with, Automaton::Op::kWithout));
+      texts = std::move(others);
     }
     const uint32_t digits = none ? kNever : texts.build(network_, Spelling::kPlain, next);
     targets[negative ? 1 : 0] = negative ? network_.byte('-', '-', digits) : digits;
@@ -324,14 +388,30 @@ Status SchemaCompiler::number_admits(uint32_t value, const Parts& parts, bool* o
     return order == way || (order == kEqual && !b.open);
   };
   *out = within(r.low, kMore) && within(r.high, kLess);
-  for (const uint32_t m : r.multiples) {
+  const auto divides = [&](uint32_t m) {
     uint32_t rest = 0;
     for (int32_t i = 0; i < d.n_whole; ++i) {
       rest = (rest * 10 + static_cast<uint32_t>(d.digits[i] - '0')) % m;
     }
-    *out = *out && rest == 0 && d.n == d.n_whole;
-  }
+    return rest == 0 && d.n == d.n_whole;
+  };
+  for (const uint32_t m : r.multiples) *out = *out && divides(m);
+  for (const uint32_t m : r.not_multiples) *out = *out && !divides(m);
+  for (const Decimal& other : r.excluded) *out = *out && compare(d, other) != kEqual;
   return {};
+}
+
+bool SchemaCompiler::is_integer(uint32_t value) const {
+  Decimal d;
+  return json_.kind(value) == Json::kNumber && parse_decimal(json_.text(value), &d) &&
+         d.n == d.n_whole;
+}
+
+bool SchemaCompiler::same_number(uint32_t a, uint32_t b) const {
+  Decimal x;
+  Decimal y;
+  const bool read = parse_decimal(json_.text(a), &x) && parse_decimal(json_.text(b), &y);
+  return read ? compare(x, y) == kEqual : json_.text(a) == json_.text(b);
 }
 
 }  // namespace moe::grammar

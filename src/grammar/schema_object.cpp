@@ -38,6 +38,9 @@ Status SchemaCompiler::pattern_of(uint32_t schema, const Automaton** out) {
 // The schemas that the value of a property must satisfy.
 Status SchemaCompiler::value_of(const Parts& parts, std::string_view name, Parts& out) {
   for (const Part& p : parts) {
+    if (p.kind == Part::kHasWrong && json_.name(p.node) == name) {
+      MOE_TRY(add_part(out, out.size(), p.node, Part::kFails));
+    }
     bool known = false;
     const uint32_t named = get(p, "properties");
     if (named != Json::kNone) {
@@ -66,7 +69,8 @@ Status SchemaCompiler::names(const Parts& parts, Automaton& out, bool* any) {
   MOE_TRY(each(parts, "propertyNames", [&](uint32_t k) { return add_part(schemas, 0, k); }));
   MOE_TRY(flatten(schemas));
   for (const Part& p : schemas) {
-    for (const std::string_view keyword : {"anyOf", "oneOf", "enum", "const"}) {
+    if (p.kind == Part::kFails) return unsupported(p.node, "inside propertyNames");
+    for (const std::string_view keyword : {"anyOf", "oneOf", "if", "enum", "const"}) {
       const uint32_t k = get(p, keyword);
       if (k != Json::kNone) return unsupported(k, "inside propertyNames");
     }
@@ -81,6 +85,13 @@ Status SchemaCompiler::names(const Parts& parts, Automaton& out, bool* any) {
 }
 
 Status SchemaCompiler::properties(const Parts& parts, Array<Property>& out) {
+  for (const Part& p : parts) {
+    if (p.kind != Part::kBreaks || breaks(p, "minProperties") || breaks(p, "maxProperties") ||
+        breaks(p, "type") || breaks(p, "enum") || breaks(p, "const")) {
+      continue;
+    }
+    return unsupported(p.node, "a negation of this keyword is not supported");
+  }
   Names numbers(allocator());
   const auto add = [&](std::string_view name, bool required) -> Status {
     uint32_t id = 0;
@@ -107,10 +118,21 @@ Status SchemaCompiler::properties(const Parts& parts, Array<Property>& out) {
   };
   MOE_TRY(each(parts, "properties", add_named));
   MOE_TRY(each(parts, "required", add_required));
+  for (const Part& p : parts) {
+    const bool has = p.kind == Part::kHas || p.kind == Part::kHasWrong;
+    if (has || p.kind == Part::kLacks) MOE_TRY(add(name_of(p.node), has));
+  }
   Automaton allowed(allocator());
   bool any = false;
   MOE_TRY(names(parts, allowed, &any));
   for (Property& p : out) p.allowed = any || allowed.contains(p.name);
+  for (const Part& p : parts) {
+    if (p.kind != Part::kLacks) continue;
+    uint32_t id = 0;
+    bool fresh = false;
+    MOE_TRY(numbers.add(name_of(p.node), &id, &fresh));
+    out[id].allowed = false;
+  }
   return {};
 }
 

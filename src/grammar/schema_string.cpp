@@ -21,27 +21,61 @@ namespace {
 #define LABEL "[A-Za-z0-9](?:[A-Za-z0-9\\-]{0,61}[A-Za-z0-9])?"
 #define URI_CHAR "(?:[A-Za-z0-9\\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})"
 
-constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
-    {"date", DATE},
-    {"time", TIME},
-    {"date-time", DATE "T" TIME},
+#define URI                                                                              \
+  "[A-Za-z][A-Za-z0-9+\\-.]*:" URI_CHAR "+(?:\\?(?:" URI_CHAR "|\\?)*)?(?:#(?:" URI_CHAR \
+  "|\\?)*)"                                                                              \
+  "?"
+#define PATH_CHAR "(?:[A-Za-z0-9\\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})"
+#define URI_REFERENCE                                                        \
+  "(?:" URI "|(?:/?" PATH_CHAR "+(?:/" PATH_CHAR "*)*|/)?(?:\\?(?:" URI_CHAR \
+  "|\\?)*)?(?:#(?:" URI_CHAR "|\\?)*)?)"
+#define EMAIL                                                                             \
+  "[A-Za-z0-9!#$%&'*+/=?\\^_`{|}~\\-]+(?:\\.[A-Za-z0-9!#$%&'*+/=?\\^_`{|}~\\-]+)*@" LABEL \
+  "(?:\\." LABEL ")*"
+#define HOSTNAME LABEL "(?:\\." LABEL ")*"
+#define POINTER "(?:/(?:[^~/]|~[01])*)*"
+#define VARIABLE "[A-Za-z0-9_]+(?:\\*|:[1-9][0-9]{0,3})?"
+#define SCHEME "^[A-Za-z][A-Za-z0-9+\\-.]*:"
+
+struct Format {
+  std::string_view name;
+  std::string_view texts;  // some or all that have it
+  std::string_view all;    // part of all texts that have it; empty: `texts` are all
+};
+constexpr std::string_view kAnything = "^";
+
+constexpr Format kFormats[] = {
+    {"date", DATE, ""},
+    {"time", TIME, "^[0-9]{2}:"},
+    {"date-time", DATE "T" TIME, "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]"},
     {"duration",
      "P(?:[0-9]+W|(?:[0-9]+Y(?:[0-9]+M)?(?:[0-9]+D)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)(?:T(?:[0-9]+H(?:["
      "0-"
      "9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S))?|T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+"
      "M(?:"
-     "[0-9]+S)?|[0-9]+S))"},
-    {"email",
-     "[A-Za-z0-9!#$%&'*+/=?\\^_`{|}~\\-]+(?:\\.[A-Za-z0-9!#$%&'*+/=?\\^_`{|}~\\-]+)*@" LABEL
-     "(?:\\." LABEL ")*"},
-    {"hostname", LABEL "(?:\\." LABEL ")*"},
-    {"ipv4", IPV4},
-    {"ipv6", "(?:" H ":){7}" H "|(?:" H ":){1,7}:|(?:" H ":){1,6}:" H "|(?:" H ":){1,5}(?::" H
-             "){1,2}|(?:" H ":){1,4}(?::" H "){1,3}|(?:" H ":){1,3}(?::" H "){1,4}|(?:" H
-             ":){1,2}(?::" H "){1,5}|" H ":(?::" H "){1,6}|:(?:(?::" H "){1,7}|:)"},
-    {"uuid", "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"},
-    {"uri", "[A-Za-z][A-Za-z0-9+\\-.]*:" URI_CHAR "+(?:\\?(?:" URI_CHAR "|\\?)*)?(?:#(?:" URI_CHAR
-            "|\\?)*)?"},
+     "[0-9]+S)?|[0-9]+S))",
+     "^P"},
+    {"email", EMAIL, "@"},
+    {"idn-email", EMAIL, "@"},
+    {"hostname", HOSTNAME, kAnything},
+    {"idn-hostname", HOSTNAME, kAnything},
+    {"ipv4", IPV4, ""},
+    {"ipv6",
+     "(?:" H ":){7}" H "|(?:" H ":){1,7}:|(?:" H ":){1,6}:" H "|(?:" H ":){1,5}(?::" H
+     "){1,2}|(?:" H ":){1,4}(?::" H "){1,3}|(?:" H ":){1,3}(?::" H "){1,4}|(?:" H ":){1,2}(?::" H
+     "){1,5}|" H ":(?::" H "){1,6}|:(?:(?::" H "){1,7}|:)",
+     "^[0-9A-Fa-f]*:"},
+    {"uuid", "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}", ""},
+    {"uri", URI, SCHEME},
+    {"uri-reference", URI_REFERENCE, kAnything},
+    {"iri", URI, SCHEME},
+    {"iri-reference", URI_REFERENCE, kAnything},
+    {"uri-template",
+     "(?:[A-Za-z0-9\\-._~!$&'()*+,;=:@/?#]|%[0-9A-Fa-f]{2}|\\{[+#./;?&]?" VARIABLE "(?:," VARIABLE
+     ")*\\})*",
+     kAnything},
+    {"json-pointer", POINTER, ""},
+    {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|" POINTER ")", "^[0-9]"},
 };
 
 /// The repetition of one set of characters that an expression is, between its anchors; or ~0.
@@ -73,24 +107,26 @@ Status SchemaCompiler::lengths(const Parts& parts, uint32_t* min, uint32_t* max)
   return least_and_most(parts, "minLength", "maxLength", min, max);
 }
 
-// Parses the value of `pattern` or `format`.
-Status SchemaCompiler::pattern(uint32_t keyword, Expressions& to, uint32_t* expr,
+// Parses the value of `pattern` or `format`. all: no text that has a format is left out.
+Status SchemaCompiler::pattern(uint32_t keyword, bool all, Expressions& to, uint32_t* expr,
                                Match* match) const {
   if (json_.kind(keyword) != Json::kString) return malformed(keyword, "expected a string");
   std::string_view text = json_.text(keyword);
   *match = Match::kAnywhere;
   if (json_.name(keyword) == "format") {
     const auto* const found = std::find_if(std::begin(kFormats), std::end(kFormats),
-                                           [&](const auto& f) { return f.first == text; });
+                                           [&](const Format& f) { return f.name == text; });
     if (found == std::end(kFormats)) return unsupported(keyword, "an unknown format");
-    text = found->second;
-    *match = Match::kWhole;
+    all = all && !found->all.empty();
+    text = all ? found->all : found->texts;
+    if (!all) *match = Match::kWhole;
   }
   return at(keyword, parse_regex(text, to, expr));
 }
 
-// The texts that satisfy all patterns and lengths. *any: all do, and `out` is untouched.
-Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any) {
+// The texts that satisfy all patterns and lengths. *any: all do, and `out` is untouched. all: more
+// texts may be there than those that satisfy formats, which none lacks.
+Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any, bool all) {
   *any = true;
   const auto both = [&](Automaton& with) -> Status {
     if (*any) {
@@ -107,7 +143,7 @@ Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any)
     Expressions e(allocator());
     uint32_t expr = 0;
     Match match = Match::kAnywhere;
-    MOE_TRY(pattern(k, e, &expr, &match));
+    MOE_TRY(pattern(k, all, e, &expr, &match));
     Automaton next(allocator());
     MOE_TRY(at(k, next.from_expression(e, expr, match)));
     MOE_TRY(spend(1000 + 10 * uint64_t{next.n_cells()}));
@@ -115,6 +151,36 @@ Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any)
     return spend(out.n_cells());
   };
   for (const std::string_view keyword : {"pattern", "format"}) MOE_TRY(each(parts, keyword, add));
+  const auto all_but = [&](std::span<const std::string_view> texts) -> Status {
+    Automaton others(allocator());
+    MOE_TRY(others.from_all_but(texts));
+    return both(others);
+  };
+  for (const Part& p : parts) {
+    if (breaks(p, "pattern") || breaks(p, "format")) {
+      if (*any) MOE_TRY(all_but({}));
+      Expressions e(allocator());
+      uint32_t expr = 0;
+      Match match = Match::kAnywhere;
+      MOE_TRY(pattern(p.node, true, e, &expr, &match));
+      Automaton wrong(allocator());
+      MOE_TRY(at(p.node, wrong.from_expression(e, expr, match)));
+      Automaton rest(allocator());
+      MOE_TRY(at(p.node, rest.combine(out, wrong, Automaton::Op::kWithout)));
+      MOE_TRY(spend(1000 + 10 * uint64_t{wrong.n_cells()} + rest.n_cells()));
+      if (rest.empty() && breaks(p, "format")) return unsupported(p.node, "a negation of a format");
+      out = std::move(rest);
+    }
+    const bool list = breaks(p, "enum");
+    Array<std::string_view> texts(allocator());
+    for (uint32_t c = list                 ? json_.first(p.node)
+                      : breaks(p, "const") ? p.node
+                                           : Json::kNone;
+         c != Json::kNone; c = list ? json_.next(c) : Json::kNone) {
+      if (json_.kind(c) == Json::kString) MOE_TRY(texts.push(json_.text(c)));
+    }
+    if (!texts.empty()) MOE_TRY(at(p.node, all_but(texts.span())));
+  }
   uint32_t min = 0;
   uint32_t max = 0;
   MOE_TRY(lengths(parts, &min, &max));
@@ -144,7 +210,10 @@ Status SchemaCompiler::string(const Parts& parts, uint32_t next, uint32_t* out) 
     }));
   }
   const bool free_length = min == 0 && max == kNoLimit;
-  if (n_patterns == 0 && free_length) {
+  const bool negated = std::any_of(parts.begin(), parts.end(), [&](const Part& p) {
+    return breaks(p, "pattern") || breaks(p, "format") || breaks(p, "enum") || breaks(p, "const");
+  });
+  if (n_patterns == 0 && free_length && !negated) {
     *out = network_.call(shared(kAnyString), next);
     return {};
   }
@@ -157,13 +226,19 @@ Status SchemaCompiler::string(const Parts& parts, uint32_t next, uint32_t* out) 
   const uint32_t end = network_.byte('"', '"', next);
   uint32_t inside = kNever;
   if (min > max) {
+  } else if (negated) {
+    Automaton texts(allocator());
+    bool any = false;
+    MOE_TRY(string_set(parts, texts, &any));
+    if (any) MOE_TRY(texts.from_lengths(0, kNoLimit));
+    inside = texts.build(network_, Spelling::kJson, end);
   } else if (n_patterns == 0) {
     inside = network_.repeat(shared(kAnyChar), min, max, end);
   } else {
     Expressions e(allocator());
     uint32_t expr = 0;
     Match match = Match::kAnywhere;
-    MOE_TRY(pattern(keyword, e, &expr, &match));
+    MOE_TRY(pattern(keyword, false, e, &expr, &match));
     const uint32_t repeat = n_patterns == 1 ? one_repetition(e, expr, match) : ~0U;
     if (repeat != ~0U) {
       Expr both = e[repeat];

@@ -10,17 +10,6 @@ constexpr uint32_t kMaxIndent = 20;
 constexpr std::string_view kFiniteNumber =
     "-?(0|[1-9][0-9]{0,199})(\\.[0-9]+)?([eE](-[0-9]+|\\+?[0-9]{1,2}))?";
 
-constexpr std::string_view kMemberKeywords[] = {
-    "properties",        "required",      "additionalProperties",
-    "patternProperties", "propertyNames", "minProperties",
-    "maxProperties",     "items",         "prefixItems",
-    "additionalItems",   "minItems",      "maxItems",
-    "uniqueItems"};
-
-bool is_integer(std::string_view number) {
-  return number.find_first_of(".eE") == std::string_view::npos;
-}
-
 }  // namespace
 
 // Between tokens: nothing, a space, or the beginning of a new line.
@@ -84,45 +73,6 @@ Status SchemaCompiler::values(const Parts& parts, uint32_t types, uint32_t* out)
   return {};
 }
 
-Status SchemaCompiler::admits(uint32_t value, const Parts& parts, uint32_t types, bool* out) {
-  static constexpr uint32_t kTypes[] = {kTypeNull,   kTypeBoolean, kTypeBoolean, 0,
-                                        kTypeString, kTypeArray,   kTypeObject};
-  const Json::Kind kind = json_.kind(value);
-  const uint32_t type = kind != Json::kNumber           ? kTypes[kind]
-                        : is_integer(json_.text(value)) ? uint32_t{kTypeInteger}
-                                                        : uint32_t{kTypeFraction};
-  *out = (types & type) != 0;
-  for (const Part& p : parts) {
-    const uint32_t only = get(p, "const");
-    if (only != Json::kNone) *out = *out && json_.equal(only, value);
-    const uint32_t list = get(p, "enum");
-    if (list == Json::kNone || list == json_.parent(value)) continue;
-    bool found = false;
-    for (uint32_t c = json_.first(list); c != Json::kNone; c = json_.next(c)) {
-      found = found || json_.equal(c, value);
-    }
-    *out = *out && found;
-  }
-  if (!*out) return {};
-  if (kind == Json::kNumber) return number_admits(value, parts, out);
-  if (kind == Json::kString) {
-    Automaton texts(allocator());
-    bool any = false;
-    MOE_TRY(string_set(parts, texts, &any));
-    *out = any || texts.contains(json_.text(value));
-    return {};
-  }
-  if (kind != Json::kArray && kind != Json::kObject) return {};
-  for (const Part& p : parts) {
-    for (const std::string_view keyword : kMemberKeywords) {
-      const uint32_t k = get(p, keyword);
-      if (k == Json::kNone) continue;
-      return unsupported(k, "beside enum or const with an array or object");
-    }
-  }
-  return {};
-}
-
 // A node that writes the value.
 uint32_t SchemaCompiler::write(uint32_t value, uint32_t next) {
   switch (json_.kind(value)) {
@@ -132,8 +82,14 @@ uint32_t SchemaCompiler::write(uint32_t value, uint32_t next) {
       return network_.literal("false", next);
     case Json::kTrue:
       return network_.literal("true", next);
-    case Json::kNumber:
-      return network_.literal(json_.text(value), next);
+    case Json::kNumber: {
+      const std::string_view text = json_.text(value);
+      const size_t point = std::min(text.find('.'), text.size());
+      const bool whole = slice(text, point).find_first_not_of(".0") == std::string_view::npos;
+      const uint32_t same = network_.literal(text, next);
+      if (point == text.size() || !whole) return same;
+      return network_.optional(network_.literal(slice(text, 0, point), next), same);  // 2 is 2.0
+    }
     case Json::kString:
       return quoted(json_.text(value), next);
     case Json::kArray:

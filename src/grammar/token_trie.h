@@ -26,6 +26,7 @@ class TokenSet final {
   Status resize(size_t n_tokens) { return words_.resize((n_tokens + 63) / 64); }
   void clear() { std::fill(words_.begin(), words_.end(), 0); }
   void add(uint32_t token) { words_[token / 64] |= uint64_t{1} << (token % 64); }
+  void remove(uint32_t token) { words_[token / 64] &= ~(uint64_t{1} << (token % 64)); }
   /// False for a token behind those that the set has room for.
   bool has(size_t token) const {
     return token / 64 < words_.size() && (words_[token / 64] >> (token % 64) & 1) != 0;
@@ -79,6 +80,12 @@ class TokenTrie final {
   }
   /// The token with the longest text that `bytes` begin with; -1: none.
   int32_t longest(std::string_view bytes) const;
+  /// Removes the tokens of the node and of all below it.
+  void remove(std::span<const Node> nodes, size_t i, TokenSet& from) const {
+    for (const Node& n : nodes.subspan(i, nodes[i].skip)) {
+      for (int32_t t = n.token; t >= 0; t = next_same(t)) from.remove(static_cast<uint32_t>(t));
+    }
+  }
   void add(const Node& node, TokenSet& to) const {
     for (int32_t t = node.token; t >= 0; t = next_same(t)) to.add(static_cast<uint32_t>(t));
   }

@@ -125,6 +125,8 @@ class Chat final {
   Status render_messages(std::span<const ChatMessage> messages, std::string_view tools,
                          bool begin_reply, const jinja::Limits& limits, ChatText& out) const;
   Status add_calls(const StoredMessage& m, Array<String>& texts, ChatMessage& out) const;
+  Status remember_calls(std::string_view members);
+  Status name_result(String& members) const;
   Status choose_call_style();
   Status calls_written(CallStyle style, bool* written) const;
   Status encode(const ChatText& text, Array<int32_t>& ids) const;
@@ -144,6 +146,12 @@ class Chat final {
   bool has_system_ = false;
   String system_;
   Array<StoredMessage> messages_;
+  struct NamedCall {
+    explicit NamedCall(const Allocator& a) : id(a), name(a) {}
+    String id;
+    String name;  // of the tool, in quotes
+  };
+  Array<NamedCall> calls_;  // the latest ones
   const ToolFormat* format_ = nullptr;
   String tools_;
   CallStyle style_;

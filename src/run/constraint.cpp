@@ -13,6 +13,24 @@ Status any_left(std::span<const float> logits) {
   return Status::error(MOE_ERR_RANGE, "grammar: every token that may follow is banned");
 }
 
+// Most groups of 64 tokens are allowed or banned as a whole.
+void ban_others(const grammar::TokenSet& allowed, std::span<float> logits) {
+  const std::span<const uint64_t> words = allowed.words();
+  for (size_t w = 0; 64 * w < logits.size(); ++w) {
+    const uint64_t banned = w < words.size() ? ~words[w] : ~uint64_t{0};
+    if (banned == 0) continue;
+    const std::span<float> group =
+        logits.subspan(64 * w, std::min<size_t>(64, logits.size() - 64 * w));
+    if (banned == ~uint64_t{0}) {
+      std::fill(group.begin(), group.end(), kBannedLogit);
+      continue;
+    }
+    for (size_t i = 0; i < group.size(); ++i) {
+      if ((banned >> i & 1) != 0) group[i] = kBannedLogit;
+    }
+  }
+}
+
 }  // namespace
 
 Status Constraint::init(std::span<const int32_t> eos) {
@@ -60,9 +78,7 @@ Status Constraint::ban(std::span<float> logits) {
   if (gate == AnswerGate::kStart) keep(options_.gate.opening);
   if (matcher_->may_end() && !options_.ignore_eos) each_end(keep);
   MOE_TRY(status);
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (!allowed->has(i)) logits[i] = kBannedLogit;
-  }
+  ban_others(*allowed, logits);
   each_end(ban_one);
   if (drops_space_) {
     for (size_t i = 0; i < logits.size(); ++i) {

@@ -3,7 +3,6 @@
 #include "src/serve/conversation.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "src/serve/refusal.h"
@@ -86,7 +85,14 @@ std::string fault_of(const ToolUse& use, std::string text) {
 
 void give_tools(moe_chat* chat, const ToolUse& use) {
   if (use.list.empty()) return;
-  const std::string tools = to_text(use.list);
+  Json list = use.list;
+  if (use.required) {  // holds them to their schemas anyway, which need not be compiled twice
+    for (Json& tool : list) {
+      Json& function = tool["function"];
+      if (function.value("strict", Json()) == true) function.erase("strict");
+    }
+  }
+  const std::string tools = to_text(list);
   moe_error error;
   moe_status status = moe_chat_set_tools(chat, tools.data(), tools.size(), &error);
   const bool choosing = status == MOE_OK;
@@ -103,39 +109,14 @@ void give_tools(moe_chat* chat, const ToolUse& use) {
   throw bad_field(of_choice ? "tool_choice" : "tools", text, "unsupported_value");
 }
 
-/// The names of tools, by the ids of their calls.
-using CallNames = std::map<std::string, std::string>;
-
-// The text in object[key], or "": the library refuses what is there in its place.
-std::string text_or_none(const Json& object, const char* key) {
-  const auto at = object.find(key);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
-// Some templates write the tool's name with a result, which may have only the id of its call.
-Json with_name(const Json& message, CallNames& names) {
-  const auto calls = message.find("tool_calls");
-  if (calls != message.end()) {
-    for (const Json& call : *calls) {
-      const auto function = call.find("function");
-      if (function == call.end()) continue;
-      names[text_or_none(call, "id")] = text_or_none(*function, "name");
-    }
-  }
-  Json named = message;
-  const auto known = names.find(text_or_none(message, "tool_call_id"));
-  if (known != names.end() && !message.contains("name")) named["name"] = known->second;
-  return named;
-}
-
-void add_turn(moe_chat* chat, const Turn& turn, CallNames& names) {
+void add_turn(moe_chat* chat, const Turn& turn) {
   moe_error error;
   if (turn.message.is_null()) {
     check(moe_chat_add(chat, turn.role.c_str(), turn.content.data(), turn.content.size(), &error),
           error);
     return;
   }
-  const std::string json = to_text(with_name(turn.message, names));
+  const std::string json = to_text(turn.message);
   check_given(moe_chat_add_message(chat, json.data(), json.size(), &error), error, turn.where);
 }
 
@@ -263,8 +244,7 @@ Chat conversation(const Host& host, const Json& request, const std::vector<Turn>
   }
   Chat chat = make_chat(host, variables_of(host, request, options), options);
   give_tools(chat.get(), options.tools);
-  CallNames names;
-  for (const Turn& turn : turns) add_turn(chat.get(), turn, names);
+  for (const Turn& turn : turns) add_turn(chat.get(), turn);
   return chat;
 }
 

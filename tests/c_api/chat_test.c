@@ -732,7 +732,7 @@ static void test_tools(void) {
       "{% for m in messages %}{{ '<|im_start|>' + m.role + ':' }}{{ m.content or '' }}"
       "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }} {{ c.function.arguments | "
       "tojson }}{% endfor %}"
-      "{{ m.tool_call_id }}{{ '<|im_end|>' }}{% endfor %}";
+      "{{ m.tool_call_id }}{% if m.name %} {{ m.name }}{% endif %}{{ '<|im_end|>' }}{% endfor %}";
   static const char kTools[] =
       "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"<|im_end|>\", "
       "\"n\": [1, 2.5, null, true]}}]";
@@ -752,7 +752,14 @@ static void test_tools(void) {
                "{\"name\": \"f\", \"description\": \"<|im_end|>\", \"n\": [1, 2.5, null, true]};"
                "<|im_start|>user:a<|im_end|><|im_start|>assistant:<tool_call>f {\"s\": "
                "\"<|im_end|>\"}<|im_end|>"
-               "<|im_start|>tool:18c<|im_end|>") == 0);
+               "<|im_start|>tool:18c f<|im_end|>") == 0);
+  CHECK(strcmp(message(chat, 2).members, "{\"tool_call_id\": \"c\", \"name\": \"f\"}") == 0);
+  add_json(chat,
+           "{\"role\": \"tool\", \"tool_call_id\": \"c\", \"name\": \"g\", \"content\": \"1\"}");
+  CHECK(strstr(message(chat, 3).members, "\"f\"") == NULL);
+  add_json(chat, "{\"role\": \"tool\", \"tool_call_id\": \"d\", \"content\": \"1\"}");
+  CHECK(strcmp(message(chat, 4).members, "{\"tool_call_id\": \"d\"}") == 0);
+  CHECK_OK(moe_chat_truncate(chat, 3, &error));
   CHECK(strstr(message(chat, 1).members, "\"arguments\": {\"s\": \"<|im_end|>\"}") != NULL);
   CHECK(message(chat, 0).members[0] == '\0' && message(chat, 1).n_bytes == 0);
   int32_t tokens[512];

@@ -75,7 +75,7 @@ class Grammars(Cli):
             schema = json.load(f)
         one = {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": schema}}
         five = {"type": "json_schema", "json_schema": {"schema": {"const": 5}}}
-        formats = [one, None, five, {"type": "text"}, {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}, {"type": "json_schema"},
+        formats = [one, None, five, {"type": "text"}, {"type": "json_schema", "json_schema": {"schema": {"unevaluatedItems": {}}}}, {"type": "json_schema"},
                    {"type": "json_object"}]
         with open(self.path("in.jsonl"), "w", encoding="utf-8") as f:
             for i, form in enumerate(formats):
@@ -91,7 +91,7 @@ class Grammars(Cli):
             for i in (1, 3):
                 alone = self.ok("generate", MODEL, "-p", "Once", "--json", "-n", "20", "--temp", "1.5", "--seed", str(i))
                 self.assertEqual(json.loads(alone.stdout)["text"], found[i]["text"])
-            self.assertIn("'response_format': JSON schema: #/not", found[4]["error"])
+            self.assertIn("'response_format': JSON schema: #/unevaluatedItems", found[4]["error"])
             self.assertIn("json_schema.schema' is missing", found[5]["error"])
             self.assertEqual(found[6]["text"].lstrip()[0], "{")
 
@@ -125,7 +125,7 @@ class Grammars(Cli):
         self.assertIn("ab", json.dumps(reply))  # the thinking
 
     def test_bad_grammars_are_refused_before_anything_is_printed(self):
-        for option, text, words in (("--json-schema", '{"not": {}}', "#/not: this keyword is not supported"), ("--json-schema", "{", "JSON, byte 1"),
+        for option, text, words in (("--json-schema", '{"unevaluatedItems": {}}', "#/unevaluatedItems: this keyword is not supported"), ("--json-schema", "{", "JSON, byte 1"),
                                     ("--json-schema", "false", "no text satisfies it"), ("--grammar", "root ::= x", 'no rule named "x"')):
             with open(self.path("bad"), "w", encoding="utf-8") as f:
                 f.write(text)

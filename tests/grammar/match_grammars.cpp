@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Matches texts with grammars, for tests/parity/grammars.py.
+// Matches texts with grammars, for tests/parity/grammars.py and tests/bench/grammars.py.
 // Usage: match_grammars CASES [VOCABULARY]. CASES has lines of {"kind": "schema" | "gbnf" |
 // "regex", "grammar": TEXT, "texts": [TEXT, ...], "prefixes": [TEXT, ...], "samples": NUMBER,
-// "seed": NUMBER}; VOCABULARY is a JSON array with the hexadecimal texts of tokens, otherwise the
-// 256 bytes. Prints a line for each: {"error": TEXT} or {"whole": [BOOL, ...], "allowed": [[TOKEN,
-// ...] or null, ...], "samples": [TEXT or null, ...], "bytes": of the compiled grammar}. A sample
-// is null if it did not end within 2000 tokens.
+// "seed": NUMBER, "tokens": [[TOKEN, ...], ...]}; VOCABULARY is a JSON array with the hexadecimal
+// texts of tokens, otherwise the 256 bytes. Prints a line for each: {"error": TEXT} or {"whole":
+// [BOOL, ...], "allowed": [[TOKEN,
+// ...] or null, ...], "samples": [TEXT or null, ...], "bytes": of the compiled grammar,
+// "state_bytes": at most for a text of "tokens", "compile_ns": NUMBER, "first_ns": of compiling and
+// the first mask, "mask_ns": [[of each token until one that does not fit, ...], ...]}. A sample is
+// null if it did not end within 2000 tokens.
+
+#include <time.h>
 
 #include <cstdio>
 #include <fstream>
@@ -99,17 +104,68 @@ Value sample(const grammar::Grammar& grammar, std::mt19937& random) {
   return nullptr;
 }
 
+// The thread's processor time, so that other programs do not count.
+int64_t now_ns() {
+  timespec t = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return int64_t{t.tv_sec} * 1000000000 + t.tv_nsec;
+}
+
+// How long the sets of tokens of a text take, and accepting its tokens.
+Value measure(const grammar::Grammar& grammar, const Value& tokens, uint64_t* state_bytes) {
+  Value out = Value::array();
+  grammar::Matcher matcher(grammar);
+  check(matcher.init());
+  for (const Value& t : tokens) {
+    const auto token = t.get<int32_t>();
+    const int64_t begin = now_ns();
+    const grammar::TokenSet* set = nullptr;
+    check(matcher.allowed(&set));
+    bool fits = set->has(static_cast<size_t>(token));
+    if (fits) check(matcher.accept(token, &fits));
+    if (fits) check(matcher.tidy());
+    out.push_back(now_ns() - begin);
+    *state_bytes = std::max(*state_bytes, matcher.n_bytes());
+    if (!fits) break;
+  }
+  return out;
+}
+
+// Compiles a grammar and finds its first set, in one go.
+int64_t time_to_first(const grammar::TokenTrie& trie, grammar::Kind kind, const std::string& text) {
+  const int64_t begin = now_ns();
+  grammar::Grammar grammar(trie, system_allocator());
+  check(grammar.create(kind, text));
+  grammar::Matcher matcher(grammar);
+  check(matcher.init());
+  const grammar::TokenSet* set = nullptr;
+  check(matcher.allowed(&set));
+  return now_ns() - begin;
+}
+
 Value run(const grammar::TokenTrie& trie, const Value& c) {
   grammar::Grammar grammar(trie, system_allocator());
-  const Status made =
-      grammar.create(kind_of(c.at("kind").get<std::string>()), c.at("grammar").get<std::string>());
+  const grammar::Kind kind = kind_of(c.at("kind").get<std::string>());
+  const auto text = c.at("grammar").get<std::string>();
+  const int64_t begin = now_ns();
+  const Status made = grammar.create(kind, text);
+  const int64_t compile_ns = now_ns() - begin;
   if (!made.ok()) return {{"error", made.text()}};
   Value out = {{"bytes", grammar.network().n_bytes()}, {"whole", Value::array()}};
-  for (const Value& text : c.value("texts", Value::array())) {
-    out["whole"].push_back(is_whole(grammar, text.get<std::string>()));
+  for (const Value& t : c.value("texts", Value::array())) {
+    out["whole"].push_back(is_whole(grammar, t.get<std::string>()));
   }
-  for (const Value& text : c.value("prefixes", Value::array())) {
-    out["allowed"].push_back(allowed_after(grammar, text.get<std::string>()));
+  for (const Value& t : c.value("prefixes", Value::array())) {
+    out["allowed"].push_back(allowed_after(grammar, t.get<std::string>()));
+  }
+  uint64_t state_bytes = 0;
+  for (const Value& tokens : c.value("tokens", Value::array())) {
+    out["mask_ns"].push_back(measure(grammar, tokens, &state_bytes));
+  }
+  if (c.contains("tokens")) {
+    out["compile_ns"] = compile_ns;
+    out["first_ns"] = time_to_first(trie, kind, text);
+    out["state_bytes"] = state_bytes;
   }
   std::mt19937 random(c.value("seed", 1U));
   for (int i = 0; i < c.value("samples", 0); ++i) out["samples"].push_back(sample(grammar, random));

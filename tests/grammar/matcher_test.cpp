@@ -33,7 +33,10 @@ const char* const kSchemas[] = {
     R"({"type":"object","properties":{"abc":{"type":"string","maxLength":7},"abd":{"type":"array","items":{"type":"string","pattern":"^[a-e]{2,9}$"}}},"additionalProperties":{"type":"boolean"}})",
     R"({"type":"array","items":{"enum":["the","then","é"]},"maxItems":3})",
     R"({"type":"string","minLength":3,"maxLength":20})",
-    R"({"type":"string","pattern":"é.*b"})"};
+    R"({"type":"string","pattern":"é.*b"})",
+    R"({"type":"object","properties":{"é":{},"the":{},"a":{}},"propertyNames":{"pattern":"^[^b]*$"}})",
+    R"({"type":"string","not":{"enum":["abc","😀","é","ab","d"]}})",
+    R"({"type":"string","not":{"pattern":"^a|[b-d]"}})"};
 
 // Each mask against every token alone, along random texts.
 TEST(Matcher, MasksAreThoseOfEveryTokenAlone) {

@@ -396,23 +396,25 @@ TEST_F(ToolsTest, WhatIsRefused) {
     refuses(with(message(), "tool_choice", {{"type", type}, {"name", "weather"}}),
             "tool_choice.name", "unknown", kMessages);
   }
-  refuses(with(chat(), "tools", Json::array({strict({{"type", "object"}, {"not", true}})})),
-          "tools", "tools[0].function.parameters: JSON schema: #/not: ");
+  refuses(with(chat(), "tools",
+               Json::array({strict({{"type", "object"}, {"unevaluatedItems", true}})})),
+          "tools", "tools[0].function.parameters: JSON schema: #/unevaluatedItems: ");
   // The place is told in the words of the API, and where no reply is asked for no form is needed.
-  Json bad = strict({{"type", "object"}, {"not", true}})["function"];
+  Json bad = strict({{"type", "object"}, {"unevaluatedItems", true}})["function"];
   bad["type"] = "function";
   refuses(with(response(), "tools", Json::array({bad})), "tools",
-          "tools[0].parameters: JSON schema: #/not: ", kResponses);
+          "tools[0].parameters: JSON schema: #/unevaluatedItems: ", kResponses);
   bad["input_schema"] = bad["parameters"];
   bad.erase("parameters");
   bad.erase("type");
   const Json counted = with(message(), "tools", Json::array({bad}));
-  refuses(counted, "tools", "tools[0].input_schema: JSON schema: #/not: ", kMessages);
+  refuses(counted, "tools", "tools[0].input_schema: JSON schema: #/unevaluatedItems: ", kMessages);
   Json count = counted;
   count.erase("temperature");
   count.erase("max_tokens");
   EXPECT_GT(ask(count, MOE_ENDPOINT_COUNT_TOKENS)["input_tokens"], 0);
-  Json forced = with(chat(), "tools", Json::array({strict({{"type", "object"}, {"not", true}})}));
+  Json forced = with(chat(), "tools",
+                     Json::array({strict({{"type", "object"}, {"unevaluatedItems", true}})}));
   forced["tool_choice"] = "required";
   forced["tools"][0]["function"].erase("strict");
   refuses(forced, "tools", "with \"strict\": false they are any object");

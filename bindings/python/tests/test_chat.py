@@ -254,8 +254,8 @@ def test_tools(environment, tmp_path, chat):
         assert c.messages == before and c.render() == rendered
         with pytest.raises(moe.ArgumentError, match=r"tool_calls\[0\]"):
             c.add_message({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]})
-        with pytest.raises(moe.UnsupportedError, match=r"tools\[0\].function.parameters: JSON schema: #/not"):
-            c.set_tools([{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"not": True}}}])
+        with pytest.raises(moe.UnsupportedError, match=r"tools\[0\].function.parameters: JSON schema: #/unevaluatedItems"):
+            c.set_tools([{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"unevaluatedItems": True}}}])
         schema = {"type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"],
                   "additionalProperties": False}
         c.set_tools([WEATHER, {"type": "function", "function": {"name": "f", "strict": True, "parameters": schema}}])

@@ -90,7 +90,7 @@ fn a_call_is_required() {
     assert_eq!(calls[0].name, "f");
     assert!([r#"{"yes":true}"#, r#"{"yes":false}"#].contains(&arguments.as_str()), "{arguments}");
     assert_eq!(status(chat.set_tool_choice(ToolChoice::One, Some("g"))), Status::Argument);
-    let unknown = tools.replace(r#""additionalProperties": false"#, r#""not": true"#);
+    let unknown = tools.replace(r#""additionalProperties": false"#, r#""unevaluatedItems": true"#);
     assert_eq!(status(chat.set_tools(&unknown)), Status::Unsupported);
     chat.set_tool_choice(ToolChoice::Auto, None).unwrap();
     chat.set_tools("[]").unwrap();
