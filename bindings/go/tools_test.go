@@ -68,7 +68,7 @@ func TestToolCalls(t *testing.T) {
 	}
 	check0(t, json.Unmarshal([]byte(messages[1].Members), &members))
 	equal(t, len(members.Calls), 2)
-	equal(t, messages[3].Members, fmt.Sprintf(`{"tool_call_id": "%s"}`, members.Calls[1].ID))
+	equal(t, messages[3].Members, fmt.Sprintf(`{"tool_call_id": "%s", "name": "clock"}`, members.Calls[1].ID))
 	equal(t, strings.Contains(must(chat.Render(false)), "<tool_response>\n18 \"degrees\"\n</tool_response>"), true)
 	fails(t, chat.AddMessage(map[string]any{"role": "assistant", "tool_calls": 5}), StatusArgument)
 	fails(t, chat.AddMessage(func() {}), StatusArgument)

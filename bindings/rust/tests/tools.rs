@@ -62,7 +62,7 @@ fn the_readme() {
     let messages = chat.messages().unwrap();
     assert_eq!((messages.len(), messages[1].content.as_str()), (5, "Ok!"));
     assert!(asked.iter().all(|call| messages[1].members.contains(&call.id)));
-    assert_eq!(messages[3].members, format!(r#"{{"tool_call_id": "{}"}}"#, asked[1].id));
+    assert_eq!(messages[3].members, format!(r#"{{"tool_call_id": "{}", "name": "clock"}}"#, asked[1].id));
     let text = chat.render(false).unwrap();
     assert!(text.contains("<tool_response>\n18 \"degrees\"\n</tool_response>"), "{text}");
     assert_eq!(status(chat.add_message(r#"{"role": "tool", "content": 5}"#)), Status::Argument);
