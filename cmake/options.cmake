@@ -23,7 +23,7 @@ option(MOE_FUZZ "Let libFuzzer see which lines of the library run (clang); OFF: 
 option(MOE_QUICK_BUILD "Optimise neither the command, converter and service nor the tests: half the time to compile them" OFF)
 set(MOE_QUICK_OPTIONS $<$<BOOL:${MOE_QUICK_BUILD}>:-O0>)
 option(MOE_UNITY "Compile files with large headers together; OFF: missing includes show" ON)
-option(MOE_UNITY_CORE "Compile the files of libmoe together too: half the time, but what one file declares others see" OFF)
+option(MOE_UNITY_CORE "Compile the files of libmoe together too: less time to compile them, but what one file declares others see" OFF)
 set(os posix)
 if(CMAKE_SYSTEM_NAME STREQUAL Windows)
   set(os windows)

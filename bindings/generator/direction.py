@@ -14,11 +14,11 @@ def _const_struct(kind: Type) -> set[str]:
 def given_structs(header: Header) -> set[str]:
     """The structs that the caller fills, as a function takes them const, with those inside."""
     found: set[str] = set()
-    todo = set().union(*(_const_struct(kind) for f in header.functions.values() for _, kind in f.parameters))
-    while todo := (todo & set(header.structs)) - found:
-        name = todo.pop()
+    left = set().union(*(_const_struct(kind) for f in header.functions.values() for _, kind in f.parameters))
+    while left := (left & set(header.structs)) - found:
+        name = left.pop()
         found.add(name)
-        todo |= set().union(*(references(f.what) for f in header.structs[name].fields or ()
+        left |= set().union(*(references(f.what) for f in header.structs[name].fields or ()
                               if not isinstance(f.what, FunctionPointer)))
     return found
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Digits and numbers, independent of the locale. By hand, since std::from_chars for double is a
+// Characters and numbers, independent of the locale. By hand, since std::from_chars for double is a
 // function of libstdc++, which libmoe does not link.
 
 #include <string_view>
@@ -8,6 +8,9 @@
 namespace moe {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr char ascii_lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
 
 /// The value of a hexadecimal digit, -1 for another character.
 constexpr int hex_value(char c) {

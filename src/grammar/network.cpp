@@ -198,7 +198,7 @@ void Network::classify() {
     for (const Edge& e : edges(n)) begins[e.low] = begins[e.high + 1] = true;
   }
   for (uint32_t b = 0; b < 256; ++b) {
-    if (begins[b]) byte_of_class_[n_classes_++] = static_cast<uint8_t>(b);
+    if (begins[b]) ++n_classes_;
     class_of_[b] = static_cast<uint8_t>(n_classes_ - 1);
   }
 }

@@ -99,7 +99,6 @@ class Network final {
   /// Bytes that no edge tells apart have the same class.
   uint8_t class_of(uint8_t byte) const { return class_of_[byte]; }
   uint32_t n_classes() const { return n_classes_; }
-  uint8_t byte_of_class(uint32_t c) const { return byte_of_class_[c]; }
   uint64_t n_bytes() const;
 
  private:
@@ -123,7 +122,6 @@ class Network final {
   uint32_t root_ = 0;
   uint32_t n_classes_ = 0;
   uint8_t class_of_[256] = {};
-  uint8_t byte_of_class_[256] = {};
 };
 
 }  // namespace moe::grammar

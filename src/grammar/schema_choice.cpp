@@ -10,6 +10,16 @@ constexpr size_t kMaxOverlaps = 20;  // other options of oneOf that may hold wit
 
 }  // namespace
 
+Status Parts::copy(const Parts& from, size_t without) {
+  clear();
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (i != without) MOE_TRY(push(from[i]));
+  }
+  mode = from.mode;
+  reader = from.reader;
+  return {};
+}
+
 // The member's name of which a part speaks.
 std::string_view SchemaCompiler::name_of(uint32_t node) const {
   return json_.kind(json_.parent(node)) == Json::kArray ? json_.text(node) : json_.name(node);
@@ -89,9 +99,7 @@ Status SchemaCompiler::split_list(const Parts& parts, size_t i, std::string_view
   }
   if (one && json_.size(list) > kMaxOptions) return unsupported(list, "more than 300 options");
   Parts rest(allocator());
-  MOE_TRY(rest.append(parts.data(), parts.size()));
-  rest.mode = parts.mode;
-  rest.reader = parts.reader;
+  MOE_TRY(rest.copy(parts));
   rest[i].done |= one ? Part::kOneOf : Part::kAnyOf;
   const size_t at = stands_first(list) ? i : i + 1;
   for (uint32_t c = json_.first(list); c != Json::kNone; c = json_.next(c)) {
@@ -113,9 +121,7 @@ Status SchemaCompiler::split_list(const Parts& parts, size_t i, std::string_view
 
 Status SchemaCompiler::split_if(const Parts& parts, size_t i, Array<uint32_t>& targets) {
   Parts rest(allocator());
-  MOE_TRY(rest.append(parts.data(), parts.size()));
-  rest.mode = parts.mode;
-  rest.reader = parts.reader;
+  MOE_TRY(rest.copy(parts));
   rest[i].done |= Part::kIf;
   for (const bool holds : {true, false}) {
     const uint32_t then = get(parts[i], holds ? "then" : "else");
@@ -130,11 +136,7 @@ Status SchemaCompiler::split_if(const Parts& parts, size_t i, Array<uint32_t>& t
 Status SchemaCompiler::split_dependency(const Parts& parts, size_t i, Array<uint32_t>& targets) {
   const uint32_t node = parts[i].node;
   Parts rest(allocator());
-  rest.mode = parts.mode;
-  rest.reader = parts.reader;
-  for (size_t k = 0; k < parts.size(); ++k) {
-    if (k != i) MOE_TRY(rest.push(parts[k]));
-  }
+  MOE_TRY(rest.copy(parts, i));
   const Part lacks = {.node = node, .kind = Part::kLacks};
   MOE_TRY(add_option(rest, i, {&lacks, 1}, targets));
   Array<Part> more(allocator());
@@ -154,11 +156,7 @@ Status SchemaCompiler::split_dependency(const Parts& parts, size_t i, Array<uint
 Status SchemaCompiler::split_failure(const Parts& parts, size_t i, Array<uint32_t>& targets) {
   const uint32_t node = parts[i].node;
   Parts rest(allocator());
-  rest.mode = parts.mode;
-  rest.reader = parts.reader;
-  for (size_t k = 0; k < parts.size(); ++k) {
-    if (k != i) MOE_TRY(rest.push(parts[k]));
-  }
+  MOE_TRY(rest.copy(parts, i));
   if (json_.kind(node) == Json::kFalse) return add_option(rest, i, {}, targets);
   const bool ref = ref_alone_ && json_.find(node, "$ref") != Json::kNone;
   for (uint32_t c = json_.first(node); c != Json::kNone; c = json_.next(c)) {

@@ -2,6 +2,8 @@
 // Lists of schemas: references, allOf, choices, types.
 #include "src/grammar/schema_compiler.h"
 
+#include "src/base/number.h"
+
 namespace moe::grammar {
 namespace {
 
@@ -57,19 +59,17 @@ bool among(std::span<const std::string_view> list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 // Whether one letter more, less or different, or another case, makes the name the keyword.
 bool mistyped(std::string_view name, std::string_view keyword) {
   if (name.size() > keyword.size()) std::swap(name, keyword);
   if (name.size() + 1 < keyword.size() || name.size() < 4) return false;
   size_t same = 0;
-  while (same < name.size() && lower(name[same]) == lower(keyword[same])) ++same;
+  while (same < name.size() && ascii_lower(name[same]) == ascii_lower(keyword[same])) ++same;
   const size_t skip = keyword.size() - name.size();
   const std::string_view x = slice(name, same + (skip == 0 ? 1 : 0));
   const std::string_view y = slice(keyword, same + 1);
   return std::equal(x.begin(), x.end(), y.begin(), y.end(),
-                    [](char a, char b) { return lower(a) == lower(b); });
+                    [](char a, char b) { return ascii_lower(a) == ascii_lower(b); });
 }
 
 uint32_t type_named(std::string_view name) {

@@ -46,6 +46,9 @@ struct Parts : Array<Part> {
   using Array<Part>::Array;
   Mode mode = Mode::kAny;
   uint32_t reader = 0;  // of kPlainText: the types that it must not be read as (TagStyle::types)
+
+  /// Makes this a copy of all of them, or of all but the one at `without`.
+  Status copy(const Parts& from, size_t without = ~size_t{0});
 };
 
 /// Whether a keyword restricts values.

@@ -2,6 +2,7 @@
 // Strings and names in JSON and in another notation: between marks, or as they are.
 #include <algorithm>
 
+#include "src/base/number.h"
 #include "src/grammar/schema_compiler.h"
 #include "src/grammar/token_trie.h"
 
@@ -14,9 +15,7 @@ namespace {
 constexpr std::string_view kBareName = PART "(?: +" PART ")*";
 
 // Unsigned, so that bytes of UTF-8 come in the order of characters.
-uint8_t lower(char c) {
-  return static_cast<uint8_t>(c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
-}
+uint8_t order(char c) { return static_cast<uint8_t>(ascii_lower(c)); }
 
 }  // namespace
 
@@ -85,7 +84,7 @@ void SchemaCompiler::sort_names(Array<Property>& named) {
   }
   const auto before = [](std::string_view a, std::string_view b) {
     return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
-                                        [](char x, char y) { return lower(x) < lower(y); });
+                                        [](char x, char y) { return order(x) < order(y); });
   };
   const auto less = [&](const Property& a, const Property& b) {
     if (before(a.name, b.name)) return true;

@@ -5,7 +5,7 @@
 namespace moe::grammar {
 namespace {
 
-constexpr uint32_t kMaxDepth = 60;  // of schemas in each other, also by reference
+constexpr uint32_t kMaxNesting = 60;  // of schemas in each other, also by reference
 
 }  // namespace
 
@@ -136,7 +136,7 @@ Status SchemaCompiler::valid(uint32_t value, uint32_t schema, uint32_t depth, bo
   MOE_TRY(spend(100));
   *out = json_.kind(schema) != Json::kFalse;
   if (json_.is_bool(schema)) return {};
-  if (depth > kMaxDepth) return unsupported(schema, "nested too deeply beside enum or const");
+  if (depth > kMaxNesting) return unsupported(schema, "nested too deeply beside enum or const");
   const uint32_t ref = json_.find(schema, "$ref");
   if (ref != Json::kNone) {
     uint32_t to = 0;

@@ -126,16 +126,14 @@ struct Delta {
   }
 
   MixerArgs args() const {
-    MixerArgs a;
-    a.config = config;
-    a.d_model = 8;
-    a.n_rows = of.n_rows;
-    a.in = in.data();
-    a.ld_in = width;
-    a.ld_out = sizes.values();
-    a.vectors = vectors;
-    a.end = of.value_heads;
-    return a;
+    return {.config = config,
+            .d_model = 8,
+            .n_rows = of.n_rows,
+            .in = in.data(),
+            .ld_in = width,
+            .ld_out = sizes.values(),
+            .vectors = vectors,
+            .end = of.value_heads};
   }
 
   // Sums of squares have the order of every other norm.

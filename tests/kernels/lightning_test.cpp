@@ -46,16 +46,14 @@ struct Lightning {
   static size_t size(int64_t n) { return static_cast<size_t>(n); }
 
   MixerArgs args() const {
-    MixerArgs a;
-    a.config = config;
-    a.d_model = 8;
-    a.n_rows = of.n_rows;
-    a.in = in.data();
-    a.ld_in = width;
-    a.ld_out = inner;
-    a.vectors = vectors;
-    a.end = of.heads;
-    return a;
+    return {.config = config,
+            .d_model = 8,
+            .n_rows = of.n_rows,
+            .in = in.data(),
+            .ld_in = width,
+            .ld_out = inner,
+            .vectors = vectors,
+            .end = of.heads};
   }
 
   // The last value of the last head.

@@ -61,16 +61,14 @@ struct Mamba {
   static size_t size(int64_t n) { return static_cast<size_t>(n); }
 
   MixerArgs args() const {
-    MixerArgs a;
-    a.config = config;
-    a.d_model = 8;
-    a.n_rows = of.n_rows;
-    a.in = in.data();
-    a.ld_in = width;
-    a.ld_out = sizes.inner();
-    a.vectors = vectors;
-    a.end = of.heads;
-    return a;
+    return {.config = config,
+            .d_model = 8,
+            .n_rows = of.n_rows,
+            .in = in.data(),
+            .ld_in = width,
+            .ld_out = sizes.inner(),
+            .vectors = vectors,
+            .end = of.heads};
   }
 
   // Head by head the convolution, the step and the recurrence; then gate and norm of the groups.

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "formats/import/failure.h"
+#include "src/base/number.h"
 #include "src/convert/gguf/gguf_source.h"
 #include "src/convert/gguf/gguf_wordpiece.h"
 #include "src/convert/gguf/score_merges.h"
@@ -154,7 +155,7 @@ bool strips(const std::string& token) {
 
 bool is_phi3(const JsonNode& metadata) {
   std::string name = metadata.string("general.name", "");
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (char& c : name) c = ascii_lower(c);
   return name.find("phi-3") != std::string::npos || name.find("phi3") != std::string::npos;
 }
 

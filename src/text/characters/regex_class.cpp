@@ -365,7 +365,7 @@ Status property_items(std::string_view in, size_t* at, const ScriptNames& script
   for (const char c : text) {
     if (c == ' ' || c == '_' || c == '-') continue;
     if (n == sizeof name) break;
-    name[n++] = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    name[n++] = ascii_lower(c);
   }
   const std::string_view plain(name, n);
   const std::string_view items = find_named(kProperties, plain);

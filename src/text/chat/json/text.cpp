@@ -2,6 +2,7 @@
 // Walks over valid JSON text: a value's end is where its brackets and quotes close.
 #include "src/text/chat/json/text.h"
 
+#include "src/base/number.h"
 #include "src/text/characters/utf8.h"
 #include "src/text/chat/json/scanner.h"
 
@@ -10,11 +11,7 @@ namespace {
 
 uint32_t hex_code(std::string_view digits) {
   uint32_t code = 0;
-  for (const char c : digits) {
-    const uint32_t value =
-        c <= '9' ? static_cast<uint32_t>(c - '0') : static_cast<uint32_t>((c | 32) - 'a' + 10);
-    code = code << 4 | value;
-  }
+  for (const char c : digits) code = code << 4 | static_cast<uint32_t>(hex_value(c));
   return code;
 }
 
