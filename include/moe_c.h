@@ -1318,7 +1318,7 @@ MOE_API moe_status moe_chat_add(moe_chat* chat, const char* role, const char* co
  * "content" is a text or null, "reasoning_content" the thinking of a reply. The template gets all
  * other members as they are, numbers that 64 bits do not hold as fractions, and the arguments of
  * calls as it expects them: a mapping, or their text. A result without a "name" gets that of the
- * tool, by the id of its call (among the latest 512). MOE_ERR_ARGUMENT for what is no such message
+ * tool, by the id of its call (among the latest 1024). MOE_ERR_ARGUMENT for what is no such message
  * in UTF-8, nested at most 64 levels, MOE_ERR_UNSUPPORTED for calls if the template does not write
  * those of earlier replies. */
 MOE_API moe_status moe_chat_add_message(moe_chat* chat, const char* json, size_t n_bytes,

@@ -159,7 +159,6 @@ Chat::Chat(Session& session, const Tokenizer& tokenizer, const Allocator& alloca
       stops_(allocator),
       system_(allocator),
       messages_(allocator),
-      calls_(allocator),
       tools_(allocator) {}
 
 Result<Box<Chat>> Chat::create(Session& session, const Tokenizer& tokenizer,
@@ -476,7 +475,7 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   rewind_to(state, n_reused);
   MOE_TRY(generate(state, &tokenizer_, rest, options, &made));
   MOE_TRY(collector.finish(&made.finish));
-  MOE_TRY(remember_calls(collector.message.members.view()));
+  MOE_TRY(name_calls(collector.message));
   MOE_TRY(messages_.push(std::move(collector.message)));
   made.n_prompt = static_cast<int32_t>(ids.size());  // with those in the session
   made.n_reused = static_cast<int32_t>(n_reused);

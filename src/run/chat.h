@@ -23,9 +23,16 @@ struct ChatOptions {
   std::string_view date;  // "YYYY-MM-DD", or empty
 };
 
+struct NamedCall {
+  explicit NamedCall(const Allocator& a) : id(a), name(a) {}
+  String id;
+  String name;  // of the tool, in quotes
+};
+
 /// One message; a reply stores its thinking separately.
 struct StoredMessage {
-  explicit StoredMessage(const Allocator& a) : role(a), content(a), thinking(a), members(a) {}
+  explicit StoredMessage(const Allocator& a)
+      : role(a), content(a), thinking(a), members(a), named(a) {}
 
   /// Without the white space after a tag.
   std::string_view shown_content() const { return slice(content.view(), content_skip); }
@@ -38,7 +45,8 @@ struct StoredMessage {
   size_t thinking_skip = 0;
   String members;  // a JSON object of more members, such as tool_calls; empty: none
   bool no_content = false;
-  bool calls = false;  // there are tool_calls
+  bool calls = false;      // there are tool_calls
+  Array<NamedCall> named;  // those with an id
 };
 
 struct ChatReply : GenerateResult {
@@ -46,6 +54,9 @@ struct ChatReply : GenerateResult {
   int32_t n_thinking = 0;  // of those generated
   int32_t n_calls = 0;     // of tools
 };
+
+/// Sets `named`, so that results of the calls get the names of their tools.
+Status name_calls(StoredMessage& message);
 
 /// How a template gets the calls of a message.
 struct CallStyle {
@@ -125,7 +136,6 @@ class Chat final {
   Status render_messages(std::span<const ChatMessage> messages, std::string_view tools,
                          bool begin_reply, const jinja::Limits& limits, ChatText& out) const;
   Status add_calls(const StoredMessage& m, Array<String>& texts, ChatMessage& out) const;
-  Status remember_calls(std::string_view members);
   Status name_result(String& members) const;
   Status choose_call_style();
   Status calls_written(CallStyle style, bool* written) const;
@@ -146,12 +156,6 @@ class Chat final {
   bool has_system_ = false;
   String system_;
   Array<StoredMessage> messages_;
-  struct NamedCall {
-    explicit NamedCall(const Allocator& a) : id(a), name(a) {}
-    String id;
-    String name;  // of the tool, in quotes
-  };
-  Array<NamedCall> calls_;  // the latest ones
   const ToolFormat* format_ = nullptr;
   String tools_;
   CallStyle style_;

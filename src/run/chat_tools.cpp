@@ -10,13 +10,30 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMostNamedCalls = 1024;  // whose results get a name
+constexpr size_t kMostNamedCalls = 1024;  // the latest ones, in which a result looks for its own
 
 bool has(std::string_view text, std::string_view what) {
   return text.find(what) != std::string_view::npos;
 }
 
 }  // namespace
+
+Status name_calls(StoredMessage& message) {
+  if (message.members.empty()) return {};
+  const std::string_view calls = json::member(message.members.view(), "tool_calls");
+  if (calls.empty()) return {};
+  std::string_view key;
+  std::string_view call;
+  for (json::Parts parts(calls); parts.next(&key, &call);) {
+    const std::string_view id = json::member(call, "id");
+    if (!json::is_string(id)) continue;
+    NamedCall named(message.named.allocator());
+    MOE_TRY(json::read_string(id, named.id));
+    MOE_TRY(named.name.assign(json::member(json::member(call, "function"), "name")));
+    MOE_TRY(message.named.push(std::move(named)));
+  }
+  return {};
+}
 
 Status Chat::check_tools(std::string_view json, bool* none) const {
   if (!json.empty()) MOE_TRY(moe::check_tools(json));
@@ -60,7 +77,6 @@ Status Chat::add_message(std::string_view json) {
   }
   if (parts.calls) MOE_TRY(choose_call_style());
   MOE_TRY(name_result(parts.members));
-  MOE_TRY(remember_calls(parts.members.view()));
   StoredMessage message(allocator_);
   message.role = std::move(parts.role);
   message.content = std::move(parts.content);
@@ -68,30 +84,8 @@ Status Chat::add_message(std::string_view json) {
   message.members = std::move(parts.members);
   message.no_content = parts.no_content;
   message.calls = parts.calls;
+  MOE_TRY(name_calls(message));
   return messages_.push(std::move(message));
-}
-
-// Keeps the names of tools for name_result().
-Status Chat::remember_calls(std::string_view members) {
-  if (members.empty()) return {};
-  const std::string_view calls = json::member(members, "tool_calls");
-  if (calls.empty()) return {};
-  std::string_view key;
-  std::string_view call;
-  for (json::Parts parts(calls); parts.next(&key, &call);) {
-    const std::string_view id = json::member(call, "id");
-    if (!json::is_string(id)) continue;
-    if (calls_.size() == kMostNamedCalls) {
-      constexpr size_t kKept = kMostNamedCalls / 2;
-      std::move(calls_.end() - kKept, calls_.end(), calls_.begin());
-      while (calls_.size() > kKept) calls_.pop();
-    }
-    NamedCall named(allocator_);
-    MOE_TRY(json::read_string(id, named.id));
-    MOE_TRY(named.name.assign(json::member(json::member(call, "function"), "name")));
-    MOE_TRY(calls_.push(std::move(named)));
-  }
-  return {};
 }
 
 // Some templates write a tool's name with its result, which may have only the id of its call.
@@ -99,15 +93,20 @@ Status Chat::name_result(String& members) const {
   if (members.empty() || !json::member(members.view(), "name").empty()) return {};
   const std::string_view id = json::member(members.view(), "tool_call_id");
   if (!json::is_string(id)) return {};
-  for (size_t i = calls_.size(); i-- > 0;) {
-    if (!json::spells(id, calls_[i].id.view())) continue;
-    String named(allocator_);
-    MOE_TRY(named.append(slice(members.view(), 0, members.size() - 1)));
-    MOE_TRY(named.append(", \"name\": "));
-    MOE_TRY(named.append(calls_[i].name.view()));
-    MOE_TRY(named.append("}"));
-    members = std::move(named);
-    return {};
+  size_t n = 0;
+  for (size_t i = messages_.size(); i-- > 0;) {
+    const Array<NamedCall>& calls = messages_[i].named;
+    for (size_t k = calls.size(); k-- > 0;) {
+      if (++n > kMostNamedCalls) return {};
+      if (!json::spells(id, calls[k].id.view())) continue;
+      String named(allocator_);
+      MOE_TRY(named.append(slice(members.view(), 0, members.size() - 1)));
+      MOE_TRY(named.append(", \"name\": "));
+      MOE_TRY(named.append(calls[k].name.view()));
+      MOE_TRY(named.append("}"));
+      members = std::move(named);
+      return {};
+    }
   }
   return {};
 }

@@ -692,7 +692,6 @@ static void add_json(moe_chat* chat, const char* json) {
   CHECK_OK(moe_chat_add_message(chat, json, strlen(json), &error));
 }
 
-// Tools, calls and results reach the template as they are, and never become special tokens.
 /* Calls that must be made: the model alone would say "Yes." */
 static void test_tool_choice(moe_chat* chat) {
   static const char kStrict[] =
@@ -726,6 +725,36 @@ static void test_tool_choice(moe_chat* chat) {
   CHECK(moe_chat_set_tool_choice(chat, MOE_TOOLS_REQUIRED, NULL, &error) == MOE_ERR_STATE);
 }
 
+/* A result is named by the latest 1024 calls of the messages that there are. */
+static void test_named_results(void) {
+  static const char kTemplate[] =
+      "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}"
+      "{{ m.content or '' }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}"
+      "{% endfor %}{{ m.tool_call_id }}{% endfor %}";
+  enum { kCalls = 1025 };
+  static char json[kCalls * 64 + 100];
+  moe_session* session = new_session(0);
+  const moe_chat_params p = {.struct_size = sizeof p, .chat_template = kTemplate};
+  moe_chat* chat = new_chat(session, &p);
+  size_t n = (size_t)sprintf(json, "{\"role\": \"assistant\", \"tool_calls\": [");
+  for (int i = 0; i < kCalls; ++i) {
+    n += (size_t)sprintf(json + n, "%s{\"id\": \"c%d\", \"function\": {\"name\": \"f%d\"}}",
+                         i == 0 ? "" : ", ", i, i);
+  }
+  sprintf(json + n, "]}");
+  add_json(chat, json);
+  add_json(chat, "{\"role\": \"tool\", \"tool_call_id\": \"c0\", \"content\": \"\"}");
+  CHECK(strcmp(message(chat, 1).members, "{\"tool_call_id\": \"c0\"}") == 0);
+  add_json(chat, "{\"role\": \"tool\", \"tool_call_id\": \"c1\", \"content\": \"\"}");
+  CHECK(strcmp(message(chat, 2).members, "{\"tool_call_id\": \"c1\", \"name\": \"f1\"}") == 0);
+  CHECK_OK(moe_chat_truncate(chat, 0, &error));
+  add_json(chat, "{\"role\": \"tool\", \"tool_call_id\": \"c1\", \"content\": \"\"}");
+  CHECK(strcmp(message(chat, 0).members, "{\"tool_call_id\": \"c1\"}") == 0);
+  moe_chat_free(chat);
+  moe_session_free(session);
+}
+
+// Tools, calls and results reach the template as they are, and never become special tokens.
 static void test_tools(void) {
   static const char kTemplate[] =
       "{% for t in tools or [] %}{{ t.function | tojson }};{% endfor %}"
@@ -834,6 +863,7 @@ int main(int argc, char** argv) {
   test_arguments();
   test_another_session();
   test_tools();
+  test_named_results();
   test_session_of_another_model(argv[2]);
   test_failing_allocator(argv[2]);
   test_cancel_while_rendering(argv[2]);

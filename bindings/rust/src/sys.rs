@@ -2043,7 +2043,7 @@ extern "C" {
     /// "content" is a text or null, "reasoning_content" the thinking of a reply. The template gets all
     /// other members as they are, numbers that 64 bits do not hold as fractions, and the arguments of
     /// calls as it expects them: a mapping, or their text. A result without a "name" gets that of the
-    /// tool, by the id of its call (among the latest 512). MOE_ERR_ARGUMENT for what is no such message
+    /// tool, by the id of its call (among the latest 1024). MOE_ERR_ARGUMENT for what is no such message
     /// in UTF-8, nested at most 64 levels, MOE_ERR_UNSUPPORTED for calls if the template does not write
     /// those of earlier replies.
     pub fn moe_chat_add_message(
