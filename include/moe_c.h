@@ -1571,6 +1571,13 @@ typedef struct moe_convert_params {
    * ARM since November 2025; 0: of 128, as it writes them elsewhere. The file does not say which.
    */
   int32_t i2_s_arm;
+  /* With weights NULL or "auto", formats are chosen so that the file takes at most this many bytes
+   * with the least expected damage; 0: no such limit. Matrices of which `overrides` say a format
+   * keep that. MOE_ERR_ARGUMENT, naming the smallest possible size, before anything is written.
+   * With compress the file may be smaller still. The report has "expected_error" and "sensitivity"
+   * of each matrix chosen, and "size". */
+  uint64_t most_bytes;
+  double most_bits; /* the same in bits per weight, the mean over all matrices; 0: no limit */
 } moe_convert_params;
 
 /* Converts a checkpoint to a model file. Uses all CPUs; any thread. `source`: a folder with

@@ -13,6 +13,7 @@
 #include "cli/io/output_file.h"
 #include "cli/io/progress.h"
 #include "cli/io/text_input.h"
+#include "cli/io/units.h"
 
 namespace moe_cli {
 namespace {
@@ -109,6 +110,8 @@ std::vector<std::string> convert(const ConvertOptions& o) {
   p.split_by_clusters = o.split_ffn > 0 && o.split_by == "clusters" ? 1 : 0;
   p.compress = o.compress == "zstd" ? 1 : 0;
   p.weights = o.weights.c_str();
+  if (!o.size.empty()) p.most_bytes = parse_bytes("--size", o.size);
+  p.most_bits = o.most_bits;
   p.overrides = overrides.data();
   p.n_overrides = static_cast<int32_t>(overrides.size());
   p.n_threads = o.threads;
@@ -139,13 +142,26 @@ void add_convert(CLI::App& app) {
       ->required()
       ->check(not_empty())
       ->check(no_stdout());
-  c->add_option("--weights", o->weights,
-                "Format of linear weights: auto, mixed4 (int4_k, and int6_k where it gains "
-                "most), source (all weights in floats that hold exactly the checkpoint's), " +
-                    listed_names(moe_weight_format_name))
-      ->check(listed("auto, mixed4, source, " + listed_names(moe_weight_format_name)))
-      ->option_text("FORMAT")
-      ->capture_default_str();
+  CLI::Option* weights =
+      c->add_option("--weights", o->weights,
+                    "Format of linear weights: auto, mixed4 (int4_k, and int6_k where it gains "
+                    "most), source (all weights in floats that hold exactly the checkpoint's), " +
+                        listed_names(moe_weight_format_name))
+          ->check(listed("auto, mixed4, source, " + listed_names(moe_weight_format_name)))
+          ->option_text("FORMAT")
+          ->capture_default_str();
+  CLI::Option* size =
+      c->add_option("--size", o->size,
+                    "Choose the format of every matrix that --set does not name, so that the model "
+                    "file has at most this many bytes, such as 11G, and loses least")
+          ->option_text("SIZE")
+          ->check(not_empty())
+          ->excludes(weights);
+  c->add_option("--bits", o->most_bits,
+                "The same for a number of bits per weight, such as 2.7: the mean over all matrices")
+      ->option_text("X")
+      ->check(number_between(0, 64, Bound::kLow))
+      ->excludes(weights, size);
   c->add_option("--set", o->overrides,
                 "Format of the tensors whose name matches; * matches anything; the last match wins")
       ->option_text("PATTERN=FORMAT")

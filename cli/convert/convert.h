@@ -13,6 +13,8 @@ struct ConvertOptions {
   std::string source;
   std::string destination;
   std::string weights = "auto";
+  std::string size;      // most bytes of the file; empty: as many as `weights` need
+  double most_bits = 0;  // per weight; 0: the same
   std::string compress = "none";
   std::vector<std::string> overrides;
   std::vector<std::string> ignored_keys;

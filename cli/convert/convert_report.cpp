@@ -38,11 +38,17 @@ void print_matrix(const Json& m) {
             << m.value("cols", 0) << " " << std::setw(11) << m.value("format", "") << std::setw(8)
             << m.value("scale", "") << std::setw(9) << m.value("activations", "");
   if (m.value("lossless", false)) {
-    std::cout << "lossless\n";
+    std::cout << "lossless";
   } else {
-    std::cout << "relative error " << std::setprecision(3) << m.value("relative_error", 0.0)
-              << "\n";
+    std::cout << "relative error " << std::setprecision(3) << m.value("relative_error", 0.0);
   }
+  if (m.contains("expected_error")) {  // chosen for a size
+    const double n = m.value("rows", 1.0) * m.value("cols", 1.0);
+    std::cout << "; " << std::setprecision(3) << 8 * m.value("bytes", 0.0) / n
+              << " bits, error expected " << m.value("expected_error", 0.0) << ", sensitivity "
+              << m.value("sensitivity", 0.0);
+  }
+  std::cout << "\n";
 }
 
 void print_calibration(const Json& c) {
@@ -156,6 +162,12 @@ void print_summary(const ConvertOptions& o, const Report& report) {
   }
   if (report.total.contains("split")) print_split(report.total["split"]);
   if (report.total.contains("calibration")) print_calibration(report.total["calibration"]);
+  if (report.total.contains("size")) {
+    const Json& size = report.total["size"];
+    std::cout << "  " << std::setprecision(3) << size.value("bits", 0.0)
+              << " bits per weight; expected divergence " << size.value("expected_divergence", 0.0)
+              << " nats\n";
+  }
   std::cout << o.destination << ": " << format_bytes(report.total.value("file_bytes", uint64_t{0}))
             << " from " << format_bytes(report.total.value("source_bytes", uint64_t{0})) << " in "
             << std::fixed << std::setprecision(1) << report.seconds << " s"
@@ -182,7 +194,9 @@ void print_rounded_again(const Report& report) {
                 << c.worst << ")";
     }
     std::cerr << " than the checkpoint's own codes (" << names[0] << "), which are kept as "
-              << names[2] << " without --weights or --set for them\n";
+              << names[2] << " without "
+              << (report.total.contains("size") ? "a size to meet" : "--weights")
+              << " or --set for them\n";
   }
 }
 
@@ -219,7 +233,7 @@ void print_warnings(const ConvertOptions& o, const Report& report) {
   Json worst;
   for (const Json& m : report.matrices) {
     const double error = m.value("relative_error", 0.0);
-    if (error < kMuch) continue;
+    if (error < kMuch || m.contains("expected_error")) continue;  // large as the size demands
     ++n;
     if (worst.is_null() || error > worst.value("relative_error", 0.0)) worst = m;
   }

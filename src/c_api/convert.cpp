@@ -60,6 +60,7 @@ Status convert_options(const moe_convert_params* given, ConvertOptions* out) {
     return Status::error(MOE_ERR_ARGUMENT, "params.split_ffn: expected experts or 0, found %d",
                          p.split_ffn);
   }
+  options.goal = {p.most_bytes, p.most_bits};
   if (p.statistics != nullptr) options.statistics = p.statistics;
   if (p.save_statistics != nullptr) options.save_statistics = p.save_statistics;
   options.split = {p.split_ffn, p.split_by_clusters != 0};

@@ -27,6 +27,9 @@ namespace {
 PrecisionPolicy make_policy(const Imported& imported, const ConvertOptions& options) {
   std::vector<PrecisionRule> overrides;
   for (const std::string& text : options.overrides) overrides.push_back(parse_override(text));
+  if (options.goal.given()) {
+    return PrecisionPolicy::open(imported.precision, std::move(overrides));
+  }
   if (options.weights == "source") return PrecisionPolicy::as_source(std::move(overrides));
   if (options.weights == "mixed4") {
     return PrecisionPolicy::mixed4(imported.precision, std::move(overrides),
@@ -113,6 +116,25 @@ class UncommittedSink final : public ModelSink {
   uint64_t size_ = 0;
 };
 
+// Counts what a file would take.
+class NoSink final : public ModelSink {
+ public:
+  Status write(uint64_t, const void*, size_t) override { return {}; }
+  Status read(uint64_t, void*, size_t) override { return {}; }
+  Status truncate(uint64_t) override { return {}; }
+  Status commit() override { return {}; }
+};
+
+void check_size(const ConvertOptions& o) {
+  check_goal(o.goal);
+  if (o.goal.given() && o.weights != "auto") {
+    fail(MOE_ERR_ARGUMENT,
+         "weights \"%.40s\": a size or a number of bits chooses the formats; overrides may fix "
+         "those of single matrices",
+         o.weights.c_str());
+  }
+}
+
 void check_statistics(const std::string& source, const std::string& destination,
                       const ConvertOptions& o) {
   if (o.statistics && o.calibration) {
@@ -172,6 +194,14 @@ class Conversion {
     }
     report_->source_bytes = plan_.source_bytes;
     for (const InputFile& file : checkpoint_.files()) report_->source_file_bytes += file.size();
+    if (options.goal.given()) {
+      formats_ = in_words_of(checkpoint_, [&] {
+        return list_formats(
+            options.goal, plan_, imported_.config, checkpoint_, pool_,
+            [this](const std::vector<BlobLayout>& layouts) { return outline_bytes(layouts); },
+            [this] { advance(0); });
+      });
+    }
     const bool calibration = options.calibration || options.statistics;
     calibrates_ = calibration && loses_something();
     if (calibration && !calibrates_ && !split_) {
@@ -213,6 +243,14 @@ class Conversion {
     calibration_ = calibrate_on_text(copy, n_bytes, source_plan_, text_, pool_, std::move(options));
     report_->calibration.emplace();
     start_step("convert");
+  }
+
+  /// Before write(), with statistics if there are any.
+  void choose_formats() {
+    if (!formats_) return;
+    const InputStatistics* inputs = calibration_ ? &calibration_->inputs() : nullptr;
+    report_->size = in_words_of(checkpoint_, [&] { return formats_->choose(inputs); });
+    formats_.reset();
   }
 
   void write(ModelSink& sink) {
@@ -290,6 +328,18 @@ class Conversion {
     return [this](uint64_t done, uint64_t total) {
       return !options_.progress || options_.progress(done, total, "calibrate");
     };
+  }
+
+  uint64_t outline_bytes(const std::vector<BlobLayout>& layouts) {
+    NoSink nowhere;
+    UncommittedSink sized(nowhere);
+    ModelWriter writer(sized, false);
+    for (size_t s = 0; s < layouts.size(); ++s) {
+      const PlannedSegment& segment = plan_.segments[s];
+      check(writer.write_hole({segment.part, segment.layer, segment.expert}, layouts[s]));
+    }
+    finish(writer, imported_);
+    return sized.size();
   }
 
   void finish(ModelWriter& writer, const Imported& imported) {
@@ -385,6 +435,7 @@ class Conversion {
   std::vector<std::string> dropped_tokens_;
   std::optional<TokenizerData> tokenizer_;
   Plan plan_;
+  std::unique_ptr<FormatChoice> formats_;  // for a size
   CalibrationText text_;
   bool calibrates_ = false;        // errors of weights
   std::optional<Imported> dense_;  // with `split_`
@@ -407,6 +458,7 @@ Status convert(const std::string& source, const std::string& destination,
                const ConvertOptions& options, ConvertReport* report) {
   return guarded([&] {
     check_destination(source, destination);
+    check_size(options);
     check_statistics(source, destination, options);
     check_replaces(destination, Output::kModel);
     std::unique_ptr<ModelSink> sink = take(open_file_sink(destination));
@@ -417,6 +469,7 @@ Status convert(const std::string& source, const std::string& destination,
       copy = take(open_unnamed_sink(destination));
       conversion.calibrate(*copy);
     }
+    conversion.choose_formats();
     UncommittedSink uncommitted(*sink);
     conversion.write(uncommitted);
     if (options.verify) conversion.verify(sink->written());
@@ -430,6 +483,7 @@ Status convert(const std::string& source, const std::string& destination,
 Status convert_to_sink(const std::string& source, ModelSink& sink, const ConvertOptions& options,
                        ConvertReport* report) {
   return guarded([&] {
+    check_size(options);
     check_statistics(source, "", options);
     MemorySink copy;
     Conversion conversion(source, options, report);
@@ -438,6 +492,7 @@ Status convert_to_sink(const std::string& source, ModelSink& sink, const Convert
       conversion.fit_split(dense);
     }
     if (conversion.calibrates()) conversion.calibrate(copy);
+    conversion.choose_formats();
     conversion.write(sink);
     conversion.commit_statistics();
   });

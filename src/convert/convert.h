@@ -10,6 +10,7 @@
 
 #include "formats/moe/writer.h"
 #include "src/base/status.h"
+#include "src/convert/choose_formats.h"
 #include "src/convert/report.h"
 #include "src/convert/split/split_options.h"
 
@@ -25,6 +26,8 @@ struct ConvertOptions {
   /// int4_k, and int6_k where every token uses the matrix and for `down` in about half of the
   /// layers.
   std::string weights = "auto";
+  /// With "auto": formats are chosen to meet it, except for matrices of which an override says one.
+  SizeGoal goal;
   /// "PATTERN=FORMAT", "PATTERN=FORMAT:ACTIVATIONS" or "PATTERN=:ACTIVATIONS" on matrix names in
   /// the research layout without ".weight"; '*' matches any characters; the last match wins.
   std::vector<std::string> overrides;

@@ -3,15 +3,24 @@
 // Plan of a conversion: every slot of the model with its tensor and precision. Making it finds
 // missing, extra and misshapen tensors before anything is written.
 
+#include <optional>
+
 #include "src/convert/weights/precision.h"
 
 namespace moe {
+
+/// Why a format was chosen for a number of bytes.
+struct FormatReason {
+  double error = 0;   // expected, relative, with that of rounding the inputs
+  double damage = 0;  // expected per squared error, of all matrices that share the choice
+};
 
 struct PlannedMatrix {
   Slot slot;
   Source source;
   const SourceTensor* tensor = nullptr;  // of the checkpoint
   PrecisionChoice precision;
+  std::optional<FormatReason> reason = {};
 
   /// Bytes of the checkpoint for `n_weights` weights in whole rows, without scales.
   uint64_t source_bytes(uint64_t n_weights) const;

@@ -32,6 +32,13 @@ Json json_of(const CalibrationReport& r) {
           {"unreached_experts", r.n_unreached}};
 }
 
+Json json_of(const SizeReport& r) {
+  Json j = {{"bits", r.bits}, {"expected_divergence", r.damage}};
+  if (r.most_bytes != 0) j["most_bytes"] = r.most_bytes;
+  if (r.most_bits != 0) j["most_bits"] = r.most_bits;
+  return j;
+}
+
 Json json_of(const SplitReport& r) {
   return {{"experts", r.n_experts},     {"by", r.clusters ? "clusters" : "in-order"},
           {"layers", r.n_layers},       {"tokens", r.n_tokens},
@@ -59,6 +66,10 @@ std::string to_json(const MatrixReport& r) {
   if (r.kept) {
     members.emplace_back("kept_format", format_info(*r.kept).name);
     members.emplace_back("kept_bytes", r.kept_bytes);
+  }
+  if (r.expected_error) {
+    members.emplace_back("expected_error", *r.expected_error);
+    members.emplace_back("sensitivity", r.sensitivity);
   }
   if (r.weighted) {
     members.emplace_back("compensated", r.compensated);
@@ -88,6 +99,7 @@ std::string to_json(const ConvertReport& r) {
   if (r.n_skipped_layers > 0) members.emplace_back("skipped_layers", r.n_skipped_layers);
   if (r.split) members.emplace_back("split", json_of(*r.split));
   if (r.calibration) members.emplace_back("calibration", json_of(*r.calibration));
+  if (r.size) members.emplace_back("size", json_of(*r.size));
   return text_of(members);
 }
 

@@ -30,6 +30,9 @@ struct MatrixReport {
   // With a requested format, if the default would keep the checkpoint's codes.
   std::optional<FormatId> kept;  // in this format
   uint64_t kept_bytes = 0;
+  // With a size to meet: why it has this format (FormatReason).
+  std::optional<double> expected_error;
+  double sensitivity = 0;
   // With a calibration text.
   bool weighted = false;      // input statistics were used
   bool compensated = false;   // with second moments, not only mean squares
@@ -61,6 +64,14 @@ struct SplitReport {
   double explained = 0;   // share of the router targets' variance explained, mean over the layers
 };
 
+/// A choice of formats by size.
+struct SizeReport {
+  uint64_t most_bytes = 0;  // asked for, or 0
+  double most_bits = 0;     // the same
+  double bits = 0;          // per weight, mean over all matrices
+  double damage = 0;        // expected, in nats
+};
+
 struct ConvertReport {
   std::string name;  // of the model
   std::string importer;
@@ -82,6 +93,7 @@ struct ConvertReport {
   std::vector<std::string> warnings;
   std::optional<SplitReport> split;
   std::optional<CalibrationReport> calibration;
+  std::optional<SizeReport> size;
 };
 
 /// {"matrix": "layers.3...", "rows": ...}

@@ -210,6 +210,39 @@ class Convert(Cli):
         self.assertNotEqual(*files)
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["a.moe", "b.moe", "plain.moe", "t.txt"])
 
+    def test_a_size_to_meet(self):
+        def convert(*options, name="m.moe"):
+            return self.ok("convert", CHECKPOINT, self.path(name), *options)
+
+        j = json.loads(convert("--bits", "12", "--json").stdout)
+        bits = 8 * sum(m["bytes"] for m in j["matrices"]) / j["total"]["weights"]
+        self.assertLessEqual(bits, 12)
+        self.assertAlmostEqual(j["total"]["size"]["bits"], bits)
+        self.assertEqual(j["total"]["size"]["most_bits"], 12)
+        size = j["total"]["file_bytes"]
+        for text, most in (("1M", 1 << 20), (str(size + 20000), size + 20000)):
+            done = convert("--size", text, "--list", "--set", "layers.0.*=int8", name="s.moe")
+            self.assertLessEqual(os.path.getsize(self.path("s.moe")), most)
+            self.assertRegex(done.stdout, r"\n  [0-9.]+ bits per weight; expected divergence [0-9.e-]+ nats\n")
+            self.assertRegex(done.stdout, r"layers\.1\..* bits, error expected [0-9.e-]+, sensitivity [0-9.e-]+\n")
+            self.assertNotRegex(done.stdout, r"layers\.0\..*sensitivity")
+            self.assertNotIn("imprecise", done.stderr)
+
+    def test_sizes_that_cannot_be_met(self):
+        def fails(code, *options, contains):
+            self.fails(code, "convert", CHECKPOINT, self.path("m.moe"), *options, contains=contains)
+
+        fails(1, "--size", "1K", contains=["size: the smallest possible file of this model has", "1024 are asked for"])
+        fails(1, "--bits", "0.5", contains=["bits: this model needs at least", "0.5 are asked for"])
+        for text in ("0", "-3", "nan", "65", "two", ""):
+            fails(2, "--bits", text, contains=["--bits"])
+        for text in ("0", "-1G", "2Q", "1.5", "nan", "", "99999999T"):
+            fails(2, "--size", text, contains=["--size"])
+        for options in (("--size", "1M", "--bits", "3"), ("--size", "1M", "--weights", "int4"), ("--bits", "3", "--weights", "int4")):
+            fails(2, *options, contains=["cannot be combined"])
+        fails(1, "--bits", "4", "--set", "nothing=int4", contains=["no tensor of this model matches"])
+        self.assertEqual(os.listdir(self.folder.name), [])
+
     def test_texts_that_cannot_calibrate(self):
         os.mkdir(self.path("out"))
         to = ("convert", CHAT, self.path("out/m.moe"), "--weights")

@@ -76,6 +76,25 @@ def test_statistics(tmp_path):
     assert not (tmp_path / "c").exists()
 
 
+def test_size(tmp_path):
+    matrices = []
+    report = moe.convert(SOURCE, tmp_path / "m.moe", bits=9, on_matrix=matrices.append)
+    bits = 8 * sum(m["bytes"] for m in matrices) / report["weights"]
+    assert report["size"]["bits"] == pytest.approx(bits) and bits <= 9 == report["size"]["most_bits"]
+    assert all(m["sensitivity"] > 0 for m in matrices if "expected_error" in m)
+    size = report["file_bytes"] + 50_000
+    report = moe.convert(SOURCE, tmp_path / "m.moe", size=size, overrides={"head": "int8"})
+    assert (tmp_path / "m.moe").stat().st_size == report["file_bytes"] <= size == report["size"]["most_bytes"]
+    for options, what in (({"size": 1000}, "smallest possible file"), ({"bits": 0.1}, "at least"),
+                          ({"bits": -1}, "expected 0 to 64"), ({"bits": float("nan")}, "expected 0 to 64"),
+                          ({"size": size, "bits": 3}, "found both"), ({"size": size, "weights": "int4"}, "int4")):
+        with pytest.raises(moe.ArgumentError, match=what):
+            moe.convert(SOURCE, tmp_path / "n.moe", **options)
+    with pytest.raises(moe.RangeError, match="most_bytes: -1"):
+        moe.convert(SOURCE, tmp_path / "n.moe", size=-1)
+    assert [p.name for p in tmp_path.iterdir()] == ["m.moe"]
+
+
 def test_split_ffn(environment, tmp_path):
     source = ROOT / "tests/data/encoders/xlmr_maskedlm"
     logits = {}

@@ -1224,6 +1224,14 @@ pub struct moe_convert_params {
     /// The order of I2_S tensors in a GGUF file. 1: blocks of 64 weights, as bitnet.cpp writes them on
     /// ARM since November 2025; 0: of 128, as it writes them elsewhere. The file does not say which.
     pub i2_s_arm: i32,
+    /// With weights NULL or "auto", formats are chosen so that the file takes at most this many bytes
+    /// with the least expected damage; 0: no such limit. Matrices of which `overrides` say a format
+    /// keep that. MOE_ERR_ARGUMENT, naming the smallest possible size, before anything is written.
+    /// With compress the file may be smaller still. The report has "expected_error" and "sensitivity"
+    /// of each matrix chosen, and "size".
+    pub most_bytes: u64,
+    /// the same in bits per weight, the mean over all matrices; 0: no limit
+    pub most_bits: f64,
 }
 
 /// The options of a synthetic model.
@@ -2664,7 +2672,7 @@ fn structs_are_those_of_c() {
         merge: 128,
         merge_bias: 136,
     });
-    layout!(moe_convert_params, 128, {
+    layout!(moe_convert_params, 144, {
         struct_size: 0,
         compress: 4,
         weights: 8,
@@ -2686,6 +2694,8 @@ fn structs_are_those_of_c() {
         save_statistics: 112,
         allow_zeros: 120,
         i2_s_arm: 124,
+        most_bytes: 128,
+        most_bits: 136,
     });
     layout!(moe_synthetic_params, 48, {
         struct_size: 0,

@@ -152,6 +152,7 @@ PrecisionChoice PrecisionPolicy::choose(const Slot& slot, BitLinear kind, int32_
     if (!matches(overrides_[i].match, name)) continue;
     used_[i] = true;
     apply(overrides_[i], &choice);
+    choice.fixed |= overrides_[i].weights || overrides_[i].weights_auto;
   }
   if (slot.kind == SlotKind::kVector) choice.weights = FormatId::kF32;
   if (slot.kind == SlotKind::kTable) choice.weights = FormatId::kI32;

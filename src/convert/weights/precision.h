@@ -15,6 +15,7 @@ struct PrecisionChoice {
   bool int8_by_row = false;  // by default int8 per row, never int8_group
   bool only_codes = false;   // `weights` only if the checkpoint has codes of that format
   bool as_source = false;    // floats that represent the checkpoint exactly; overrides `weights`
+  bool fixed = false;        // an override says how it is stored, if only "auto"
 
   /// True if a matrix of floats gets its default.
   bool by_default() const { return !weights || only_codes; }
@@ -61,6 +62,17 @@ class PrecisionPolicy {
     PrecisionPolicy policy(std::move(config_rules), {}, std::move(overrides));
     policy.mixed4_layers_ = n_layers;
     return policy;
+  }
+
+  /// For a choice by size (choose_formats.h): no formats but those of overrides and of layers that
+  /// round their weights in every pass.
+  static PrecisionPolicy open(std::vector<PrecisionRule> config_rules,
+                              std::vector<PrecisionRule> overrides) {
+    for (PrecisionRule& rule : config_rules) {
+      rule.weights.reset();
+      rule.weights_auto = false;
+    }
+    return {std::move(config_rules), {}, std::move(overrides)};
   }
 
   /// `kind`: of the tensor with the slot's weights; `layer`: -1 outside layers.

@@ -44,6 +44,10 @@ MatrixReport first_report(const PlannedMatrix& m, const Storage& storage, const 
   r.source_type = source_type_info(m.tensor->type).name;
   r.source_bytes = m.file_bytes();
   r.kept = storage.kept;
+  if (m.reason) {
+    r.expected_error = m.reason->error;
+    r.sensitivity = m.reason->damage;
+  }
   if (r.kept) r.kept_bytes = stored_bytes(blob_matrix(m.slot, storage_of_codes(*r.kept)));
   return r;
 }

@@ -19,12 +19,6 @@
 namespace moe {
 namespace {
 
-// The float format that represents a tensor's type.
-FormatId own_format(SourceType type) {
-  if (type == SourceType::kBf16) return FormatId::kBf16;
-  return type == SourceType::kF16 ? FormatId::kF16 : FormatId::kF32;
-}
-
 // int8 stands for eight_bits(), unless the matrix is ternary or has codes.
 FormatId default_format(const PlannedMatrix& m) {
   return m.slot.kind == SlotKind::kExact ? own_format(m.tensor->type) : FormatId::kInt8;
@@ -204,6 +198,11 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
   out.act = activations_of(m, out.format);
   out.kept = find_kept(m, checkpoint, out);
   return out;
+}
+
+FormatId own_format(SourceType type) {
+  if (type == SourceType::kBf16) return FormatId::kBf16;
+  return type == SourceType::kF16 ? FormatId::kF16 : FormatId::kF32;
 }
 
 Storage storage_of_codes(FormatId format) {

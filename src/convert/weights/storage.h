@@ -32,6 +32,9 @@ Storage choose_storage(const PlannedMatrix& matrix, const Checkpoint& checkpoint
                        const float* importance, ThreadPool& pool,
                        const std::function<void()>& tick);
 
+/// The float format that represents a tensor's type.
+FormatId own_format(SourceType type);
+
 /// How the default stores codes that it keeps in `format`.
 Storage storage_of_codes(FormatId format);
 

@@ -664,6 +664,8 @@ class ConvertParams(Sized):
         ("save_statistics", c.c_char_p),
         ("allow_zeros", c.c_int32),
         ("i2_s_arm", c.c_int32),
+        ("most_bytes", c.c_uint64),
+        ("most_bits", c.c_double),
     ]
 
 
