@@ -152,7 +152,7 @@ if ((all)); then
   build embedded && for check in symbols size; do
     step "embedded: $check" bash tests/house/embedded_test.sh $check build/embedded
   done
-  build bare && check bare && step "bare: symbols" bash tests/house/embedded_test.sh bare build/bare
+  build bare -DMOE_UNITY_CORE=ON && check bare && step "bare: symbols" bash tests/house/embedded_test.sh bare build/bare
   step "windows: compiled" bash tests/house/windows_test.sh .
   build static && step "static: command" bash tests/house/static_test.sh . build/static build/asan/bin/moe
   joined users

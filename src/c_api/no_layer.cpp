@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-moe_status refuse(moe_error* error) {
+moe_status refuse_layer(moe_error* error) {
   return deliver(
       Status::error(MOE_ERR_UNSUPPORTED, "this build has no single layers (MOE_LAYER=OFF)"), error);
 }
@@ -15,11 +15,11 @@ moe_status refuse(moe_error* error) {
 }  // namespace moe
 
 moe_status moe_layer_create(moe_env*, const moe_layer_params*, moe_layer**, moe_error* error) {
-  return moe::refuse(error);
+  return moe::refuse_layer(error);
 }
 
 void moe_layer_free(moe_layer*) {}
 
 moe_status moe_layer_forward(moe_layer*, const float*, size_t, float*, moe_error* error) {
-  return moe::refuse(error);
+  return moe::refuse_layer(error);
 }

@@ -167,7 +167,7 @@ TEST(CudaMatmul, LargestSumsDoNotWrapOrSaturate) {
         if (cols == 65536 && (sign == 1 || kind.act != ActPrecision::kA8)) continue;  // slow
         const TestMatrix m(kind, 2, cols, code);
         for (const float value : {1.0f, -1.0f}) {
-          if (cols == 65536 && value > 0) continue;
+          if (cols > 255 && value > 0) continue;  // codes of both signs give sums of both signs
           const TestInput input(std::vector<float>(at(cols), value), 1, cols);
           expect_dense({&m}, input, 1, kFamilies);
           if (HasFatalFailure()) return;

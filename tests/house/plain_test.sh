@@ -20,7 +20,7 @@ TIMEFORMAT='%R s, cpu %U s'
 for build; do
   echo "== $build"
   # Other instruction sets compile the same text, and the command's code is optimised elsewhere.
-  options=(-DCMAKE_BUILD_TYPE="${build%-*}" -DMOE_TESTS=OFF "-DMOE_ISAS=avx2;neon_dotprod;scalar" -DMOE_QUICK_BUILD=ON)
+  options=(-DCMAKE_BUILD_TYPE="${build%-*}" -DMOE_TESTS=OFF "-DMOE_ISAS=avx2;neon_dotprod;scalar" -DMOE_QUICK_BUILD=ON -DMOE_UNITY_CORE=ON)
   # The presets build the converter with each compiler.
   if [ "$build" = Release-gcc ]; then options+=(-DMOE_CONVERT=OFF); else options+=(-G Ninja); fi
   [[ $build == *-gcc ]] || options+=(-DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++)

@@ -18,7 +18,6 @@ namespace {
 constexpr size_t kMostAtOnce = size_t{1} << 30;
 
 int last_error() { return error_number(GetLastError()); }
-HANDLE handle_of(int file) { return reinterpret_cast<HANDLE>(_get_osfhandle(file)); }
 uint64_t whole(DWORD high, DWORD low) { return uint64_t{high} << 32 | low; }
 
 int info_of(HANDLE handle, FileInfo* out) {

@@ -28,8 +28,6 @@ int to_descriptor(HANDLE handle, int flags) {
   return file;
 }
 
-HANDLE handle_of(int file) { return reinterpret_cast<HANDLE>(_get_osfhandle(file)); }
-
 std::string_view folder_of(std::string_view path) {
   const size_t slash = path.find_last_of("/\\");
   return slash == path.npos ? std::string_view("./") : slice(path, 0, slash + 1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Names of Windows, which are UTF-16; the library's are UTF-8.
+// Names and files of Windows: its names are UTF-16, the library's UTF-8.
 
+#include <io.h>
 #include <windows.h>
 
 #include <cstddef>
@@ -28,6 +29,9 @@ class WidePath {
 
 /// UTF-8 of a name. False if it does not fit.
 bool narrow_name(const wchar_t* name, char* out, size_t n);
+
+/// What Windows calls an open file.
+inline HANDLE handle_of(int file) { return reinterpret_cast<HANDLE>(_get_osfhandle(file)); }
 
 /// errno's number for one of GetLastError().
 int error_number(DWORD error);
