@@ -56,6 +56,7 @@ def work(
 ) -> list[str]:
     """Do the jobs, of which none is started after the time limit; returns the errors, one line each."""
     end, failed, waiting = time.monotonic() + hours * 3600, [], list(queue)
+    os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")  # of the workers: large pages, where there are any
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
         running: dict[concurrent.futures.Future[Result], tuple[str, int]] = {}

@@ -443,7 +443,7 @@ def test_finished_runs_are_written_and_printed(tmp_path: Path, moe: str, monkeyp
     monkeypatch.setattr(sys, "argv", given)
     assert tables.main() == 0
     lines = (tmp_path / "quick/results.jsonl").read_text().splitlines()
-    assert [json.loads(line)["seed"] for line in lines] == [1, 2, 3]
+    assert [json.loads(line)["seed"] for line in lines] == [1, 2, 3, 4]
     document = (tmp_path / "quick/RESULTS.md").read_text()
     assert "1 of " in document and "| SMoE, top-1, d 48 |" in document
     for path in (tmp_path / "quick").glob("smoe*.json"):
@@ -661,6 +661,14 @@ def test_every_row_is_a_job_and_those_of_the_first_table_come_first() -> None:
     assert len(jobs) == len(set(jobs))
     first = claims.TABLES[0]
     assert jobs[: 3 * len(first.rows)] == [(name, seed) for seed in (1, 2, 3) for name in first.rows]
+    assert {name for name, seed in jobs if seed == 4} == {name for name, _ in jobs if "@" in name}
+    # Every claim has two seeds before any row of the full width has a third, apart from the first tables.
+    place = {job: i for i, job in enumerate(jobs)}
+    named = {name for table in claims.TABLES for claim in table.claims for name in (claim.better, claim.worse)}
+    early = {name for table in claims.TABLES[:3] for name in table.rows}
+    assert max(place[name, 2] for name in named) < min(place[job] for job in jobs if job[1] == 3 and job[0] not in early)
+    assert {name for name, seed in jobs if seed == 2} == named
+    assert place["mh-moe-3-raw@48", 3] < place["mh-moe-2-raw", 1] < place["dense", 1]
 
 
 def test_patterns_choose_rows() -> None:
