@@ -266,8 +266,8 @@ TEST_F(DamagedFamily, GatedDeltaRules) {
   EXPECT_NE(changed(R"({"linear_key_head_dim": 257})", MOE_ERR_FORMAT)
                 .find("linear_key_head_dim: expected an integer in 1..256"),
             std::string::npos);
-  EXPECT_EQ(changed(R"({"linear_num_value_heads": 3})", MOE_ERR_ARGUMENT),
-            "config.json: gated_delta: value_heads is not a multiple of key_heads");
+  EXPECT_EQ(changed(R"({"linear_num_value_heads": 3})", MOE_ERR_SHAPE),
+            "config.json: linear_num_value_heads: 3 is not a multiple of linear_num_key_heads 2");
   EXPECT_NE(changed(R"({"layer_types": ["linear_attention"]})", MOE_ERR_SHAPE)
                 .find("layer_types: expected 4 entries"),
             std::string::npos);
@@ -435,10 +435,14 @@ TEST_F(DamagedFamily, Mamba2) {
       std::string::npos);
   EXPECT_EQ(changed(R"({"mamba_n_heads": 5})", MOE_ERR_SHAPE),
             "config.json: mamba_n_heads 5 of mamba_d_head 16 are not 64 wide");
-  EXPECT_EQ(changed(R"({"mamba_n_groups": 3})", MOE_ERR_ARGUMENT),
-            "config.json: mamba2: heads is not a multiple of groups");
-  EXPECT_EQ(changed(R"({"time_step_limit": [1.0, 0.5]})", MOE_ERR_ARGUMENT),
-            "config.json: mamba2: dt_low is above dt_high");
+  EXPECT_EQ(changed(R"({"mamba_n_groups": 3})", MOE_ERR_SHAPE),
+            "config.json: mamba_n_heads: 4 is not a multiple of mamba_n_groups 3");
+  for (const char* limits : {"[1.0, 0.5]", "[-1.0, 0.5]", R"([-1.0, {"__float__": "Infinity"}])"}) {
+    const std::string text = changed(
+        (R"({"time_step_limit": )" + std::string(limits) + "}").c_str(), MOE_ERR_UNSUPPORTED);
+    EXPECT_TRUE(text.starts_with("config.json: time_step_limit: [")) << text;
+    EXPECT_TRUE(text.ends_with("two numbers from 0 on in ascending order are")) << text;
+  }
   config_ = good;
   tensors_["model.layers.0.mamba.in_proj.weight"].shape = {32, 156};
   EXPECT_EQ(error(MOE_ERR_SHAPE),
@@ -470,10 +474,10 @@ TEST_F(DamagedFamily, BlocksOfOneKind) {
             "config.json: n_group: 4 does not divide n_routed_experts 6");
   EXPECT_NE(changed(R"({"conv_kernel": 0})", MOE_ERR_FORMAT).find("expected an integer in 1..64"),
             std::string::npos);
-  EXPECT_EQ(changed(R"({"intermediate_size": null})", MOE_ERR_NOT_FOUND),
+  EXPECT_EQ(changed(R"({"intermediate_size": null})", MOE_ERR_FORMAT),
             "config.json: \"intermediate_size\" is missing");
-  EXPECT_EQ(changed(R"({"n_groups": 3})", MOE_ERR_ARGUMENT),
-            "config.json: mamba2: heads is not a multiple of groups");
+  EXPECT_EQ(changed(R"({"n_groups": 3})", MOE_ERR_SHAPE),
+            "config.json: mamba_num_heads: 4 is not a multiple of n_groups 3");
   config_ = good;
   tensors_.erase("backbone.layers.0.mixer.norm.weight");
   EXPECT_NE(error(MOE_ERR_NOT_FOUND).find("backbone.layers.0.mixer.norm.weight"),
@@ -558,8 +562,9 @@ TEST_F(DamagedFamily, Ling3) {
       "which says what the layers after the last group are, is missing");
   EXPECT_NE(changed(R"({"kda_lower_bound": 0})", MOE_ERR_UNSUPPORTED).find("kda_lower_bound: 0"),
             std::string::npos);
-  EXPECT_NE(changed(R"({"kda_lower_bound": -2e6})", MOE_ERR_RANGE).find("decay_bound"),
-            std::string::npos);
+  EXPECT_EQ(changed(R"({"kda_lower_bound": -2e6})", MOE_ERR_UNSUPPORTED),
+            "config.json: kda_lower_bound: -2000000.0 is not supported; a number from -1000000 on "
+            "and below 0 is");
   for (const char* other :
        {R"({"no_kda_lora": false})", R"({"linear_attention": "lightning"})",
         R"({"gated_attention_proj_granularity_type": "element_wise"})", R"({"rotary_dim": 2})",
@@ -571,6 +576,12 @@ TEST_F(DamagedFamily, Ling3) {
             "config.json: share_expert_swiglu_limit_list[2]: 5.0 is not supported; only 0 is; "
             "--ignore-key share_expert_swiglu_limit_list converts the model without the limits, as "
             "transformers runs it");
+  EXPECT_EQ(
+      changed(R"({"share_expert_swiglu_limit_list": [0, 7], "expert_swiglu_limit_list": [3]})",
+              MOE_ERR_UNSUPPORTED),
+      "config.json: expert_swiglu_limit_list[0]: 3 is not supported; only 0 is; --ignore-key "
+      "expert_swiglu_limit_list,share_expert_swiglu_limit_list converts the model without "
+      "the limits, as transformers runs it");
   EXPECT_NE(changed(R"({"partial_rotary_factor": 0.5})", MOE_ERR_UNSUPPORTED)
                 .find("partial_rotary_factor"),
             std::string::npos);

@@ -103,10 +103,14 @@ void refuse_torchscale_variants(ConfigKeys* keys) {
                 "in_chans"});
 }
 
-MoeConfig read_torchscale_experts(ConfigKeys* keys) {
+MoeConfig read_torchscale_experts(ConfigKeys* keys, int32_t d_model) {
   MoeConfig m;
   m.n_experts = keys->integer("moe_expert_count", 1, 1 << 16);
   m.n_subheads = keys->integer("mhmoe_heads_number", 1, 1, kMaxWidth);
+  if (d_model % m.n_subheads != 0) {
+    fail_value(keys->node("mhmoe_heads_number"),
+               "a divisor of the width, " + std::to_string(d_model) + ", is");
+  }
   m.head = m.merge = m.n_subheads > 1;
   const bool any_k = keys->has("moe_top_k");
   if (m.n_subheads > 1 && !any_k) {
