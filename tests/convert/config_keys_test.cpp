@@ -166,6 +166,10 @@ TEST_F(FamilyKeys, TwoNamesOfOneThing) {
       {"bailing_hybrid", R"({"rope_theta": 5000})",
        "rope_theta is 5000, but rope_parameters.rope_theta, which means the same, is 6000000.0",
        R"({"rope_theta": 6000000})"},
+      // transformers writes its defaults beside others.
+      {"bailing_hybrid", R"({"rope_theta": 5000, "short_conv_kernel_size": 4})",
+       "rope_theta is 5000, but",
+       R"({"rope_parameters": {"rope_theta": 1e4}, "linear_conv_kernel_dim": 3})"},
       {"bailing_moe", R"({"n_routed_experts": 5})",
        "n_routed_experts is 5, but num_experts, which means the same, is 6",
        R"({"n_routed_experts": 6})"},

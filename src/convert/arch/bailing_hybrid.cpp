@@ -59,10 +59,20 @@ void drop_rotary_factor(const JsonNode& config, Json* object) {
   if (dims == config.at("qk_rope_head_dim").number()) object->erase("partial_rotary_factor");
 }
 
+// `transformers` writes its defaults of these beside the keys that it reads.
+void drop_saved_defaults(RenamedConfig* c) {
+  const JsonNode node = c->node();
+  const bool rotates = c->has("rope_parameters") && node.at("rope_parameters").has("rope_theta");
+  if (rotates && c->json()["rope_theta"] == 6000000) c->erase("rope_theta");
+  const bool convolves = c->has("linear_conv_kernel_dim");
+  if (convolves && c->json()["short_conv_kernel_size"] == 4) c->erase("short_conv_kernel_size");
+}
+
 // config.json with DeepSeek-V3's keys.
 RenamedConfig as_deepseek(const JsonNode& config) {
   RenamedConfig c(config);
   if (!c.has("linear_head_dim")) c.copy("head_dim", "linear_head_dim");
+  drop_saved_defaults(&c);
   c.rename("short_conv_kernel_size", "linear_conv_kernel_dim");
   if (!c.has("rope_parameters")) c.fallback("rope_theta", 6000000);
   add_deepseek_keys(

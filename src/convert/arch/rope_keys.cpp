@@ -22,10 +22,15 @@ float positive(const JsonNode& node, const char* key, float fallback) {
   return value;
 }
 
+double read_share(const JsonNode& node) {
+  const double share = node.number();
+  if (!(share > 0 && share <= 1)) node.fail_expected("a number above 0 and at most 1");
+  return share;
+}
+
 // The rotated part of each head.
 int32_t rotated_part(const JsonNode& node, int32_t head_dim) {
-  const double factor = node.number();
-  if (!(factor > 0 && factor <= 1)) node.fail_expected("a number above 0 and at most 1");
+  const double factor = read_share(node);
   const auto dims = static_cast<int32_t>(head_dim * factor);
   if (factor < 1 && (dims < 2 || dims % 2 != 0)) {
     fail_value(node, "a share of head_dim, " + std::to_string(head_dim) +
@@ -34,11 +39,12 @@ int32_t rotated_part(const JsonNode& node, int32_t head_dim) {
   return dims;
 }
 
+constexpr const char* kShare = "partial_rotary_factor";
+
 // Also without scaling; some files have these keys next to the object.
 void read_base(const JsonNode& node, int32_t head_dim, RopeConfig* rope) {
-  const char* const key = "partial_rotary_factor";
   rope->theta = positive(node, "rope_theta", rope->theta);
-  if (node.has(key)) rope->dims = rotated_part(node.at(key), head_dim);
+  if (node.has(kShare)) rope->dims = rotated_part(node.at(kShare), head_dim);
 }
 
 const float* read_factors(const JsonNode& node, int32_t dims,
@@ -183,7 +189,8 @@ void read_scaling(const JsonNode& node, Kind kind, int32_t context, int32_t orig
 // The share of pairs that turn, of all of a head's, whose frequencies are those of a whole
 // rotation.
 void read_proportional(const JsonNode& node, int32_t head_dim, RopeConfig* rope) {
-  const double share = node.number("partial_rotary_factor", 1);
+  const double share = node.has(kShare) ? read_share(node.at(kShare)) : 1;
+  rope->theta = positive(node, "rope_theta", rope->theta);
   rope->scaling = RopeScaling::kProportional;
   rope->dims = head_dim;
   rope->turning = 2 * static_cast<int32_t>(share * head_dim / 2);
@@ -235,12 +242,12 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
     const Kind kind = read_kind(node);
     check_keys(node, kind, &keys);
     check_beside(node, &keys);
-    read_base(node, head_dim, &rope);
-    if (kind == kDynamic) check_dynamic(node);
     if (kind == kProportional) {
       read_proportional(node, head_dim, &rope);
       continue;
     }
+    read_base(node, head_dim, &rope);
+    if (kind == kDynamic) check_dynamic(node);
     if (kind != kDefault && kind != kDynamic)
       read_scaling(node, kind, context, original, &rope, factors);
   }
