@@ -148,8 +148,10 @@ Activation torchscale_activation(ConfigKeys* keys) {
 void read_torchscale_rope(ConfigKeys* keys, AttentionConfig* attention) {
   const float share = keys->number("partial_rotary_factor", 1.0f);
   if (!keys->boolean("rotary_embed", false)) return;
-  const int32_t dims = static_cast<int32_t>(share * static_cast<float>(attention->head_dim));
-  if (!(share > 0) || share > 1 || dims < 2 || dims % 2 != 0) {
+  const bool is_share = share > 0 && share <= 1;
+  const float dims_of_head = is_share ? share * static_cast<float>(attention->head_dim) : 0;
+  const auto dims = static_cast<int32_t>(dims_of_head);
+  if (dims < 2 || dims % 2 != 0) {
     fail_value(keys->node("partial_rotary_factor"),
                "a share of the heads' width that is even and at least 2 is");
   }
