@@ -19,6 +19,7 @@ SchemaCompiler::Items SchemaCompiler::items_of(const Part& part) const {
 
 // The schemas that an item must satisfy.
 Status SchemaCompiler::item_schemas(const Parts& parts, uint32_t index, Parts& out) {
+  MOE_TRY(spend(index / 2));  // a list is walked to the place
   for (const Part& p : parts) {
     const Items items = items_of(p);
     const bool first = items.prefix != Json::kNone && index < json_.size(items.prefix);

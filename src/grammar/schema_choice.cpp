@@ -385,6 +385,7 @@ Status SchemaCompiler::disjoint_values(const Parts& a, const Parts& b, bool* out
         bool admitted = false;
         unsure_ = false;
         const Status status = admits(c, *other, &admitted);
+        if (!status.ok() && status.code() != MOE_ERR_UNSUPPORTED) return status;
         none = status.ok() && !admitted && !unsure_;
       }
       if (none) {

@@ -88,9 +88,13 @@ class SchemaCompiler final {
   Status types_named(uint32_t value, uint32_t* types) const;
   uint32_t type_of(uint32_t value) const;
   Status resolve(uint32_t ref, uint32_t* node) const;
-  Status find_anchor(std::string_view name, uint32_t* node) const;
+  Status find_named(std::string_view name, bool anchor, uint32_t from, uint32_t* node) const;
+  Status follow(std::string_view pointer, uint32_t* node) const;
+  uint32_t resource_of(uint32_t node) const;
   Status spend(uint64_t steps) const;
   Status check_keywords(uint32_t node);
+  Status check_cycles(uint32_t node, uint32_t depth);
+  Status check_named(uint32_t node, uint32_t depth);
   bool listed(const Parts& parts) const;
 
   // schema_choice.cpp: choices, and what is left of a schema that a value must not satisfy.
@@ -218,13 +222,14 @@ class SchemaCompiler final {
   SchemaWork& work_;
   Keys keys_;  // of lists; their number is an index of rules_
   Array<uint32_t> rules_;
-  Array<uint8_t> checked_;  // per node of the text
+  Array<uint8_t> checked_;  // per node of the text: bits
   const TagStyle* tags_ = nullptr;
   const Notation* notation_ = nullptr;
   Automaton bare_names_;
   bool in_call_ = false;      // arguments of a tool
   bool unsure_ = false;       // a value may be valid that was taken for one that is not
   bool ref_alone_ = false;    // what stands beside $ref is ignored (up to draft 7)
+  bool point_tells_ = false;  // 2.0 is no integer (up to draft 4)
   uint32_t shared_[kShared];  // rules; ~0: not made yet
   struct Pattern {
     uint32_t node;

@@ -37,6 +37,7 @@ Status SchemaCompiler::pattern_of(uint32_t schema, const Automaton** out) {
 
 // The schemas that the value of a property must satisfy.
 Status SchemaCompiler::value_of(const Parts& parts, std::string_view name, Parts& out) {
+  MOE_TRY(spend(10 * (parts.size() + 1)));
   for (const Part& p : parts) {
     if (p.kind == Part::kHasWrong && json_.name(p.node) == name) {
       MOE_TRY(add_part(out, out.size(), p.node, Part::kFails));
