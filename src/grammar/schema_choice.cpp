@@ -82,6 +82,7 @@ Status SchemaCompiler::add_option(const Parts& rest, size_t at, std::span<const 
     at += option.size() - n;
   }
   MOE_TRY(spend(100));
+  MOE_TRY(flatten(option));  // a type beside $ref may not count
   uint32_t types = 0;
   MOE_TRY(types_of(option, &types));
   if (types == 0) return {};

@@ -321,6 +321,9 @@ TEST(Schema, Conditions) {
            {"15"}},
           {R"({"if":{"type":"string"},"else":{"type":"null"}})", {"\"\"", "null"}, {"1"}},
           {R"({"type":"null","then":false,"else":false})", {"null"}, {}},
+          {R"({"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"x":{}},"if":{"$ref":"#/definitions/x","type":"string"},"then":{"type":"integer"}})",
+           {"3"},
+           {"\"\"", "null"}},
           {R"({"type":"object","properties":{"a":{},"b":{},"c":{}},"dependentRequired":{"a":["b","c"]}})",
            {"{}", R"({"b":1})", R"({"a":1,"b":2,"c":3})"},
            {R"({"a":1})", R"({"a":1,"b":2})"}},
@@ -461,6 +464,8 @@ TEST(Schema, HostileOnesEndSoon) {
       {
           {std::string(100000, '['), MOE_ERR_FORMAT, "256 lists inside each other"},
           {std::string(20 << 20, ' '), MOE_ERR_TOO_LONG, "at most 16777216 bytes"},
+          {R"({"pattern":")" + std::string(5 << 20, 'a') + "\"}", MOE_ERR_TOO_LONG,
+           "#/pattern: grammar: more than 4194304 characters"},
           {R"({"type":"string","pattern":"(a?){1,1000}b(a?){1,1000}c|(x+x+)+y$","maxLength":1000})",
            MOE_ERR_UNSUPPORTED, "states"},
           {R"({"type":"string","pattern":"[ab]*a[ab]{30}","maxLength":99})", MOE_ERR_UNSUPPORTED,
