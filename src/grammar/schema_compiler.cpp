@@ -8,7 +8,7 @@ namespace moe::grammar {
 namespace {
 
 constexpr size_t kMaxParts = 500;     // schemas that one value must satisfy
-constexpr uint32_t kMaxNaming = 200;  // schemas that name each other for one value
+constexpr uint32_t kMaxNaming = 100;  // schemas that name each other for one value
 constexpr size_t kMaxRules = 100000;
 constexpr uint64_t kMaxKeyBytes = 16 << 20;
 constexpr uint32_t kKindShift = 16;                // in a key
@@ -203,14 +203,14 @@ Status SchemaCompiler::check_keywords(uint32_t node) {
   if (json_.kind(node) != Json::kObject && !json_.is_bool(node)) {
     return malformed(node, "expected a schema: an object, true or false");
   }
-  const bool ref = ref_alone_ && json_.find(node, "$ref") != Json::kNone;
+  const bool ref = ref_alone_ && json_.find(node, "$ref"sv) != Json::kNone;
   for (uint32_t c = json_.first(node); c != Json::kNone && !ref; c = json_.next(c)) {
     const std::string_view name = json_.name(c);
     if (restricts(name)) continue;
     if (among(kRefused, name)) return unsupported(c, "this keyword is not supported");
     // Other names restrict nothing, unless somebody mistyped one that does.
     for (const std::string_view keyword : kSupported) {
-      if (name.starts_with("_") || !mistyped(name, keyword)) continue;
+      if (name.starts_with("_"sv) || !mistyped(name, keyword)) continue;
       String what(allocator());
       MOE_TRY(what.append("not a keyword of JSON Schema; \""));
       MOE_TRY(what.append(keyword));
@@ -227,7 +227,7 @@ Status SchemaCompiler::check_keywords(uint32_t node) {
 Status SchemaCompiler::check_cycles(uint32_t node, uint32_t depth) {
   if (json_.kind(node) != Json::kObject || (checked_[node] & kAcyclic) != 0) return {};
   if ((checked_[node] & kEntered) != 0) return malformed(node, "it leads back to itself by $ref");
-  if (depth == kMaxNaming) return unsupported(node, "more than 200 schemas that name each other");
+  if (depth == kMaxNaming) return unsupported(node, "more than 100 schemas that name each other");
   MOE_TRY(spend(10));
   checked_[node] |= kEntered;
   const Status status = check_named(node, depth + 1);
@@ -236,7 +236,7 @@ Status SchemaCompiler::check_cycles(uint32_t node, uint32_t depth) {
 }
 
 Status SchemaCompiler::check_named(uint32_t node, uint32_t depth) {
-  const uint32_t ref = json_.find(node, "$ref");
+  const uint32_t ref = json_.find(node, "$ref"sv);
   if (ref != Json::kNone) {
     uint32_t to = 0;
     MOE_TRY(resolve(ref, &to));
@@ -245,8 +245,8 @@ Status SchemaCompiler::check_named(uint32_t node, uint32_t depth) {
   }
   for (uint32_t c = json_.first(node); c != Json::kNone; c = json_.next(c)) {
     const std::string_view name = json_.name(c);
-    const bool one = name == "not" || name == "if" || name == "then" || name == "else";
-    const bool several = name.ends_with("Of") || name.starts_with("dependen");
+    const bool one = name == "not"sv || name == "if"sv || name == "then"sv || name == "else"sv;
+    const bool several = name.ends_with("Of"sv) || name.starts_with("dependen"sv);
     if (one) MOE_TRY(check_cycles(c, depth));
     if (!several || !restricts(name)) continue;
     for (uint32_t d = json_.first(c); d != Json::kNone; d = json_.next(d)) {
@@ -259,10 +259,10 @@ Status SchemaCompiler::check_named(uint32_t node, uint32_t depth) {
 // The schema with an $id above a place, or the root: where references from there begin.
 uint32_t SchemaCompiler::resource_of(uint32_t node) const {
   for (node = json_.parent(node); node != Json::kNone; node = json_.parent(node)) {
-    const uint32_t id = json_.find(node, "$id");
+    const uint32_t id = json_.find(node, "$id"sv);
     if (id == Json::kNone || json_.kind(id) != Json::kString) continue;
-    const bool ignored = ref_alone_ && json_.find(node, "$ref") != Json::kNone;
-    if (!ignored && !json_.text(id).starts_with("#")) return node;
+    const bool ignored = ref_alone_ && json_.find(node, "$ref"sv) != Json::kNone;
+    if (!ignored && !json_.text(id).starts_with("#"sv)) return node;
   }
   return json_.root();
 }
@@ -277,12 +277,12 @@ Status SchemaCompiler::find_named(std::string_view name, bool anchor, uint32_t f
     if (json_.kind(i) != Json::kString) continue;
     const std::string_view key = json_.name(i);
     const std::string_view text = json_.text(i);
-    const bool is_id = key == "$id" || key == "id";
+    const bool is_id = key == "$id"sv || key == "id"sv;
     std::string_view found;
     if (is_id)
-      found = anchor ? slice(text, text.starts_with("#") ? 1 : text.size())
+      found = anchor ? slice(text, text.starts_with("#"sv) ? 1 : text.size())
                      : slice(text, 0, text.find('#'));
-    if (anchor && key == "$anchor") found = text;
+    if (anchor && key == "$anchor"sv) found = text;
     if (found != name) continue;
     best = !anchor || resource_of(i) == from;
     if (best || *node == Json::kNone) *node = json_.parent(i);
@@ -324,7 +324,7 @@ Status SchemaCompiler::resolve(uint32_t ref, uint32_t* node) const {
   const std::string_view place = slice(to, mark + 1);
   *node = from;
   if (place.empty()) return {};
-  if (!place.starts_with("/")) {
+  if (!place.starts_with("/"sv)) {
     MOE_TRY(find_named(place, true, from, node));
   } else {
     MOE_TRY(follow(place, node));
@@ -356,7 +356,7 @@ Status SchemaCompiler::add_part(Parts& parts, size_t at, uint32_t node, Part::Ki
 // Whether what the keyword names comes before the schema's own properties: in the order of the
 // text.
 bool SchemaCompiler::stands_first(uint32_t keyword) const {
-  return keyword < json_.find(json_.parent(keyword), "properties");
+  return keyword < json_.find(json_.parent(keyword), "properties"sv);
 }
 
 // Adds what $ref and allOf name before or behind the schemas that name it, and what else is no
@@ -364,8 +364,8 @@ bool SchemaCompiler::stands_first(uint32_t keyword) const {
 Status SchemaCompiler::flatten(Parts& parts) {
   for (size_t i = 0; i < parts.size();) {
     const uint32_t node = parts[i].node;
-    const uint32_t ref = get(parts[i], "$ref");
-    const uint32_t all = get(parts[i], "allOf");
+    const uint32_t ref = get(parts[i], "$ref"sv);
+    const uint32_t all = get(parts[i], "allOf"sv);
     if (ref != Json::kNone && (parts[i].done & Part::kRef) == 0) {
       parts[i].done |= Part::kRef;
       uint32_t to = 0;
@@ -391,10 +391,10 @@ Status SchemaCompiler::flatten(Parts& parts) {
       parts[i].done |= Part::kRest;
       ++i;
       if ((part.done & Part::kRest) != 0 || part.kind != Part::kSatisfies) continue;
-      const uint32_t wrong = get(part, "not");
+      const uint32_t wrong = get(part, "not"sv);
       if (wrong != Json::kNone) MOE_TRY(add_part(parts, parts.size(), wrong, Part::kFails));
       for (const std::string_view name :
-           {"dependentRequired", "dependentSchemas", "dependencies"}) {
+           {"dependentRequired"sv, "dependentSchemas"sv, "dependencies"sv}) {
         const uint32_t list = get(part, name);
         if (list == Json::kNone) continue;
         if (json_.kind(list) != Json::kObject) return malformed(list, "expected an object");
@@ -466,7 +466,7 @@ Status SchemaCompiler::define_rule(uint32_t id) {
 
 bool SchemaCompiler::listed(const Parts& parts) const {
   return std::any_of(parts.begin(), parts.end(), [&](const Part& p) {
-    return get(p, "enum") != Json::kNone || get(p, "const") != Json::kNone;
+    return get(p, "enum"sv) != Json::kNone || get(p, "const"sv) != Json::kNone;
   });
 }
 
@@ -500,17 +500,17 @@ Status SchemaCompiler::types_of(const Parts& parts, uint32_t* types) const {
     if (p.kind == Part::kOfType || p.kind == Part::kBreaks) {
       *types &= types_of_keyword(json_.name(p.node));
     }
-    if (breaks(p, "type")) {
+    if (breaks(p, "type"sv)) {
       MOE_TRY(types_named(p.node, &named));
       *types &= ~named;
     }
     if (p.kind != Part::kSatisfies) continue;
     if (json_.kind(p.node) == Json::kFalse) *types = 0;
-    const uint32_t value = get(p, "type");
+    const uint32_t value = get(p, "type"sv);
     if (value == Json::kNone) continue;
     MOE_TRY(types_named(value, &named));
     // OpenAPI 3.0's way to write ["null", ...].
-    const uint32_t nullable = get(p, "nullable");
+    const uint32_t nullable = get(p, "nullable"sv);
     if (nullable != Json::kNone && json_.kind(nullable) == Json::kTrue) {
       return unsupported(nullable, "not a keyword of JSON Schema: add \"null\" to the type");
     }
@@ -532,8 +532,8 @@ Status SchemaCompiler::leaf(const Parts& parts, uint32_t* out) {
   }
   uint32_t without = 0;  // kinds of JSON that are not allowed
   for (const Part& p : parts) {
-    const bool list = breaks(p, "enum");
-    if (!list && !breaks(p, "const")) continue;
+    const bool list = breaks(p, "enum"sv);
+    if (!list && !breaks(p, "const"sv)) continue;
     for (uint32_t c = list ? json_.first(p.node) : p.node; c != Json::kNone;
          c = list ? json_.next(c) : Json::kNone) {
       without |= 1U << json_.kind(c);
@@ -579,9 +579,9 @@ Status SchemaCompiler::leaf(const Parts& parts, uint32_t* out) {
 // *rule: that of the whole schema.
 Status SchemaCompiler::define_rules(Mode mode, uint32_t* rule) {
   MOE_TRY(checked_.resize(json_.n_nodes()));
-  const uint32_t draft = json_.find(json_.root(), "$schema");
+  const uint32_t draft = json_.find(json_.root(), "$schema"sv);
   if (draft != Json::kNone && json_.kind(draft) == Json::kString) {
-    for (const std::string_view old : {"draft-03", "draft-04", "draft-06", "draft-07"}) {
+    for (const std::string_view old : {"draft-03"sv, "draft-04"sv, "draft-06"sv, "draft-07"sv}) {
       if (json_.text(draft).find(old) == std::string_view::npos) continue;
       ref_alone_ = true;
       point_tells_ = old < "draft-06";

@@ -13,6 +13,8 @@
 
 namespace moe::grammar {
 
+using std::string_view_literals::operator""sv;  // whose length needs no strlen
+
 /// A part of what a value must satisfy: mostly a schema (a node of the JSON text), of which some
 /// keywords have been dealt with. What a choice or a negation leaves of one is of another kind.
 struct Part {
@@ -244,8 +246,8 @@ Status SchemaCompiler::each_value(const Parts& parts, uint32_t types, F&& f) {
   uint32_t list = Json::kNone;
   uint32_t only = Json::kNone;
   for (const Part& p : parts) {
-    if (only == Json::kNone) only = get(p, "const");
-    if (list == Json::kNone) list = get(p, "enum");
+    if (only == Json::kNone) only = get(p, "const"sv);
+    if (list == Json::kNone) list = get(p, "enum"sv);
   }
   if (only == Json::kNone && json_.kind(list) != Json::kArray) {
     return malformed(list, "expected an array of values");

@@ -37,7 +37,7 @@ constexpr size_t kZero = 3;
 
 bool parse_decimal(std::string_view text, Decimal* out) {
   Decimal d;
-  d.negative = text.starts_with("-");
+  d.negative = text.starts_with("-"sv);
   if (d.negative) text.remove_prefix(1);
   int32_t exponent = 0;
   bool minus = false;
@@ -249,7 +249,7 @@ Status SchemaCompiler::range(const Parts& parts, Range& out) const {
       b.open = open || (flag != Json::kNone && json_.kind(flag) == Json::kTrue);
       b.open = b.open != broken;
       MOE_TRY(decimal(k, &b.value));
-      const bool low = keyword.ends_with("inimum") != broken;
+      const bool low = keyword.ends_with("inimum"sv) != broken;
       Bound& to = low ? out.low : out.high;
       const uint32_t keep = low ? kMore : kLess;
       const uint32_t order = to.given ? compare(b.value, to.value) : keep;
@@ -257,15 +257,15 @@ Status SchemaCompiler::range(const Parts& parts, Range& out) const {
     }
     return {};
   };
-  MOE_TRY(bound("minimum", "exclusiveMinimum"));
-  MOE_TRY(bound("exclusiveMinimum", "exclusiveMinimum"));
-  MOE_TRY(bound("maximum", "exclusiveMaximum"));
-  MOE_TRY(bound("exclusiveMaximum", "exclusiveMaximum"));
+  MOE_TRY(bound("minimum"sv, "exclusiveMinimum"sv));
+  MOE_TRY(bound("exclusiveMinimum"sv, "exclusiveMinimum"sv));
+  MOE_TRY(bound("maximum"sv, "exclusiveMaximum"sv));
+  MOE_TRY(bound("exclusiveMaximum"sv, "exclusiveMaximum"sv));
   for (const Part& p : parts) {
-    const bool list = breaks(p, "enum");
-    for (uint32_t c = list                 ? json_.first(p.node)
-                      : breaks(p, "const") ? p.node
-                                           : Json::kNone;
+    const bool list = breaks(p, "enum"sv);
+    for (uint32_t c = list                   ? json_.first(p.node)
+                      : breaks(p, "const"sv) ? p.node
+                                             : Json::kNone;
          c != Json::kNone; c = list ? json_.next(c) : Json::kNone) {
       if (json_.kind(c) != Json::kNumber) continue;
       Decimal d;
@@ -273,8 +273,8 @@ Status SchemaCompiler::range(const Parts& parts, Range& out) const {
       MOE_TRY(decimal(c, &d));
       MOE_TRY(out.excluded.push(d));
     }
-    const bool broken = breaks(p, "multipleOf");
-    const uint32_t k = broken ? p.node : get(p, "multipleOf");
+    const bool broken = breaks(p, "multipleOf"sv);
+    const uint32_t k = broken ? p.node : get(p, "multipleOf"sv);
     if (k == Json::kNone) continue;
     Decimal d;
     if (json_.kind(k) != Json::kNumber) return malformed(k, "expected a number");
