@@ -28,9 +28,10 @@ struct Part {
     kLacks,      // is no object with such a member
     kDepends,    // an object with such a member satisfies `node`: a schema, or a list of names
   };
+  /// Keywords that have become parts of their own. kRest means `not`, and what depends on a member.
   enum Done : uint32_t { kRef = 1, kAllOf = 2, kAnyOf = 4, kOneOf = 8, kRest = 16, kIf = 32 };
   uint32_t node = 0;
-  uint32_t done = 0;
+  uint32_t done = 0;  // bits of Done
   Kind kind = kSatisfies;
 };
 
@@ -229,7 +230,7 @@ class SchemaCompiler final {
   const Notation* notation_ = nullptr;
   Automaton bare_names_;
   bool in_call_ = false;      // arguments of a tool
-  bool unsure_ = false;       // a value may be valid that was taken for one that is not
+  bool unsure_ = false;       // valid() said no of a value that may be valid
   bool ref_alone_ = false;    // what stands beside $ref is ignored (up to draft 7)
   bool point_tells_ = false;  // 2.0 is no integer (up to draft 4)
   uint32_t shared_[kShared];  // rules; ~0: not made yet
