@@ -97,10 +97,13 @@ endif()
 if(MOE_TEXT)
   list(PREPEND MOE_CORE_NEEDS pcre2-8 utf8proc)
 endif()
-# An optimised core needs nothing of the C++ library. Otherwise string_view's starts_with() is a call, of a function that may throw.
+# An optimised core needs nothing of the C++ library. Otherwise string_view's starts_with() is a call, of a function that may throw;
+# also with clang's -Oz.
 string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
-if(NOT "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}" MATCHES "-O[1-3sz]")
+if(NOT "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}" MATCHES "-O[1-3s]")
   set(standard ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
   list(FILTER standard INCLUDE REGEX "^(std)?c[+][+]$")
   list(APPEND MOE_CORE_NEEDS ${standard})
+  unset(standard)
 endif()
+unset(type)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -20,7 +21,14 @@ class Table:
     rows: tuple[str, ...]
     claims: tuple[Claim, ...]
     task: str = "language"  # Row.task of all its rows
-    seeds: int = 3
+    seeds: int = 3  # of rows of the full width that a claim names
+
+    def seeds_of(self, name: str) -> int:
+        """How many seeds a row has here: one more where a run takes a third of the time, and one alone if no claim names it,
+        because its figure is then compared with nothing."""
+        if not any(name in (claim.better, claim.worse) for claim in self.claims):
+            return 1
+        return self.seeds + 1 if "@" in name else self.seeds
 
 
 WIDTHS = (48, 96, 192)
@@ -223,13 +231,25 @@ TABLES = (
 )
 
 
+def _jobs(tables: tuple[Table, ...], seeds: range, ending: str | None = None) -> Iterator[tuple[str, int]]:
+    """The rows and seeds of tables, table after table, each seed of a table's rows after the one before; ending: of those
+    rows alone whose names end with it, "" for the full width."""
+    for table in tables:
+        for seed in seeds:
+            for name in table.rows:
+                if seed <= table.seeds_of(name) and ending in (None, "".join(name.partition("@")[1:])):
+                    yield name, seed
+
+
 def planned() -> list[tuple[str, int]]:
-    """Rows and seeds in order of priority: table after table, each seed of a table's rows after the one before."""
-    out: dict[tuple[str, int], None] = {}
-    for table in TABLES:
-        for seed in range(1, table.seeds + 1):
-            out |= {(name, seed): None for name in table.rows}
-    return list(out)
+    """Rows and seeds in order of priority. First MH-MoE by width; then its gates and 1-bit models, the narrow ones before the
+    others; then two seeds of each other table, with which every claim is tested, before any third. Encoders come after
+    the others, because a run of them takes two to three times as long."""
+    widths, studies, others = TABLES[:1], TABLES[1:3], tuple(sorted(TABLES[3:], key=lambda table: table.task == "encoder"))
+    every = range(1, 1 + max(table.seeds for table in TABLES) + 1)
+    jobs = (_jobs(widths, every), *(_jobs(studies, every, "" if w == OWN_WIDTH else f"@{w}") for w in GATED),
+            _jobs(others, range(1, 3)), _jobs(others, every))
+    return list(dict.fromkeys(job for part in jobs for job in part))
 
 
 # Rows that are also measured with other thresholds than in training (language.py).

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 import config as cfg
 import rope
+from fused import GatedSilu, RmsNorm
 from quant import fake_activation, fake_weight
 
 Config = dict[str, Any]
@@ -38,11 +39,11 @@ class Norm(nn.Module):
         """The norm without weight and bias."""
         if self.kind == "layer":
             return F.layer_norm(x, x.shape[-1:], None, None, self.eps)
-        return F.rms_norm(x, x.shape[-1:], None, self.eps)
+        return RmsNorm.apply(x, None, self.eps)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., d)."""
-        y = self.plain(x) * self.weight
+        y = self.plain(x) * self.weight if self.kind == "layer" else RmsNorm.apply(x, self.weight, self.eps)
         return y if self.bias is None else y + self.bias
 
 
@@ -75,6 +76,8 @@ def activate(gate: Tensor, up: Tensor | None, f: Config) -> Tensor:
         gate, up = gate.clamp(max=f["limit"]), up.clamp(-f["limit"], f["limit"])
     act = f["act"]
     if act == "silu":
+        if up is not None and f["alpha"] == 1 and f["up_offset"] == 0:
+            return GatedSilu.apply(gate, up)
         h = gate * torch.sigmoid(f["alpha"] * gate)
     elif act == "tanh":
         h = torch.tanh(gate)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import config as cfg
+import fused
 from layers import Attention, Build, FeedForward, Head, Linear, Norm
 from losses import balance_loss, unit_embeddings
 from moe import GroupedLinear, MoE
@@ -63,7 +64,7 @@ class Block(nn.Module):
     def _add(self, x: Tensor, name: str, f: Callable[[Tensor], Tensor], dropout: float) -> Tensor:
         norm = self.get_submodule
         y = norm(f"{name}_out_norm")(f(norm(f"{name}_norm")(x)))
-        y = F.dropout(y, dropout, self.training)
+        y = fused.dropout(y, dropout if self.training else 0.0)
         return norm(f"{name}_post_norm")(torch.add(x, y, alpha=self.multiplier))
 
     def forward(

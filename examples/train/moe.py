@@ -14,59 +14,12 @@ import torch
 from torch import Tensor, nn
 
 import config as cfg
+from fused import GroupedProduct, GroupedScale
 from layers import Build, FeedForward, Linear, Norm, activate
 from quant import fake_activation, fake_weight
-from routers import Route, Router, apply_capacity
+from routers import Route, Router, apply_capacity, stable_order
 
 Config = dict[str, Any]
-
-
-class _GroupedProduct(torch.autograd.Function):
-    """y[rows of e] = x[rows of e] W[e]^T for rows that are sorted by expert."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, counts: list[int]) -> Tensor:
-        """x (P, in), w (N, out, in), counts: rows of each expert -> (P, out)."""
-        ctx.save_for_backward(x, w)
-        ctx.counts = counts
-        y = x.new_empty(x.shape[0], w.shape[1])
-        for e, (rows, out) in enumerate(zip(x.split(counts), y.split(counts), strict=False)):
-            torch.mm(rows, w[e].T, out=out)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        x, w = ctx.saved_tensors
-        gx, gw, grad = torch.empty_like(x), torch.zeros_like(w), grad.contiguous()
-        parts = zip(x.split(ctx.counts), grad.split(ctx.counts), gx.split(ctx.counts), strict=False)
-        for e, (rows, g, out) in enumerate(parts):
-            torch.mm(g, w[e], out=out)
-            torch.mm(g.T, rows, out=gw[e])
-        return gx, gw, None
-
-
-class _GroupedScale(torch.autograd.Function):
-    """y[rows of e] = x[rows of e] * w[e] for rows that are sorted by expert."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, counts: list[int]) -> Tensor:
-        """x (P, f), w (N, f), counts: rows of each expert -> (P, f)."""
-        ctx.save_for_backward(x, w)
-        ctx.counts = counts
-        y = torch.empty_like(x)
-        for e, (rows, out) in enumerate(zip(x.split(counts), y.split(counts), strict=False)):
-            torch.mul(rows, w[e], out=out)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        x, w = ctx.saved_tensors
-        gx, gw = torch.empty_like(x), torch.empty_like(w)
-        parts = zip(x.split(ctx.counts), grad.split(ctx.counts), gx.split(ctx.counts), strict=False)
-        for e, (rows, g, out) in enumerate(parts):
-            torch.mul(g, w[e], out=out)
-            torch.sum(g * rows, dim=0, out=gw[e])
-        return gx, gw, None
 
 
 class Rows:
@@ -88,7 +41,7 @@ class GroupedLinear(nn.Module):
 
     def multiply(self, x: Tensor, rows: Rows) -> Tensor:
         """x (P, in), already quantised -> (P, out)."""
-        y = _GroupedProduct.apply(x, fake_weight(self.weight, self.weights), rows.counts)
+        y = GroupedProduct.apply(x, fake_weight(self.weight, self.weights), rows.counts)
         return y if self.bias is None else y + self.bias[rows.expert]
 
 
@@ -97,7 +50,7 @@ class GroupedNorm(Norm):
 
     def grouped(self, x: Tensor, rows: Rows) -> Tensor:
         """x (P, f), each row with the weight of its expert."""
-        y = _GroupedScale.apply(self.plain(x), self.weight, rows.counts)
+        y = GroupedScale.apply(self.plain(x), self.weight, rows.counts)
         return y if self.bias is None else y + self.bias[rows.expert]
 
 
@@ -194,12 +147,12 @@ class MoE(nn.Module):
 
     def _experts(self, x: Tensor, route: Route) -> Tensor:
         """x (R, d / h) -> the weighted sum over the kept pairs, (R, d / h)."""
-        row, rank = route.kept.nonzero(as_tuple=True)
-        expert = route.indices[row, rank]
-        order = torch.argsort(expert, stable=True)
-        row, rank, expert = row[order], rank[order], expert[order]
-        weight = route.weights[row, rank]
-        y = self.experts(self.experts.inputs(x)[row], Rows(expert, self.m["n_experts"]))
+        pair = route.kept.flatten().nonzero()[:, 0]
+        expert = route.indices.flatten()[pair]
+        order = stable_order(expert, self.m["n_experts"])
+        pair, expert = pair[order], expert[order]
+        row, weight = pair // route.kept.shape[1], route.weights.flatten().index_select(0, pair)
+        y = self.experts(self.experts.inputs(x).index_select(0, row), Rows(expert, self.m["n_experts"]))
         return torch.zeros_like(x).index_add(0, row, y * weight[:, None])
 
     def forward(self, x: Tensor, ids: Tensor, real: Tensor | None = None) -> Tensor:

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fused import Rotation
+
 Config = dict[str, Any]
 
 
@@ -84,12 +86,4 @@ def tables(rope: Config, context: int) -> tuple[Tensor, Tensor]:
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, kind: str) -> Tensor:
     """x (..., T, head_dim), cos and sin (T, dims / 2): rotates the first `dims` entries."""
-    half = cos.shape[-1]
-    turned, rest = x[..., : 2 * half], x[..., 2 * half :]
-    if kind == "half":
-        a, b = turned[..., :half], turned[..., half:]
-        out = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-    else:
-        a, b = turned[..., 0::2], turned[..., 1::2]
-        out = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
-    return torch.cat((out, rest), dim=-1) if rest.shape[-1] else out
+    return Rotation.apply(x, cos, sin, kind)

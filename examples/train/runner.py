@@ -10,6 +10,8 @@ masks and are fine-tuned (encoders.py), encoder-decoders translate (translation.
 from __future__ import annotations
 
 import argparse
+import ctypes
+import dataclasses
 import json
 import sys
 import time
@@ -31,6 +33,7 @@ import translation
 from plan import Disagreement, Plan
 
 HERE = Path(__file__).resolve().parent
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc and others (malloc.h)
 TASKS = {"language": language, "encoder": encoders, "translation": translation}
 
 
@@ -61,6 +64,18 @@ def finished(folder: Path, name: str, seed: int, plan: Plan) -> dict[str, Any] |
     return result if result["key"] == results.key(rows.read(name), plan) else None
 
 
+def prepare_process() -> None:
+    """Settings of a process that trains: one thread; numbers below 1e-38, at which the moments of an expert that gets no
+    tokens arrive, count as 0, because they slow the CPU down; and memory that is freed is kept, where the C library can,
+    because a step needs the same amount again."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        for setting in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
+            mallopt(setting, 2**30)
+
+
 def _export(models: dict[str, torch.nn.Module], checkpoint: Path, tokenizer: Path, moe: str) -> None:
     """Writes each model of a row into a folder and converts it to model.moe there."""
     for name, model in models.items():
@@ -72,7 +87,7 @@ def run(name: str, seed: int, plan: Plan, folder: Path, moe: str) -> dict[str, A
     """Train and measure a row, unless it is finished; return its figures."""
     if (known := finished(folder, name, seed, plan)) is not None:
         return known
-    torch.set_num_threads(1)
+    prepare_process()
     torch.manual_seed(seed)
     row, start, checkpoint = rows.read(name), time.monotonic(), folder / f"{name}.{seed}"
     task, own = TASKS[row.task], folder / row.task
@@ -93,12 +108,14 @@ def run(name: str, seed: int, plan: Plan, folder: Path, moe: str) -> dict[str, A
 
 
 def seconds_per_step(name: str, plan: Plan, folder: Path) -> float:
-    """The CPU seconds of training a row, fine-tuning included, for each of its steps; one thread."""
-    torch.set_num_threads(1)
-    torch.manual_seed(1)
+    """The CPU seconds of training a row, fine-tuning included, for each of its steps; one thread. A run of two steps before
+    it takes what only a process's first steps do; what each run does once is counted, a tenth too much or less."""
+    prepare_process()
     row = rows.read(name)
-    begin = time.process_time()
-    TASKS[row.task].train(row, 1, plan, folder / row.task)
+    for n in (2, plan.steps):
+        torch.manual_seed(1)
+        begin = time.process_time()
+        TASKS[row.task].train(row, 1, dataclasses.replace(plan, steps=n), folder / row.task)
     return (time.process_time() - begin) / plan.steps
 
 

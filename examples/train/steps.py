@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 import config as cfg
+from fused import CrossEntropy
 from model import Model
 from recipes import Settings, learning_rate
 
@@ -89,7 +89,7 @@ def output_sizes(model: Model, ids: Tensor, *more: Tensor) -> list[float]:
 
 def token_loss(logits: Tensor, y: Tensor) -> Tensor:
     """The mean over the targets; -100 means no target."""
-    return F.cross_entropy(logits.flatten(0, -2), y.flatten())
+    return CrossEntropy.apply(logits.flatten(0, -2), y.flatten())
 
 
 CURVE = 20  # points of a learning curve
@@ -124,6 +124,13 @@ class Steps:
         if frozen is not None and self.step >= frozen:
             self.model.freeze_routing()
 
+    def _clip(self) -> None:
+        """torch.nn.utils.clip_grad_norm_, which multiplies all gradients even if they are short enough."""
+        having = [p for p in self.model.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm([p.grad for p in having])
+        if not norm <= self.settings.clip - 1e-6:
+            torch.nn.utils.clip_grads_with_norm_(having, self.settings.clip, norm)
+
     def one(
         self,
         x: Inputs,
@@ -140,7 +147,7 @@ class Steps:
         (loss + self.settings.alpha * balance).backward()
         if share is not None:
             share(self.model)
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        self._clip()
         self.optimizer.step()
         self.model.settle_embeddings()
         self.optimizer.zero_grad(set_to_none=True)
@@ -159,7 +166,7 @@ class Curve:
     losses: list[float]
     experts: list[float]  # computed per (sub-)token and MoE layer; [] for a dense model
     # Share of the first batch's (sub-)tokens that go first to another expert than at the end of the part before
-    # (routing fluctuation, X-MoE, fig. 3a), mean over MoE layers; [] for a dense model.
+    # (routing fluctuation, X-MoE, fig. 3a), mean over MoE layers; [] for a dense model or a run of fewer steps than parts.
     fluctuation: list[float]
 
 
@@ -195,7 +202,7 @@ def fit(
     """Makes n steps on the batches from `batch`, on the GPU if there is one. Afterwards the model is on the CPU."""
     where, losses, experts, chosen = device(), [], [], []
     steps = Steps(model.to(where), settings, fresh, loss)
-    ends = {n * (i + 1) // CURVE for i in range(CURVE)}
+    ends = {n * (i + 1) // CURVE for i in range(CURVE)} if n >= CURVE else set()
     for step in range(n):
         x, y = batch()
         x, y = _to(x, where), y.to(where)

@@ -239,14 +239,28 @@ JsonNode JsonNode::child(const Json& value, const std::string& path) const {
 JsonNode JsonNode::at(const char* key) const {
   if (!value_->is_object()) fail_expected("an object");
   const Json* found = value_->find(key);
-  if (found == nullptr) fail(MOE_ERR_FORMAT, "%s: \"%s\" is missing", path_.c_str(), key);
-  return child(*found, path_ + (root_ ? ": " : ".") + key);
+  const std::string name = spelled(key);
+  if (found == nullptr) {
+    fail(MOE_ERR_FORMAT, "%s: \"%s\" is missing", path_.c_str(), name.c_str());
+  }
+  const bool is_default = spellings_ != nullptr && spellings_->defaults.contains(key);
+  return child(*found, path_ + (root_ ? ": " : ".") + name + (is_default ? " (by default)" : ""));
 }
 
 bool JsonNode::has(const char* key) const {
   if (!value_->is_object()) fail_expected("an object");
   const Json* found = value_->find(key);
   return found != nullptr && !found->is_null();
+}
+
+bool JsonNode::given(const char* key) const {
+  return has(key) && (spellings_ == nullptr || !spellings_->defaults.contains(key));
+}
+
+std::string JsonNode::spelled(const std::string& key) const {
+  if (spellings_ == nullptr) return key;
+  const auto found = spellings_->in_file.find(key);
+  return found == spellings_->in_file.end() ? key : found->second;
 }
 
 std::vector<JsonNode> JsonNode::elements() const {
@@ -366,7 +380,7 @@ std::string JsonNode::member_path(const std::string& key) const {
     out += path_.substr(at + 2, next - at - 2) + ".";
     at = next;
   }
-  return out + key;
+  return out + spelled(key);
 }
 
 }  // namespace moe

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,12 +33,21 @@ struct JsonLimits {
 Json parse_json(std::string_view text, const std::string& what, const JsonLimits& limits = {});
 Json read_json_file(const std::string& path, const JsonLimits& limits = {});
 
+/// How a file says what its readers call otherwise, so that errors have the words of the file.
+struct Spellings {
+  std::map<std::string, std::string, std::less<>> in_file;  // by the readers' names
+  std::set<std::string, std::less<>> defaults;              // readers' names that the file lacks
+};
+
 /// A value in a document and the path that leads to it. Borrows the document. Getters throw a
 /// Failure such as `config.json: layers[2].ffn.d_ff: expected an integer in 1..1048576, found "x"`.
 class JsonNode {
  public:
   /// The root: paths read "<name>: member.member[3]".
   JsonNode(const Json& value, std::string name) : value_(&value), path_(std::move(name)) {}
+  /// The same with members that the file spells otherwise; borrows `spellings`, too.
+  JsonNode(const Json& value, std::string name, const Spellings& spellings)
+      : value_(&value), path_(std::move(name)), spellings_(&spellings) {}
 
   const Json& value() const { return *value_; }
   const std::string& path() const { return path_; }
@@ -80,6 +91,12 @@ class JsonNode {
   }
   /// The argument of --ignore-key for the member `key`: "member.member[3].key".
   std::string member_path(const std::string& key) const;
+  /// The name of the member `key` in the file.
+  std::string spelled(const std::string& key) const;
+  /// Whether the member is there, not null, and in the file.
+  bool given(const char* key) const;
+  /// Null: all members are called as in the file.
+  const Spellings* spellings() const { return spellings_; }
 
   /// Throws MOE_ERR_FORMAT: "path: expected <expected>, found <the value>".
   [[noreturn]] void fail_expected(const std::string& expected) const;
@@ -89,6 +106,7 @@ class JsonNode {
 
   const Json* value_;
   std::string path_;
+  const Spellings* spellings_ = nullptr;
   bool root_ = true;
 };
 

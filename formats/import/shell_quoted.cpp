@@ -4,13 +4,14 @@
 
 #include <algorithm>
 
+#include "src/base/number.h"
+
 namespace moe {
 namespace {
 
 bool is_plain(char c) {
   const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-  const bool digit = c >= '0' && c <= '9';
-  return letter || digit || std::string_view("_./,-+=:@%").find(c) != std::string_view::npos;
+  return letter || is_digit(c) || std::string_view("_./,-+=:@%").find(c) != std::string_view::npos;
 }
 
 }  // namespace

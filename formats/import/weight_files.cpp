@@ -12,6 +12,7 @@
 #include "formats/import/file.h"
 #include "formats/import/shell_quoted.h"
 #include "formats/import/unfinished.h"
+#include "src/base/number.h"
 
 namespace moe {
 namespace {
@@ -23,8 +24,6 @@ constexpr int kMaxCount = 100'000;
 
 // Wide enough for names of trainers, and not more than an error's text has room for.
 constexpr size_t kMaxNameInLine = 24;
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // "model-00001-of-00003.safetensors": files of one set differ in `number` alone.
 struct Shard {

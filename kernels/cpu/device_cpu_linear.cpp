@@ -149,7 +149,7 @@ void cpu_cap(const CpuRuntime& rt, const CapOp& op) {
 void cpu_gate(const CpuRuntime& rt, const GateOp& op) {
   if (op.shared > 1) {
     const int64_t n = int64_t{op.n_rows} * (op.d / op.shared);
-    return rt.for_range(n, op.shared, [&](int64_t begin, int64_t end, int) {
+    return rt.for_range(n, int64_t{32} + op.shared, [&](int64_t begin, int64_t end, int) {
       for (int64_t g = begin; g < end; ++g) {
         const float open = sigmoid_float(op.gate[g]);
         for (int64_t i = g * op.shared; i < (g + 1) * op.shared; ++i) op.x[i] *= open;

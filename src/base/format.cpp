@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "src/base/decimal.h"
+#include "src/base/number.h"
 
 namespace moe {
 namespace {
@@ -58,7 +59,7 @@ int read_number(const char** at, Arguments& args) {
     return va_arg(args.list, int);
   }
   int n = 0;
-  for (; **at >= '0' && **at <= '9'; ++*at) n = std::min(10 * n + (**at - '0'), 1'000'000);
+  for (; is_digit(**at); ++*at) n = std::min(10 * n + (**at - '0'), 1'000'000);
   return n;
 }
 

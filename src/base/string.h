@@ -75,7 +75,7 @@ inline std::string_view slice(std::string_view text, size_t from, size_t n = ~si
   return {text.data() + from, std::min(n, text.size() - from)};
 }
 
-/// How many bytes at the end of `text` a whole `mark` could begin with, at most all of it but one.
+/// Length of the longest suffix of `text` that `mark` could begin with; less than all of `mark`.
 inline size_t begun(std::string_view text, std::string_view mark) {
   if (mark.empty()) return 0;
   for (size_t n = std::min(text.size(), mark.size() - 1); n > 0; --n) {

@@ -8,6 +8,7 @@
 #include "kernels/cpu/device_cpu.h"
 #include "kernels/cuda/module.h"
 #include "src/base/format.h"
+#include "src/base/number.h"
 #include "src/base/os/file.h"
 #include "src/base/os/module.h"
 
@@ -56,10 +57,10 @@ bool parse_cuda(const char* name, int32_t* index) {
   if (std::strncmp(name, "cuda", 4) != 0) return false;
   *index = 0;
   if (name[4] == '\0') return true;
-  if (name[4] != ':' || name[5] < '0' || name[5] > '9') return false;
+  if (name[4] != ':' || !is_digit(name[5])) return false;
   int32_t n = 0;
   const char* p = name + 5;
-  for (; *p >= '0' && *p <= '9' && n < 10000; ++p) n = 10 * n + (*p - '0');
+  for (; is_digit(*p) && n < 10000; ++p) n = 10 * n + (*p - '0');
   *index = n;
   return *p == '\0';
 }

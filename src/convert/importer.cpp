@@ -41,6 +41,11 @@ size_t common_start(std::string_view a, std::string_view b) {
 // Relatives come first, as a message has no room for all names.
 [[noreturn]] void fail_unknown(const char* what, const std::string& name) {
   constexpr size_t kRoom = 190;
+  if (const char* const reason = beyond_layers(name)) {
+    fail(MOE_ERR_UNSUPPORTED,
+         "config.json: %s \"%.60s\" is not supported: no layer here computes %s", what,
+         name.c_str(), reason);
+  }
   if (gguf_reads(name)) {
     fail(MOE_ERR_UNSUPPORTED, "config.json: unknown %s \"%.60s\"; a GGUF file of it is read", what,
          name.c_str());
@@ -96,6 +101,16 @@ Imported import_config(const JsonNode& config, const Checkpoint& checkpoint) {
   if (!valid.ok()) throw Failure(valid.with_context("config.json"));
   read_sampling_advice(checkpoint, &imported);
   return imported;
+}
+
+const char* beyond_layers(std::string_view architecture) {
+  for (const char* name :
+       {"gemma3n", "gemma3n_text", "Gemma3nForConditionalGeneration", "Gemma3nForCausalLM"}) {
+    if (architecture != name) continue;
+    return "Gemma 3n's several copies of each token's state (AltUp), low-rank residuals (LAuReL) "
+           "and activations cut at a quantile";
+  }
+  return nullptr;
 }
 
 bool matches(std::string_view pattern, std::string_view text) {

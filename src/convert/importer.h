@@ -117,6 +117,9 @@ Imported import_checkpoint(const Checkpoint& checkpoint);
 /// The same with a given config.json. `config` must only outlive the call.
 Imported import_config(const JsonNode& config, const Checkpoint& checkpoint);
 
+/// The parts of a known architecture that no layer here computes; null for any other name.
+const char* beyond_layers(std::string_view architecture);
+
 /// True if `text` matches `pattern`, in which '*' matches any characters, including none.
 bool matches(std::string_view pattern, std::string_view text);
 

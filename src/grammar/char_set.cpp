@@ -7,6 +7,7 @@
 namespace moe::grammar {
 
 Status CharSet::close() {
+  if (ranges_.size() == 1 && (ranges_[0].high < 0xD800 || ranges_[0].low > 0xDFFF)) return {};
   std::sort(ranges_.begin(), ranges_.end(),
             [](const CharRange& a, const CharRange& b) { return a.low < b.low; });
   Array<CharRange> joined(ranges_.allocator());
@@ -113,6 +114,9 @@ void add_hex(Choice& to, uint32_t low, uint32_t high, uint32_t next) {
   }
 }
 
+// Whether a string of JSON has the character of ASCII as it is, and in no other way.
+bool is_itself(uint32_t c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\' && c != '/'; }
+
 /// Reads characters of one set.
 class Reader {
  public:
@@ -141,7 +145,16 @@ class Reader {
   }
 
   void json(const CharRange& r) {
-    for (uint32_t c = r.low; c <= std::min(r.high, 0x7FU); ++c) ascii(c);
+    const uint32_t end = std::min(r.high, 0x7FU);
+    for (uint32_t c = r.low; c <= end; ++c) {
+      const uint32_t first = c;
+      while (is_itself(c) && c < end && is_itself(c + 1)) ++c;
+      if (is_itself(c)) {
+        choice_.add(first, c, next_);
+      } else {
+        ascii(c);
+      }
+    }
     const CharRange above = {std::max(r.low, 0x80U), r.high};
     if (above.low > above.high) return;
     plain(above);
@@ -230,7 +243,9 @@ uint32_t read_text(Network& network, std::string_view text, Spelling spelling, u
   for (size_t end = text.size(); end > 0;) {
     const uint32_t n = utf8_previous_length(text.data() + end);
     end -= n;
-    next = read_char(network, utf8_next(text.data() + end).code, spelling, next);
+    const uint32_t c = utf8_next(text.data() + end).code;
+    const auto byte = static_cast<uint8_t>(c);
+    next = is_itself(c) ? network.byte(byte, byte, next) : read_char(network, c, spelling, next);
   }
   return next;
 }

@@ -42,9 +42,9 @@ class Cursor {
   }
   std::string_view from(size_t begin) const { return slice(text_, begin, at_ - begin); }
   bool take_number(uint32_t* out) {
-    if (peek() < '0' || peek() > '9') return false;
+    if (!is_digit(peek())) return false;
     uint64_t value = 0;
-    for (; peek() >= '0' && peek() <= '9'; skip()) {
+    for (; is_digit(peek()); skip()) {
       value = std::min<uint64_t>(10 * value + static_cast<uint64_t>(peek() - '0'), kNoLimit - 1);
     }
     *out = static_cast<uint32_t>(value);

@@ -3,6 +3,20 @@
 #include "src/grammar/expression.h"
 
 namespace moe::grammar {
+namespace {
+
+constexpr size_t kMaxExpressions = 1 << 22;  // a network has room for fewer
+
+}  // namespace
+
+Status Expressions::add(const Expr& expr, uint32_t* out) {
+  if (exprs_.size() == kMaxExpressions) {
+    return Status::error(MOE_ERR_TOO_LONG, "grammar: more than %zu characters and operators",
+                         kMaxExpressions);
+  }
+  *out = static_cast<uint32_t>(exprs_.size());
+  return exprs_.push(expr);
+}
 
 Status Expressions::add_set(const CharSet& set, uint32_t* out) {
   const auto first = static_cast<uint32_t>(ranges_.size());
@@ -31,6 +45,7 @@ Status Expressions::add_list(Expr::Kind kind, std::span<const uint32_t> children
 // The parsers limit how deep expressions lie in each other.
 uint32_t Expressions::build(Network& network, uint32_t expr, Spelling spelling,
                             uint32_t next) const {
+  if (!network.status().ok()) return kNever;  // too large
   const Expr e = exprs_[expr];
   switch (e.kind) {
     case Expr::kSet:

@@ -33,10 +33,7 @@ class Expressions final {
   Status add_char(uint32_t c, uint32_t* out);
   /// kind: kSequence or kChoice.
   Status add_list(Expr::Kind kind, std::span<const uint32_t> children, uint32_t* out);
-  Status add(const Expr& expr, uint32_t* out) {
-    *out = static_cast<uint32_t>(exprs_.size());
-    return exprs_.push(expr);
-  }
+  Status add(const Expr& expr, uint32_t* out);
 
   const Expr& operator[](uint32_t i) const { return exprs_[i]; }
   std::span<const uint32_t> children(const Expr& e) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Parses GBNF, the grammars of llama.cpp.
+#include "src/base/number.h"
 #include "src/grammar/cursor.h"
 #include "src/grammar/keys.h"
 
@@ -7,8 +8,8 @@ namespace moe::grammar {
 namespace {
 
 bool is_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-         c == '_';
+  const char low = ascii_lower(c);
+  return (low >= 'a' && low <= 'z') || is_digit(c) || c == '-' || c == '_';
 }
 
 class GbnfParser {

@@ -2,8 +2,9 @@
 // Parses JSON.
 #include "src/grammar/json.h"
 
+#include "src/base/number.h"
 #include "src/grammar/cursor.h"
-#include "src/text/pieces/vocabulary.h"
+#include "src/grammar/keys.h"
 
 namespace moe::grammar {
 namespace {
@@ -83,7 +84,7 @@ class JsonReader {
       MOE_TRY(string(&node.text, &node.n_text));
     } else if (c == '{' || c == '[') {
       node.kind = c == '{' ? Json::kObject : Json::kArray;
-    } else if (c == '-' || (c >= '0' && c <= '9')) {
+    } else if (c == '-' || is_digit(c)) {
       node.kind = Json::kNumber;
       MOE_TRY(number(node));
     } else if (in_.take("true")) {
@@ -107,24 +108,20 @@ class JsonReader {
     return {};
   }
 
-  void digits() {
-    while (in_.peek() >= '0' && in_.peek() <= '9') in_.skip();
+  Status digits() {
+    if (!is_digit(in_.peek())) return error("expected a digit");
+    while (is_digit(in_.peek())) in_.skip();
+    return {};
   }
-  bool digit() const { return in_.peek() >= '0' && in_.peek() <= '9'; }
 
   Status number(Json::Node& node) {
     const size_t begin = in_.at();
     (void)in_.take('-');
-    if (!digit()) return error("expected a digit");
-    if (!in_.take('0')) digits();
-    if (in_.take('.')) {
-      if (!digit()) return error("expected a digit");
-      digits();
-    }
+    if (!in_.take('0')) MOE_TRY(digits());
+    if (in_.take('.')) MOE_TRY(digits());
     if (in_.take('e') || in_.take('E')) {
       if (!in_.take('+')) (void)in_.take('-');
-      if (!digit()) return error("expected a digit");
-      digits();
+      MOE_TRY(digits());
     }
     node.text = static_cast<uint32_t>(to_.texts_.size());
     const std::string_view text = in_.from(begin);
@@ -191,25 +188,31 @@ Status Json::index() {
   MOE_TRY(slots_.resize(n));
   for (uint32_t i = 1; i < nodes_.size(); ++i) {
     if (kind(parent(i)) != kObject) continue;
-    if (find(parent(i), name(i)) != kNone) {
-      const std::string_view twice = slice(name(i), 0, 60);
-      return Status::error(MOE_ERR_FORMAT, "JSON: the name \"%.*s\" twice in an object",
-                           static_cast<int>(twice.size()), twice.data());
+    const auto first = static_cast<size_t>(hash(parent(i), name(i)));
+    size_t at = first;
+    for (; slots_[at & (n - 1)] != 0; ++at) {
+      const uint32_t other = slots_[at & (n - 1)] - 1;
+      if (parent(other) == parent(i) && name(other) == name(i)) {
+        const std::string_view twice = slice(name(i), 0, 60);
+        return Status::error(MOE_ERR_FORMAT, "JSON: the name \"%.*s\" twice in an object",
+                             static_cast<int>(twice.size()), twice.data());
+      }
+      if (at - first > kMaxProbes) return too_alike();
     }
-    size_t at = static_cast<size_t>(hash(parent(i), name(i))) & (n - 1);
-    while (slots_[at] != 0) at = (at + 1) & (n - 1);
-    slots_[at] = i + 1;
+    slots_[at & (n - 1)] = i + 1;
   }
   return {};
 }
 
 uint32_t Json::find(uint32_t object, std::string_view name) const {
   if (kind(object) != kObject) return kNone;
-  for (auto at = static_cast<size_t>(hash(object, name));; ++at) {
+  const auto first = static_cast<size_t>(hash(object, name));
+  for (size_t at = first; at - first <= kMaxProbes; ++at) {
     const uint32_t slot = slots_[at & (slots_.size() - 1)];
     if (slot == 0) return kNone;
     if (parent(slot - 1) == object && this->name(slot - 1) == name) return slot - 1;
   }
+  return kNone;
 }
 
 uint32_t Json::element(uint32_t array, uint32_t index) const {
@@ -242,7 +245,6 @@ Status Json::path(uint32_t i, String& to) const {
   return {};
 }
 
-// Numbers are compared as they are written.
 Status unescape_pointer(std::string_view step, String& to) {
   to.clear();
   Cursor in(step);

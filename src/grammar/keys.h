@@ -62,6 +62,11 @@ class Keys {
   Array<uint32_t> slots_;
 };
 
+/// Names that collide (kMaxProbes) were chosen so that a text of some megabytes takes hours.
+inline Status too_alike() {
+  return Status::error(MOE_ERR_TOO_LONG, "too many names with the same hash value");
+}
+
 /// Numbers for names, whose texts must outlive them.
 class Names {
  public:
@@ -70,6 +75,7 @@ class Names {
   Status add(std::string_view name, uint32_t* id, bool* fresh) {
     if (2 * names_.size() >= slots_.size()) MOE_TRY(grow());
     uint32_t& slot = find_slot(name);
+    if (n_probes_ > kMaxProbes) return too_alike();
     *fresh = slot == 0;
     if (slot == 0) {
       MOE_TRY(names_.push(name));
@@ -82,19 +88,27 @@ class Names {
  private:
   uint32_t& find_slot(std::string_view name) {
     size_t i = static_cast<size_t>(hash_bytes(name)) & (slots_.size() - 1);
-    while (slots_[i] != 0 && names_[slots_[i] - 1] != name) i = (i + 1) & (slots_.size() - 1);
+    n_probes_ = 0;
+    while (slots_[i] != 0 && names_[slots_[i] - 1] != name && n_probes_++ < kMaxProbes) {
+      i = (i + 1) & (slots_.size() - 1);
+    }
     return slots_[i];
   }
   Status grow() {
     const size_t n = std::max<size_t>(64, 4 * slots_.size());
     slots_.clear();
     MOE_TRY(slots_.resize(n));
-    for (uint32_t i = 0; i < names_.size(); ++i) find_slot(names_[i]) = i + 1;
+    for (uint32_t i = 0; i < names_.size(); ++i) {
+      uint32_t& slot = find_slot(names_[i]);
+      if (n_probes_ > kMaxProbes) return too_alike();
+      slot = i + 1;
+    }
     return {};
   }
 
   Array<std::string_view> names_;
   Array<uint32_t> slots_;
+  size_t n_probes_ = 0;  // of the last find_slot()
 };
 
 }  // namespace moe::grammar

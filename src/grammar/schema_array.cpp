@@ -12,19 +12,20 @@ constexpr uint32_t kMaxCounted = 200;  // items beside `contains`
 
 // A list for the first items, and a schema for the rest.
 SchemaCompiler::Items SchemaCompiler::items_of(const Part& part) const {
-  const Items items = {get(part, "prefixItems"), get(part, "items")};
+  const Items items = {get(part, "prefixItems"sv), get(part, "items"sv)};
   if (items.rest == Json::kNone || json_.kind(items.rest) != Json::kArray) return items;
-  return {items.rest, get(part, "additionalItems")};
+  return {items.rest, get(part, "additionalItems"sv)};
 }
 
 // The schemas that an item must satisfy.
 Status SchemaCompiler::item_schemas(const Parts& parts, uint32_t index, Parts& out) {
+  MOE_TRY(spend(index / 2));  // a list is walked to the place
   for (const Part& p : parts) {
     const Items items = items_of(p);
     const bool first = items.prefix != Json::kNone && index < json_.size(items.prefix);
     const uint32_t schema = first ? json_.element(items.prefix, index) : items.rest;
     if (schema != Json::kNone) MOE_TRY(add_part(out, out.size(), schema));
-    if (breaks(p, "contains")) MOE_TRY(add_part(out, out.size(), p.node, Part::kFails));
+    if (breaks(p, "contains"sv)) MOE_TRY(add_part(out, out.size(), p.node, Part::kFails));
   }
   return {};
 }
@@ -74,7 +75,7 @@ Status SchemaCompiler::array(const Parts& parts, uint32_t next, uint32_t* out) {
   uint32_t min = 0;
   uint32_t max = 0;
   MOE_TRY(least_and_most(parts, "minItems", "maxItems", &min, &max));
-  MOE_TRY(each(parts, "uniqueItems", [&](uint32_t k) -> Status {
+  MOE_TRY(each(parts, "uniqueItems"sv, [&](uint32_t k) -> Status {
     if (json_.kind(k) != Json::kTrue || max <= 1) return {};
     return unsupported(k, "this keyword is not supported");
   }));
@@ -89,13 +90,14 @@ Status SchemaCompiler::array(const Parts& parts, uint32_t next, uint32_t* out) {
       n_prefix = std::max(n_prefix, json_.size(items.prefix));
       if (n_prefix > kMaxPrefix) return unsupported(items.prefix, "more than 10000 items");
     }
-    Part found = {.node = get(p, "contains")};
+    Part found = {.node = get(p, "contains"sv)};
     if (p.kind == Part::kBreaks) {
-      const bool all = breaks(p, "items") && json_.kind(p.node) != Json::kArray &&
-                       json_.find(json_.parent(p.node), "prefixItems") == Json::kNone;
+      const bool all = breaks(p, "items"sv) && json_.kind(p.node) != Json::kArray &&
+                       json_.find(json_.parent(p.node), "prefixItems"sv) == Json::kNone;
       if (all) found = {.node = p.node, .kind = Part::kFails};
-      if (!all && !breaks(p, "minItems") && !breaks(p, "maxItems") && !breaks(p, "contains") &&
-          !breaks(p, "type") && !breaks(p, "enum") && !breaks(p, "const")) {
+      if (!all && !breaks(p, "minItems"sv) && !breaks(p, "maxItems"sv) &&
+          !breaks(p, "contains"sv) && !breaks(p, "type"sv) && !breaks(p, "enum"sv) &&
+          !breaks(p, "const"sv)) {
         return unsupported(p.node, "a negation of this keyword is not supported");
       }
     }

@@ -35,9 +35,9 @@ Status SchemaCompiler::split(const Parts& parts, uint32_t* out, bool* is_choice)
     const auto open = [&](std::string_view keyword, uint32_t done) {
       return (p.done & done) == 0 && get(p, keyword) != Json::kNone;
     };
-    if (open("anyOf", Part::kAnyOf)) first[kAnyOf] = i;
-    if (open("oneOf", Part::kOneOf)) first[kOneOf] = i;
-    if (open("if", Part::kIf)) first[kIf] = i;
+    if (open("anyOf"sv, Part::kAnyOf)) first[kAnyOf] = i;
+    if (open("oneOf"sv, Part::kOneOf)) first[kOneOf] = i;
+    if (open("if"sv, Part::kIf)) first[kIf] = i;
     if (p.kind == Part::kDepends) first[kDependency] = i;
     if (p.kind == Part::kFails) first[kFailure] = i;
   }
@@ -82,6 +82,7 @@ Status SchemaCompiler::add_option(const Parts& rest, size_t at, std::span<const 
     at += option.size() - n;
   }
   MOE_TRY(spend(100));
+  MOE_TRY(flatten(option));  // a type beside $ref may not count
   uint32_t types = 0;
   MOE_TRY(types_of(option, &types));
   if (types == 0) return {};
@@ -92,7 +93,7 @@ Status SchemaCompiler::add_option(const Parts& rest, size_t at, std::span<const 
 
 Status SchemaCompiler::split_list(const Parts& parts, size_t i, std::string_view keyword,
                                   Array<uint32_t>& targets) {
-  const bool one = keyword == "oneOf";
+  const bool one = keyword == "oneOf"sv;
   const uint32_t list = get(parts[i], keyword);
   if (json_.kind(list) != Json::kArray || json_.size(list) == 0) {
     return malformed(list, "expected an array of schemas");
@@ -126,7 +127,7 @@ Status SchemaCompiler::split_if(const Parts& parts, size_t i, Array<uint32_t>& t
   for (const bool holds : {true, false}) {
     const uint32_t then = get(parts[i], holds ? "then" : "else");
     const Part both[] = {
-        {.node = get(parts[i], "if"), .kind = holds ? Part::kSatisfies : Part::kFails},
+        {.node = get(parts[i], "if"sv), .kind = holds ? Part::kSatisfies : Part::kFails},
         {.node = then}};
     MOE_TRY(add_option(rest, i + 1, {both, then != Json::kNone ? size_t{2} : size_t{1}}, targets));
   }
@@ -158,9 +159,9 @@ Status SchemaCompiler::split_failure(const Parts& parts, size_t i, Array<uint32_
   Parts rest(allocator());
   MOE_TRY(rest.copy(parts, i));
   if (json_.kind(node) == Json::kFalse) return add_option(rest, i, {}, targets);
-  const bool ref = ref_alone_ && json_.find(node, "$ref") != Json::kNone;
+  const bool ref = ref_alone_ && json_.find(node, "$ref"sv) != Json::kNone;
   for (uint32_t c = json_.first(node); c != Json::kNone; c = json_.next(c)) {
-    if (!ref || json_.name(c) == "$ref") MOE_TRY(split_keyword(rest, i, c, targets));
+    if (!ref || json_.name(c) == "$ref"sv) MOE_TRY(split_keyword(rest, i, c, targets));
   }
   return {};
 }
@@ -169,12 +170,12 @@ Status SchemaCompiler::split_failure(const Parts& parts, size_t i, Array<uint32_
 Status SchemaCompiler::split_keyword(const Parts& rest, size_t at, uint32_t keyword,
                                      Array<uint32_t>& targets) {
   const std::string_view name = json_.name(keyword);
-  for (const std::string_view list : {"allOf", "anyOf", "oneOf", "required", "enum"}) {
+  for (const std::string_view list : {"allOf"sv, "anyOf"sv, "oneOf"sv, "required"sv, "enum"sv}) {
     if (name == list && json_.kind(keyword) != Json::kArray)
       return malformed(keyword, "expected an array");
   }
   for (const std::string_view object :
-       {"properties", "dependentRequired", "dependentSchemas", "dependencies"}) {
+       {"properties"sv, "dependentRequired"sv, "dependentSchemas"sv, "dependencies"sv}) {
     if (name == object && json_.kind(keyword) != Json::kObject)
       return malformed(keyword, "expected an object");
   }
@@ -186,19 +187,19 @@ Status SchemaCompiler::split_keyword(const Parts& rest, size_t at, uint32_t keyw
     for (uint32_t c = json_.first(keyword); c != Json::kNone; c = json_.next(c)) MOE_TRY(f(c));
     return {};
   };
-  if (name == "$ref") {
+  if (name == "$ref"sv) {
     uint32_t to = 0;
     MOE_TRY(resolve(keyword, &to));
     return add({{.node = to, .kind = Part::kFails}});
   }
-  if (name == "not") return add({{.node = keyword}});
-  if (name == "allOf") {
+  if (name == "not"sv) return add({{.node = keyword}});
+  if (name == "allOf"sv) {
     return each_child([&](uint32_t c) { return add({{.node = c, .kind = Part::kFails}}); });
   }
-  if (name == "anyOf" || name == "oneOf") {
+  if (name == "anyOf"sv || name == "oneOf"sv) {
     MOE_TRY(each_child([&](uint32_t c) { return more.push({.node = c, .kind = Part::kFails}); }));
     MOE_TRY(add_option(rest, at, more.span(), targets));
-    if (name == "anyOf") return {};
+    if (name == "anyOf"sv) return {};
     if (json_.size(keyword) > kMaxOverlaps)
       return unsupported(keyword, "a negation of more than 20 options");
     return each_child([&](uint32_t c) -> Status {  // or two hold
@@ -208,7 +209,7 @@ Status SchemaCompiler::split_keyword(const Parts& rest, size_t at, uint32_t keyw
       return {};
     });
   }
-  if (name == "if") {
+  if (name == "if"sv) {
     const uint32_t schema = json_.parent(keyword);
     for (const bool holds : {true, false}) {
       const uint32_t then = json_.find(schema, holds ? "then" : "else");
@@ -218,18 +219,18 @@ Status SchemaCompiler::split_keyword(const Parts& rest, size_t at, uint32_t keyw
     }
     return {};
   }
-  if (name == "properties") {
+  if (name == "properties"sv) {
     return each_child([&](uint32_t c) {
       return json_.kind(c) == Json::kTrue ? Status() : add({{.node = c, .kind = Part::kHasWrong}});
     });
   }
-  if (name == "required") {
+  if (name == "required"sv) {
     return each_child([&](uint32_t c) {
       if (json_.kind(c) != Json::kString) return malformed(c, "expected a name");
       return add({{.node = keyword, .kind = Part::kOfType}, {.node = c, .kind = Part::kLacks}});
     });
   }
-  if (name == "dependentRequired" || name == "dependentSchemas" || name == "dependencies") {
+  if (name == "dependentRequired"sv || name == "dependentSchemas"sv || name == "dependencies"sv) {
     return each_child([&](uint32_t member) -> Status {
       const Part has = {.node = member, .kind = Part::kHas};
       if (json_.kind(member) != Json::kArray)
@@ -241,11 +242,11 @@ Status SchemaCompiler::split_keyword(const Parts& rest, size_t at, uint32_t keyw
       return {};
     });
   }
-  if (name == "additionalProperties") return split_additional(rest, at, keyword, targets);
+  if (name == "additionalProperties"sv) return split_additional(rest, at, keyword, targets);
   const bool none =
-      name == "then" || name == "else" ||
-      (name == "uniqueItems" && json_.kind(keyword) != Json::kTrue) ||
-      (name.starts_with("exclusive") && json_.is_bool(keyword));  // says nothing alone
+      name == "then"sv || name == "else"sv ||
+      (name == "uniqueItems"sv && json_.kind(keyword) != Json::kTrue) ||
+      (name.starts_with("exclusive"sv) && json_.is_bool(keyword));  // says nothing alone
   if (none || !restricts(name)) return {};
   return add({{.node = keyword, .kind = Part::kBreaks}});
 }
@@ -259,17 +260,17 @@ Status SchemaCompiler::split_additional(const Parts& rest, size_t at, uint32_t k
   const uint32_t schema = json_.parent(keyword);
   const Part* closed = nullptr;
   for (const Part& p : rest) {
-    const uint32_t others = get(p, "additionalProperties");
+    const uint32_t others = get(p, "additionalProperties"sv);
     const bool none = others != Json::kNone && json_.kind(others) == Json::kFalse;
-    if (none && get(p, "patternProperties") == Json::kNone) closed = &p;
+    if (none && get(p, "patternProperties"sv) == Json::kNone) closed = &p;
   }
-  const bool patterns = json_.find(schema, "patternProperties") != Json::kNone;
+  const bool patterns = json_.find(schema, "patternProperties"sv) != Json::kNone;
   if (kind != Json::kFalse || closed == nullptr || patterns) {
     const Part breaks = {.node = keyword, .kind = Part::kBreaks};
     return add_option(rest, at, {&breaks, 1}, targets);
   }
-  const uint32_t own = json_.find(schema, "properties");
-  const uint32_t names = get(*closed, "properties");
+  const uint32_t own = json_.find(schema, "properties"sv);
+  const uint32_t names = get(*closed, "properties"sv);
   if (names == Json::kNone) return {};
   for (uint32_t c = json_.first(names); c != Json::kNone; c = json_.next(c)) {
     if (own != Json::kNone && json_.find(own, json_.name(c)) != Json::kNone) continue;
@@ -293,7 +294,7 @@ Status SchemaCompiler::disjoint(uint32_t a, uint32_t b, uint32_t depth, bool* ou
   // A choice is apart from another schema if all its options are.
   for (const auto& [list, other] : {std::pair{&x, b}, std::pair{&y, a}}) {
     for (const Part& p : *list) {
-      for (const std::string_view keyword : {"anyOf", "oneOf"}) {
+      for (const std::string_view keyword : {"anyOf"sv, "oneOf"sv}) {
         const uint32_t options = get(p, keyword);
         if (options == Json::kNone) continue;
         bool all = true;
@@ -316,9 +317,9 @@ Status SchemaCompiler::disjoint(uint32_t a, uint32_t b, uint32_t depth, bool* ou
   };
   const auto narrow = [&](const Parts& list, uint32_t* mask) {
     for (const Part& p : list) {
-      const uint32_t only = get(p, "const");
+      const uint32_t only = get(p, "const"sv);
       if (only != Json::kNone) *mask &= type_of_value(only);
-      const uint32_t values = get(p, "enum");
+      const uint32_t values = get(p, "enum"sv);
       if (values == Json::kNone) continue;
       uint32_t any = 0;
       for (uint32_t c = json_.first(values); c != Json::kNone; c = json_.next(c)) {
@@ -351,7 +352,7 @@ Status SchemaCompiler::disjoint(uint32_t a, uint32_t b, uint32_t depth, bool* ou
   // A property that one requires: the other forbids it, or requires it with another value.
   for (const auto& [list, other] : {std::pair{&x, &y}, std::pair{&y, &x}}) {
     for (const Part& p : *list) {
-      const uint32_t required = get(p, "required");
+      const uint32_t required = get(p, "required"sv);
       if (required == Json::kNone) continue;
       for (uint32_t c = json_.first(required); c != Json::kNone; c = json_.next(c)) {
         if (json_.kind(c) != Json::kString) continue;
@@ -376,8 +377,8 @@ Status SchemaCompiler::disjoint(uint32_t a, uint32_t b, uint32_t depth, bool* ou
 Status SchemaCompiler::disjoint_values(const Parts& a, const Parts& b, bool* out) {
   for (const auto& [list, other] : {std::pair{&a, &b}, std::pair{&b, &a}}) {
     for (const Part& p : *list) {
-      const uint32_t only = get(p, "const");
-      const uint32_t several = get(p, "enum");
+      const uint32_t only = get(p, "const"sv);
+      const uint32_t several = get(p, "enum"sv);
       if (only == Json::kNone && several == Json::kNone) continue;
       bool none = true;
       for (uint32_t c = only != Json::kNone ? only : json_.first(several); c != Json::kNone && none;
@@ -385,6 +386,7 @@ Status SchemaCompiler::disjoint_values(const Parts& a, const Parts& b, bool* out
         bool admitted = false;
         unsure_ = false;
         const Status status = admits(c, *other, &admitted);
+        if (!status.ok() && status.code() != MOE_ERR_UNSUPPORTED) return status;
         none = status.ok() && !admitted && !unsure_;
       }
       if (none) {

@@ -2,16 +2,20 @@
 // Lists of schemas: references, allOf, choices, types.
 #include "src/grammar/schema_compiler.h"
 
-#include "src/base/number.h"
+#include "src/grammar/cursor.h"
 
 namespace moe::grammar {
 namespace {
 
-constexpr size_t kMaxParts = 500;  // schemas that one value must satisfy
+constexpr size_t kMaxParts = 500;     // schemas that one value must satisfy
+constexpr uint32_t kMaxNaming = 100;  // schemas that name each other for one value
 constexpr size_t kMaxRules = 100000;
 constexpr uint64_t kMaxKeyBytes = 16 << 20;
 constexpr uint32_t kKindShift = 16;                // in a key
 constexpr uint64_t kMaxSteps = 200 * 1000 * 1000;  // seconds
+
+// Bits that tell what was checked of a node of the text.
+enum Checked : uint8_t { kKeywords = 1, kEntered = 2, kAcyclic = 4 };
 
 /// Keywords that restrict values.
 constexpr std::string_view kSupported[] = {"$ref",
@@ -153,7 +157,7 @@ Status SchemaCompiler::count(uint32_t value, uint32_t* out) const {
   if (json_.kind(value) != Json::kNumber) return malformed(value, "expected a number");
   uint64_t n = 0;
   size_t i = 0;
-  for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
+  for (; i < text.size() && is_digit(text[i]); ++i) {
     n = std::min<uint64_t>(n * 10 + static_cast<uint64_t>(text[i] - '0'), kNoLimit - 1);
   }
   while (i < text.size() && (text[i] == '.' || text[i] == '0')) ++i;
@@ -194,20 +198,19 @@ Status SchemaCompiler::least_and_most(const Parts& parts, std::string_view least
 
 // Every schema that is used is checked once.
 Status SchemaCompiler::check_keywords(uint32_t node) {
-  if (checked_[node]) return {};
-  checked_[node] = 1;
-  if (json_.is_bool(node)) return {};
-  if (json_.kind(node) != Json::kObject) {
+  if ((checked_[node] & kKeywords) != 0) return {};
+  MOE_TRY(check_cycles(node, 0));
+  if (json_.kind(node) != Json::kObject && !json_.is_bool(node)) {
     return malformed(node, "expected a schema: an object, true or false");
   }
-  const bool ref = ref_alone_ && json_.find(node, "$ref") != Json::kNone;
-  for (uint32_t c = json_.first(node); c != Json::kNone; c = json_.next(c)) {
+  const bool ref = ref_alone_ && json_.find(node, "$ref"sv) != Json::kNone;
+  for (uint32_t c = json_.first(node); c != Json::kNone && !ref; c = json_.next(c)) {
     const std::string_view name = json_.name(c);
-    if (ref || restricts(name)) continue;
+    if (restricts(name)) continue;
     if (among(kRefused, name)) return unsupported(c, "this keyword is not supported");
     // Other names restrict nothing, unless somebody mistyped one that does.
     for (const std::string_view keyword : kSupported) {
-      if (name.starts_with("_") || !mistyped(name, keyword)) continue;
+      if (name.starts_with("_"sv) || !mistyped(name, keyword)) continue;
       String what(allocator());
       MOE_TRY(what.append("not a keyword of JSON Schema; \""));
       MOE_TRY(what.append(keyword));
@@ -215,66 +218,123 @@ Status SchemaCompiler::check_keywords(uint32_t node) {
       return unsupported(c, what.c_str());
     }
   }
+  checked_[node] |= kKeywords;  // not if this fails: not every failure ends the compilation
   return {};
 }
 
-Status SchemaCompiler::find_anchor(std::string_view name, uint32_t* node) const {
-  MOE_TRY(spend(json_.n_nodes()));
-  for (uint32_t i = 0; i < json_.n_nodes(); ++i) {
+// A schema must not lead back to itself, but for parts of a value: nobody could say whether
+// {"not": {"$ref": "#"}} holds.
+Status SchemaCompiler::check_cycles(uint32_t node, uint32_t depth) {
+  if (json_.kind(node) != Json::kObject || (checked_[node] & kAcyclic) != 0) return {};
+  if ((checked_[node] & kEntered) != 0) return malformed(node, "it leads back to itself by $ref");
+  if (depth == kMaxNaming) return unsupported(node, "more than 100 schemas that name each other");
+  MOE_TRY(spend(10));
+  checked_[node] |= kEntered;
+  const Status status = check_named(node, depth + 1);
+  checked_[node] ^= status.ok() ? uint8_t{kEntered | kAcyclic} : uint8_t{kEntered};
+  return status;
+}
+
+Status SchemaCompiler::check_named(uint32_t node, uint32_t depth) {
+  const uint32_t ref = json_.find(node, "$ref"sv);
+  if (ref != Json::kNone) {
+    uint32_t to = 0;
+    MOE_TRY(resolve(ref, &to));
+    MOE_TRY(check_cycles(to, depth));
+    if (ref_alone_) return {};
+  }
+  for (uint32_t c = json_.first(node); c != Json::kNone; c = json_.next(c)) {
+    const std::string_view name = json_.name(c);
+    const bool one = name == "not"sv || name == "if"sv || name == "then"sv || name == "else"sv;
+    const bool several = name.ends_with("Of"sv) || name.starts_with("dependen"sv);
+    if (one) MOE_TRY(check_cycles(c, depth));
+    if (!several || !restricts(name)) continue;
+    for (uint32_t d = json_.first(c); d != Json::kNone; d = json_.next(d)) {
+      MOE_TRY(check_cycles(d, depth));
+    }
+  }
+  return {};
+}
+
+// The schema with an $id above a place, or the root: where references from there begin.
+uint32_t SchemaCompiler::resource_of(uint32_t node) const {
+  for (node = json_.parent(node); node != Json::kNone; node = json_.parent(node)) {
+    const uint32_t id = json_.find(node, "$id"sv);
+    if (id == Json::kNone || json_.kind(id) != Json::kString) continue;
+    const bool ignored = ref_alone_ && json_.find(node, "$ref"sv) != Json::kNone;
+    if (!ignored && !json_.text(id).starts_with("#"sv)) return node;
+  }
+  return json_.root();
+}
+
+// The schema whose $id is `name`, or which has it as an $anchor, best in the resource `from`;
+// kNone.
+Status SchemaCompiler::find_named(std::string_view name, bool anchor, uint32_t from,
+                                  uint32_t* node) const {
+  *node = Json::kNone;
+  uint32_t i = 0;
+  for (bool best = false; i < json_.n_nodes() && !best; ++i) {
     if (json_.kind(i) != Json::kString) continue;
     const std::string_view key = json_.name(i);
     const std::string_view text = json_.text(i);
-    const bool found =
-        (key == "$anchor" && text == name) ||
-        ((key == "$id" || key == "id") && text.starts_with("#") && slice(text, 1) == name);
-    if (!found) continue;
-    *node = json_.parent(i);
-    return {};
+    const bool is_id = key == "$id"sv || key == "id"sv;
+    std::string_view found;
+    if (is_id)
+      found = anchor ? slice(text, text.starts_with("#"sv) ? 1 : text.size())
+                     : slice(text, 0, text.find('#'));
+    if (anchor && key == "$anchor"sv) found = text;
+    if (found != name) continue;
+    best = !anchor || resource_of(i) == from;
+    if (best || *node == Json::kNone) *node = json_.parent(i);
   }
-  *node = Json::kNone;
+  return spend(i);
+}
+
+// The node that a JSON pointer names, beginning at *node; or kNone.
+Status SchemaCompiler::follow(std::string_view pointer, uint32_t* node) const {
+  String step(allocator());
+  while (!pointer.empty() && *node != Json::kNone) {
+    pointer.remove_prefix(1);
+    const size_t n = std::min(pointer.find('/'), pointer.size());
+    MOE_TRY(unescape_pointer(slice(pointer, 0, n), step));
+    pointer.remove_prefix(n);
+    if (json_.kind(*node) != Json::kArray) {
+      *node = json_.find(*node, step.view());
+      continue;
+    }
+    Cursor in(step.view());
+    uint32_t index = 0;
+    const bool whole = in.take_number(&index) && in.at_end();
+    MOE_TRY(spend(std::min(index, json_.size(*node))));
+    *node = whole ? json_.element(*node, index) : Json::kNone;
+  }
   return {};
 }
 
 // The schema that a $ref names, which must be in this text.
 Status SchemaCompiler::resolve(uint32_t ref, uint32_t* node) const {
   if (json_.kind(ref) != Json::kString) return malformed(ref, "expected a string");
-  std::string_view to = json_.text(ref);
-  uint32_t id = json_.find(json_.root(), "$id");
-  if (id == Json::kNone) id = json_.find(json_.root(), "id");
-  if (id != Json::kNone && json_.kind(id) == Json::kString && !to.starts_with("#")) {
-    std::string_view base = json_.text(id);
-    if (base.ends_with("#")) base.remove_suffix(1);
-    if (!base.empty() && to.starts_with(base)) to.remove_prefix(base.size());
+  const std::string_view to = json_.text(ref);
+  const size_t mark = std::min(to.find('#'), to.size());
+  uint32_t from = resource_of(ref);
+  if (mark > 0) {
+    MOE_TRY(find_named(slice(to, 0, mark), false, from, &from));
+    if (from == Json::kNone) return unsupported(ref, "a schema outside of this one");
   }
-  *node = json_.root();
-  if (to.empty() || to == "#") return {};
-  if (!to.starts_with("#")) return unsupported(ref, "a schema outside of this one");
-  to.remove_prefix(1);
-  if (!to.starts_with("/")) {
-    MOE_TRY(find_anchor(to, node));
-    return *node != Json::kNone ? Status()
-                                : error(MOE_ERR_NOT_FOUND, ref, "there is no such schema");
-  }
-  String step(allocator());
-  while (!to.empty()) {
-    to.remove_prefix(1);
-    const size_t n = std::min(to.find('/'), to.size());
-    MOE_TRY(unescape_pointer(slice(to, 0, n), step));
-    to.remove_prefix(n);
-    if (json_.kind(*node) == Json::kArray) {
-      uint32_t index = 0;
-      bool digits = !step.empty();
-      for (const char c : step.view()) {
-        digits = digits && c >= '0' && c <= '9';
-        index = std::min<uint32_t>(index * 10 + static_cast<uint32_t>(c - '0'), 1U << 24);
-      }
-      *node = digits ? json_.element(*node, index) : Json::kNone;
-    } else {
-      *node = json_.find(*node, step.view());
+  const std::string_view place = slice(to, mark + 1);
+  *node = from;
+  if (place.empty()) return {};
+  if (!place.starts_with("/"sv)) {
+    MOE_TRY(find_named(place, true, from, node));
+  } else {
+    MOE_TRY(follow(place, node));
+    // Programs that write an $id everywhere still count from the root.
+    if (*node == Json::kNone && from != json_.root()) {
+      *node = json_.root();
+      MOE_TRY(follow(place, node));
     }
-    if (*node == Json::kNone) return error(MOE_ERR_NOT_FOUND, ref, "there is no such schema");
   }
-  return {};
+  return *node != Json::kNone ? Status() : error(MOE_ERR_NOT_FOUND, ref, "there is no such schema");
 }
 
 Status SchemaCompiler::add_part(Parts& parts, size_t at, uint32_t node, Part::Kind kind) {
@@ -296,24 +356,22 @@ Status SchemaCompiler::add_part(Parts& parts, size_t at, uint32_t node, Part::Ki
 // Whether what the keyword names comes before the schema's own properties: in the order of the
 // text.
 bool SchemaCompiler::stands_first(uint32_t keyword) const {
-  return keyword < json_.find(json_.parent(keyword), "properties");
+  return keyword < json_.find(json_.parent(keyword), "properties"sv);
 }
 
 // Adds what $ref and allOf name before or behind the schemas that name it, and what else is no
 // choice.
 Status SchemaCompiler::flatten(Parts& parts) {
-  size_t n_refs = 0;
   for (size_t i = 0; i < parts.size();) {
     const uint32_t node = parts[i].node;
-    const uint32_t ref = get(parts[i], "$ref");
-    const uint32_t all = get(parts[i], "allOf");
+    const uint32_t ref = get(parts[i], "$ref"sv);
+    const uint32_t all = get(parts[i], "allOf"sv);
     if (ref != Json::kNone && (parts[i].done & Part::kRef) == 0) {
       parts[i].done |= Part::kRef;
       uint32_t to = 0;
       MOE_TRY(resolve(ref, &to));
       MOE_TRY(add_part(parts, stands_first(ref) ? i : i + 1, to));
       if (!ref_alone_) continue;
-      if (to == node || ++n_refs > kMaxParts) return malformed(ref, "it leads back to itself");
       size_t at = 0;
       while (parts[at].node != node || parts[at].kind != Part::kSatisfies) ++at;
       std::rotate(parts.begin() + at, parts.begin() + at + 1, parts.end());
@@ -333,10 +391,10 @@ Status SchemaCompiler::flatten(Parts& parts) {
       parts[i].done |= Part::kRest;
       ++i;
       if ((part.done & Part::kRest) != 0 || part.kind != Part::kSatisfies) continue;
-      const uint32_t wrong = get(part, "not");
+      const uint32_t wrong = get(part, "not"sv);
       if (wrong != Json::kNone) MOE_TRY(add_part(parts, parts.size(), wrong, Part::kFails));
       for (const std::string_view name :
-           {"dependentRequired", "dependentSchemas", "dependencies"}) {
+           {"dependentRequired"sv, "dependentSchemas"sv, "dependencies"sv}) {
         const uint32_t list = get(part, name);
         if (list == Json::kNone) continue;
         if (json_.kind(list) != Json::kObject) return malformed(list, "expected an object");
@@ -408,7 +466,7 @@ Status SchemaCompiler::define_rule(uint32_t id) {
 
 bool SchemaCompiler::listed(const Parts& parts) const {
   return std::any_of(parts.begin(), parts.end(), [&](const Part& p) {
-    return get(p, "enum") != Json::kNone || get(p, "const") != Json::kNone;
+    return get(p, "enum"sv) != Json::kNone || get(p, "const"sv) != Json::kNone;
   });
 }
 
@@ -428,8 +486,9 @@ Status SchemaCompiler::types_named(uint32_t value, uint32_t* types) const {
 uint32_t SchemaCompiler::type_of(uint32_t value) const {
   static constexpr uint32_t kTypes[] = {kTypeNull,   kTypeBoolean, kTypeBoolean, kTypeInteger,
                                         kTypeString, kTypeArray,   kTypeObject};
-  const bool fraction = json_.kind(value) == Json::kNumber &&
-                        json_.text(value).find_first_of(".eE") != std::string_view::npos;
+  const bool point = json_.kind(value) == Json::kNumber &&
+                     json_.text(value).find_first_of(".eE") != std::string_view::npos;
+  const bool fraction = point && (point_tells_ || !is_integer(value));
   return fraction ? uint32_t{kTypeFraction} : kTypes[json_.kind(value)];
 }
 
@@ -441,17 +500,17 @@ Status SchemaCompiler::types_of(const Parts& parts, uint32_t* types) const {
     if (p.kind == Part::kOfType || p.kind == Part::kBreaks) {
       *types &= types_of_keyword(json_.name(p.node));
     }
-    if (breaks(p, "type")) {
+    if (breaks(p, "type"sv)) {
       MOE_TRY(types_named(p.node, &named));
       *types &= ~named;
     }
     if (p.kind != Part::kSatisfies) continue;
     if (json_.kind(p.node) == Json::kFalse) *types = 0;
-    const uint32_t value = get(p, "type");
+    const uint32_t value = get(p, "type"sv);
     if (value == Json::kNone) continue;
     MOE_TRY(types_named(value, &named));
     // OpenAPI 3.0's way to write ["null", ...].
-    const uint32_t nullable = get(p, "nullable");
+    const uint32_t nullable = get(p, "nullable"sv);
     if (nullable != Json::kNone && json_.kind(nullable) == Json::kTrue) {
       return unsupported(nullable, "not a keyword of JSON Schema: add \"null\" to the type");
     }
@@ -473,8 +532,8 @@ Status SchemaCompiler::leaf(const Parts& parts, uint32_t* out) {
   }
   uint32_t without = 0;  // kinds of JSON that are not allowed
   for (const Part& p : parts) {
-    const bool list = breaks(p, "enum");
-    if (!list && !breaks(p, "const")) continue;
+    const bool list = breaks(p, "enum"sv);
+    if (!list && !breaks(p, "const"sv)) continue;
     for (uint32_t c = list ? json_.first(p.node) : p.node; c != Json::kNone;
          c = list ? json_.next(c) : Json::kNone) {
       without |= 1U << json_.kind(c);
@@ -520,10 +579,12 @@ Status SchemaCompiler::leaf(const Parts& parts, uint32_t* out) {
 // *rule: that of the whole schema.
 Status SchemaCompiler::define_rules(Mode mode, uint32_t* rule) {
   MOE_TRY(checked_.resize(json_.n_nodes()));
-  const uint32_t draft = json_.find(json_.root(), "$schema");
+  const uint32_t draft = json_.find(json_.root(), "$schema"sv);
   if (draft != Json::kNone && json_.kind(draft) == Json::kString) {
-    for (const std::string_view old : {"draft-03", "draft-04", "draft-06", "draft-07"}) {
-      ref_alone_ = ref_alone_ || json_.text(draft).find(old) != std::string_view::npos;
+    for (const std::string_view old : {"draft-03"sv, "draft-04"sv, "draft-06"sv, "draft-07"sv}) {
+      if (json_.text(draft).find(old) == std::string_view::npos) continue;
+      ref_alone_ = true;
+      point_tells_ = old < "draft-06";
     }
   }
   Parts parts(allocator());

@@ -13,6 +13,8 @@
 
 namespace moe::grammar {
 
+using std::string_view_literals::operator""sv;  // whose length needs no strlen
+
 /// A part of what a value must satisfy: mostly a schema (a node of the JSON text), of which some
 /// keywords have been dealt with. What a choice or a negation leaves of one is of another kind.
 struct Part {
@@ -26,9 +28,10 @@ struct Part {
     kLacks,      // is no object with such a member
     kDepends,    // an object with such a member satisfies `node`: a schema, or a list of names
   };
+  /// Keywords that have become parts of their own. kRest means `not`, and what depends on a member.
   enum Done : uint32_t { kRef = 1, kAllOf = 2, kAnyOf = 4, kOneOf = 8, kRest = 16, kIf = 32 };
   uint32_t node = 0;
-  uint32_t done = 0;
+  uint32_t done = 0;  // bits of Done
   Kind kind = kSatisfies;
 };
 
@@ -88,9 +91,13 @@ class SchemaCompiler final {
   Status types_named(uint32_t value, uint32_t* types) const;
   uint32_t type_of(uint32_t value) const;
   Status resolve(uint32_t ref, uint32_t* node) const;
-  Status find_anchor(std::string_view name, uint32_t* node) const;
+  Status find_named(std::string_view name, bool anchor, uint32_t from, uint32_t* node) const;
+  Status follow(std::string_view pointer, uint32_t* node) const;
+  uint32_t resource_of(uint32_t node) const;
   Status spend(uint64_t steps) const;
   Status check_keywords(uint32_t node);
+  Status check_cycles(uint32_t node, uint32_t depth);
+  Status check_named(uint32_t node, uint32_t depth);
   bool listed(const Parts& parts) const;
 
   // schema_choice.cpp: choices, and what is left of a schema that a value must not satisfy.
@@ -218,13 +225,14 @@ class SchemaCompiler final {
   SchemaWork& work_;
   Keys keys_;  // of lists; their number is an index of rules_
   Array<uint32_t> rules_;
-  Array<uint8_t> checked_;  // per node of the text
+  Array<uint8_t> checked_;  // per node of the text: bits
   const TagStyle* tags_ = nullptr;
   const Notation* notation_ = nullptr;
   Automaton bare_names_;
   bool in_call_ = false;      // arguments of a tool
-  bool unsure_ = false;       // a value may be valid that was taken for one that is not
+  bool unsure_ = false;       // valid() said no of a value that may be valid
   bool ref_alone_ = false;    // what stands beside $ref is ignored (up to draft 7)
+  bool point_tells_ = false;  // 2.0 is no integer (up to draft 4)
   uint32_t shared_[kShared];  // rules; ~0: not made yet
   struct Pattern {
     uint32_t node;
@@ -239,8 +247,8 @@ Status SchemaCompiler::each_value(const Parts& parts, uint32_t types, F&& f) {
   uint32_t list = Json::kNone;
   uint32_t only = Json::kNone;
   for (const Part& p : parts) {
-    if (only == Json::kNone) only = get(p, "const");
-    if (list == Json::kNone) list = get(p, "enum");
+    if (only == Json::kNone) only = get(p, "const"sv);
+    if (list == Json::kNone) list = get(p, "enum"sv);
   }
   if (only == Json::kNone && json_.kind(list) != Json::kArray) {
     return malformed(list, "expected an array of values");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Numbers within bounds, digit by digit.
+#include "src/base/number.h"
 #include "src/grammar/schema_compiler.h"
 
 namespace moe::grammar {
@@ -8,6 +9,7 @@ namespace {
 constexpr int32_t kMaxDigits = 60;       // of a bound
 constexpr uint32_t kMaxMultiple = 5000;  // of multipleOf
 constexpr size_t kExactDigits = 15;      // a double holds any number of so many digits
+constexpr size_t kFewDigits = 6;         // behind the point, of numbers that are no integers
 
 /// A number in decimal: its digits, of which n_whole stand before the point.
 struct Decimal {
@@ -35,14 +37,14 @@ constexpr size_t kZero = 3;
 
 bool parse_decimal(std::string_view text, Decimal* out) {
   Decimal d;
-  d.negative = text.starts_with("-");
+  d.negative = text.starts_with("-"sv);
   if (d.negative) text.remove_prefix(1);
   int32_t exponent = 0;
   bool minus = false;
   const size_t e = std::min(text.find_first_of("eE"), text.size());
   for (const char c : slice(text, e + 1)) {
     if (c == '-') minus = true;
-    if (c >= '0' && c <= '9') exponent = std::min(exponent * 10 + (c - '0'), 10000);
+    if (is_digit(c)) exponent = std::min(exponent * 10 + (c - '0'), 10000);
   }
   // Digits without zeros at either end; `place` is that of the point among them.
   int32_t place = 0;
@@ -208,15 +210,8 @@ Status number_texts(bool whole, size_t n, Automaton& out) {
 Status fraction_texts(Automaton& out) {
   Expressions e(out.allocator());
   uint32_t expr = 0;
-  MOE_TRY(parse_regex("(?:0|[1-9][0-9]{0,8})\\.[0-9]{0,5}[1-9]", e, &expr));
+  MOE_TRY(parse_regex("(?:0|[1-9][0-9]{0,8})\\.[0-9]{0,5}[1-9]", e, &expr));  // kFewDigits
   return out.from_expression(e, expr, Match::kWhole);
-}
-
-Status intersect(Automaton& a, const Automaton& b) {
-  Automaton both(a.allocator());
-  MOE_TRY(both.combine(a, b, Automaton::Op::kAnd));
-  a = std::move(both);
-  return {};
 }
 
 }  // namespace
@@ -254,7 +249,7 @@ Status SchemaCompiler::range(const Parts& parts, Range& out) const {
       b.open = open || (flag != Json::kNone && json_.kind(flag) == Json::kTrue);
       b.open = b.open != broken;
       MOE_TRY(decimal(k, &b.value));
-      const bool low = keyword.ends_with("inimum") != broken;
+      const bool low = keyword.ends_with("inimum"sv) != broken;
       Bound& to = low ? out.low : out.high;
       const uint32_t keep = low ? kMore : kLess;
       const uint32_t order = to.given ? compare(b.value, to.value) : keep;
@@ -262,23 +257,24 @@ Status SchemaCompiler::range(const Parts& parts, Range& out) const {
     }
     return {};
   };
-  MOE_TRY(bound("minimum", "exclusiveMinimum"));
-  MOE_TRY(bound("exclusiveMinimum", "exclusiveMinimum"));
-  MOE_TRY(bound("maximum", "exclusiveMaximum"));
-  MOE_TRY(bound("exclusiveMaximum", "exclusiveMaximum"));
+  MOE_TRY(bound("minimum"sv, "exclusiveMinimum"sv));
+  MOE_TRY(bound("exclusiveMinimum"sv, "exclusiveMinimum"sv));
+  MOE_TRY(bound("maximum"sv, "exclusiveMaximum"sv));
+  MOE_TRY(bound("exclusiveMaximum"sv, "exclusiveMaximum"sv));
   for (const Part& p : parts) {
-    const bool list = breaks(p, "enum");
-    for (uint32_t c = list                 ? json_.first(p.node)
-                      : breaks(p, "const") ? p.node
-                                           : Json::kNone;
+    const bool list = breaks(p, "enum"sv);
+    for (uint32_t c = list                   ? json_.first(p.node)
+                      : breaks(p, "const"sv) ? p.node
+                                             : Json::kNone;
          c != Json::kNone; c = list ? json_.next(c) : Json::kNone) {
       if (json_.kind(c) != Json::kNumber) continue;
       Decimal d;
+      MOE_TRY(spend(100));
       MOE_TRY(decimal(c, &d));
       MOE_TRY(out.excluded.push(d));
     }
-    const bool broken = breaks(p, "multipleOf");
-    const uint32_t k = broken ? p.node : get(p, "multipleOf");
+    const bool broken = breaks(p, "multipleOf"sv);
+    const uint32_t k = broken ? p.node : get(p, "multipleOf"sv);
     if (k == Json::kNone) continue;
     Decimal d;
     if (json_.kind(k) != Json::kNumber) return malformed(k, "expected a number");
@@ -296,16 +292,15 @@ Status SchemaCompiler::range(const Parts& parts, Range& out) const {
 Status SchemaCompiler::number(const Parts& parts, uint32_t types, uint32_t next, uint32_t* out) {
   Range r(allocator());
   MOE_TRY(range(parts, r));
-  // Numbers that are no integers; a multiple of a whole number is one.
-  const bool fraction = (types & kTypeInteger) == 0;
-  if (fraction && !r.multiples.empty()) {
+  const bool integers = (types & kTypeInteger) != 0;
+  // A multiple of a whole number is an integer.
+  const bool fractions = (types & kTypeFraction) != 0 && r.multiples.empty();
+  if (!integers && !fractions) {
     *out = kNever;
     return {};
   }
-  const bool whole = !fraction && ((types & kTypeFraction) == 0 || !r.multiples.empty() ||
-                                   !r.not_multiples.empty());
-  if (r.empty() && !fraction) {
-    *out = network_.call(shared(whole ? kAnyInteger : kAnyNumber), next);
+  if (r.empty() && integers) {
+    *out = network_.call(shared(fractions ? kAnyNumber : kAnyInteger), next);
     return {};
   }
   uint32_t targets[2];
@@ -331,15 +326,32 @@ Status SchemaCompiler::number(const Parts& parts, uint32_t types, uint32_t next,
       n_digits = std::min(n_digits, kExactDigits - std::min(kExactDigits, n_whole));
     }
     Automaton texts(allocator());
-    if (fraction) {
-      MOE_TRY(fraction_texts(texts));
-    } else {
-      MOE_TRY(number_texts(whole, n_digits, texts));
+    const auto join = [&](const Automaton& with, Automaton::Op op) -> Status {
+      Automaton both(allocator());
+      MOE_TRY(spend(with.n_cells() + 10 * uint64_t{texts.n_cells()}));
+      MOE_TRY(both.combine(texts, with, op));
+      texts = std::move(both);
+      return {};
+    };
+    // Numbers that are no integers need a form of their own where 2 and 2.0 are not allowed, or
+    // where digits behind the point could be rounded onto a bound.
+    const bool apart =
+        fractions && (!integers || !r.not_multiples.empty() || n_digits < kFewDigits);
+    if (integers) MOE_TRY(number_texts(!fractions || apart, n_digits, texts));
+    for (const uint32_t m : r.not_multiples) {
+      Automaton with(allocator());
+      MOE_TRY(multiple_texts(m, with));
+      MOE_TRY(join(with, Automaton::Op::kWithout));
+    }
+    if (apart) {
+      Automaton with(allocator());
+      MOE_TRY(fraction_texts(with));
+      MOE_TRY(join(with, Automaton::Op::kOr));
     }
     const auto keep = [&](const Decimal& bound, uint32_t ways) -> Status {
       Automaton with(allocator());
       MOE_TRY(order_texts(bound, ways, with));
-      return intersect(texts, with);
+      return join(with, Automaton::Op::kAnd);
     };
     if (low.given && !low.value.negative) {
       MOE_TRY(keep(low.value, low.open ? uint32_t{kMore} : uint32_t{kMore | kEqual}));
@@ -361,15 +373,7 @@ Status SchemaCompiler::number(const Parts& parts, uint32_t types, uint32_t next,
       if (m == 1) continue;
       Automaton with(allocator());
       MOE_TRY(multiple_texts(m, with));
-      MOE_TRY(intersect(texts, with));
-    }
-    for (const uint32_t m : r.not_multiples) {
-      if (fraction) break;
-      Automaton with(allocator());
-      MOE_TRY(multiple_texts(m, with));
-      Automaton others(allocator());
-      MOE_TRY(others.combine(texts, with, Automaton::Op::kWithout));
-      texts = std::move(others);
+      MOE_TRY(join(with, Automaton::Op::kAnd));
     }
     const uint32_t digits = none ? kNever : texts.build(network_, Spelling::kPlain, next);
     targets[negative ? 1 : 0] = negative ? network_.byte('-', '-', digits) : digits;

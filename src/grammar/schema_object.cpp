@@ -37,18 +37,19 @@ Status SchemaCompiler::pattern_of(uint32_t schema, const Automaton** out) {
 
 // The schemas that the value of a property must satisfy.
 Status SchemaCompiler::value_of(const Parts& parts, std::string_view name, Parts& out) {
+  MOE_TRY(spend(10 * (parts.size() + 1)));
   for (const Part& p : parts) {
     if (p.kind == Part::kHasWrong && json_.name(p.node) == name) {
       MOE_TRY(add_part(out, out.size(), p.node, Part::kFails));
     }
     bool known = false;
-    const uint32_t named = get(p, "properties");
+    const uint32_t named = get(p, "properties"sv);
     if (named != Json::kNone) {
       const uint32_t schema = json_.find(named, name);
       known = schema != Json::kNone;
       if (known) MOE_TRY(add_part(out, out.size(), schema));
     }
-    const uint32_t patterns = get(p, "patternProperties");
+    const uint32_t patterns = get(p, "patternProperties"sv);
     for (uint32_t c = patterns == Json::kNone ? Json::kNone : json_.first(patterns);
          c != Json::kNone; c = json_.next(c)) {
       const Automaton* pattern = nullptr;
@@ -57,7 +58,7 @@ Status SchemaCompiler::value_of(const Parts& parts, std::string_view name, Parts
       known = true;
       MOE_TRY(add_part(out, out.size(), c));
     }
-    const uint32_t more = get(p, "additionalProperties");
+    const uint32_t more = get(p, "additionalProperties"sv);
     if (!known && more != Json::kNone) MOE_TRY(add_part(out, out.size(), more));
   }
   return {};
@@ -66,11 +67,11 @@ Status SchemaCompiler::value_of(const Parts& parts, std::string_view name, Parts
 // The names that propertyNames allows; *any: all.
 Status SchemaCompiler::names(const Parts& parts, Automaton& out, bool* any) {
   Parts schemas(allocator());
-  MOE_TRY(each(parts, "propertyNames", [&](uint32_t k) { return add_part(schemas, 0, k); }));
+  MOE_TRY(each(parts, "propertyNames"sv, [&](uint32_t k) { return add_part(schemas, 0, k); }));
   MOE_TRY(flatten(schemas));
   for (const Part& p : schemas) {
     if (p.kind == Part::kFails) return unsupported(p.node, "inside propertyNames");
-    for (const std::string_view keyword : {"anyOf", "oneOf", "if", "enum", "const"}) {
+    for (const std::string_view keyword : {"anyOf"sv, "oneOf"sv, "if"sv, "enum"sv, "const"sv}) {
       const uint32_t k = get(p, keyword);
       if (k != Json::kNone) return unsupported(k, "inside propertyNames");
     }
@@ -86,8 +87,8 @@ Status SchemaCompiler::names(const Parts& parts, Automaton& out, bool* any) {
 
 Status SchemaCompiler::properties(const Parts& parts, Array<Property>& out) {
   for (const Part& p : parts) {
-    if (p.kind != Part::kBreaks || breaks(p, "minProperties") || breaks(p, "maxProperties") ||
-        breaks(p, "type") || breaks(p, "enum") || breaks(p, "const")) {
+    if (p.kind != Part::kBreaks || breaks(p, "minProperties"sv) || breaks(p, "maxProperties"sv) ||
+        breaks(p, "type"sv) || breaks(p, "enum"sv) || breaks(p, "const"sv)) {
       continue;
     }
     return unsupported(p.node, "a negation of this keyword is not supported");
@@ -116,8 +117,8 @@ Status SchemaCompiler::properties(const Parts& parts, Array<Property>& out) {
     }
     return {};
   };
-  MOE_TRY(each(parts, "properties", add_named));
-  MOE_TRY(each(parts, "required", add_required));
+  MOE_TRY(each(parts, "properties"sv, add_named));
+  MOE_TRY(each(parts, "required"sv, add_required));
   for (const Part& p : parts) {
     const bool has = p.kind == Part::kHas || p.kind == Part::kHasWrong;
     if (has || p.kind == Part::kLacks) MOE_TRY(add(name_of(p.node), has));
@@ -148,7 +149,7 @@ Status SchemaCompiler::others(const Parts& parts, const Array<Property>& named,
     }
     return {};
   };
-  MOE_TRY(each(parts, "patternProperties", add_patterns));
+  MOE_TRY(each(parts, "patternProperties"sv, add_patterns));
   Array<std::string_view> taken(allocator());
   for (const Property& p : named) MOE_TRY(taken.push(p.name));
   Automaton allowed(allocator());
@@ -159,13 +160,13 @@ Status SchemaCompiler::others(const Parts& parts, const Array<Property>& named,
     bool never = false;
     for (const Part& p : parts) {
       bool matched = false;
-      const uint32_t list = get(p, "patternProperties");
+      const uint32_t list = get(p, "patternProperties"sv);
       for (size_t i = 0; i < patterns.size(); ++i) {
         if ((set >> i & 1) == 0 || json_.parent(patterns[i]) != list) continue;
         matched = true;
         MOE_TRY(add_part(value, value.size(), patterns[i]));
       }
-      const uint32_t more = get(p, "additionalProperties");
+      const uint32_t more = get(p, "additionalProperties"sv);
       if (!matched && more != Json::kNone) MOE_TRY(add_part(value, value.size(), more));
     }
     for (const Part& p : value) never = never || json_.kind(p.node) == Json::kFalse;

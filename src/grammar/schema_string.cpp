@@ -113,7 +113,7 @@ Status SchemaCompiler::pattern(uint32_t keyword, bool all, Expressions& to, uint
   if (json_.kind(keyword) != Json::kString) return malformed(keyword, "expected a string");
   std::string_view text = json_.text(keyword);
   *match = Match::kAnywhere;
-  if (json_.name(keyword) == "format") {
+  if (json_.name(keyword) == "format"sv) {
     const auto* const found = std::find_if(std::begin(kFormats), std::end(kFormats),
                                            [&](const Format& f) { return f.name == text; });
     if (found == std::end(kFormats)) return unsupported(keyword, "an unknown format");
@@ -150,14 +150,15 @@ Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any,
     MOE_TRY(at(k, both(next)));
     return spend(out.n_cells());
   };
-  for (const std::string_view keyword : {"pattern", "format"}) MOE_TRY(each(parts, keyword, add));
+  for (const std::string_view keyword : {"pattern"sv, "format"sv})
+    MOE_TRY(each(parts, keyword, add));
   const auto all_but = [&](std::span<const std::string_view> texts) -> Status {
     Automaton others(allocator());
     MOE_TRY(others.from_all_but(texts));
     return both(others);
   };
   for (const Part& p : parts) {
-    if (breaks(p, "pattern") || breaks(p, "format")) {
+    if (breaks(p, "pattern"sv) || breaks(p, "format"sv)) {
       if (*any) MOE_TRY(all_but({}));
       Expressions e(allocator());
       uint32_t expr = 0;
@@ -168,14 +169,15 @@ Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any,
       Automaton rest(allocator());
       MOE_TRY(at(p.node, rest.combine(out, wrong, Automaton::Op::kWithout)));
       MOE_TRY(spend(1000 + 10 * uint64_t{wrong.n_cells()} + rest.n_cells()));
-      if (rest.empty() && breaks(p, "format")) return unsupported(p.node, "a negation of a format");
+      if (rest.empty() && breaks(p, "format"sv))
+        return unsupported(p.node, "a negation of a format");
       out = std::move(rest);
     }
-    const bool list = breaks(p, "enum");
+    const bool list = breaks(p, "enum"sv);
     Array<std::string_view> texts(allocator());
-    for (uint32_t c = list                 ? json_.first(p.node)
-                      : breaks(p, "const") ? p.node
-                                           : Json::kNone;
+    for (uint32_t c = list                   ? json_.first(p.node)
+                      : breaks(p, "const"sv) ? p.node
+                                             : Json::kNone;
          c != Json::kNone; c = list ? json_.next(c) : Json::kNone) {
       if (json_.kind(c) == Json::kString) MOE_TRY(texts.push(json_.text(c)));
     }
@@ -202,7 +204,7 @@ Status SchemaCompiler::string(const Parts& parts, uint32_t next, uint32_t* out) 
   MOE_TRY(lengths(parts, &min, &max));
   uint32_t keyword = Json::kNone;
   uint32_t n_patterns = 0;
-  for (const std::string_view name : {"pattern", "format"}) {
+  for (const std::string_view name : {"pattern"sv, "format"sv}) {
     MOE_TRY(each(parts, name, [&](uint32_t k) -> Status {
       keyword = k;
       ++n_patterns;
@@ -211,7 +213,8 @@ Status SchemaCompiler::string(const Parts& parts, uint32_t next, uint32_t* out) 
   }
   const bool free_length = min == 0 && max == kNoLimit;
   const bool negated = std::any_of(parts.begin(), parts.end(), [&](const Part& p) {
-    return breaks(p, "pattern") || breaks(p, "format") || breaks(p, "enum") || breaks(p, "const");
+    return breaks(p, "pattern"sv) || breaks(p, "format"sv) || breaks(p, "enum"sv) ||
+           breaks(p, "const"sv);
   });
   if (n_patterns == 0 && free_length && !negated) {
     *out = network_.call(shared(kAnyString), next);

@@ -48,11 +48,7 @@ Status SchemaCompiler::plain_text(const Parts& parts, uint32_t types, uint32_t* 
   if ((types & kTypeString) == 0) return {};
   Automaton wrong(allocator());
   MOE_TRY(misread(parts.reader, wrong));
-  bool listed = false;
-  for (const Part& p : parts) {
-    listed = listed || get(p, "enum") != Json::kNone || get(p, "const") != Json::kNone;
-  }
-  if (listed) {
+  if (listed(parts)) {
     Array<uint32_t> targets(allocator());
     MOE_TRY(each_value(parts, kTypeString, [&](uint32_t value) -> Status {
       if (wrong.contains(json_.text(value))) return {};

@@ -4,7 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
 
 namespace moe {
 namespace {
@@ -27,6 +34,32 @@ TEST(Memory, IsAlignedAndHintsLeaveWhatIsInIt) {
     }
   }
 }
+
+#if defined(__linux__) && defined(MADV_POPULATE_WRITE)
+// The number of pages that the system has provided, of `n` from `memory` on.
+int64_t present(void* memory, size_t n, size_t page) {
+  std::vector<unsigned char> pages(n);
+  if (mincore(memory, n * page, pages.data()) != 0) return -1;
+  return std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return (p & 1) != 0; });
+}
+
+TEST(Memory, PagesArePopulated) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t n = (size_t{4} << 20) / page;
+  void* const memory =
+      mmap(nullptr, n * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  if (madvise(memory, page, MADV_POPULATE_WRITE) != 0) {  // a kernel before 5.14, or an emulator
+    (void)munmap(memory, n * page);
+    GTEST_SKIP() << "the system cannot populate pages";
+  }
+  const int64_t before = present(memory, n, page);
+  EXPECT_LT(before, static_cast<int64_t>(n));
+  populate_pages(memory, n * page);
+  EXPECT_EQ(present(memory, n, page), static_cast<int64_t>(n));
+  (void)munmap(memory, n * page);
+}
+#endif
 
 }  // namespace
 }  // namespace moe

@@ -339,5 +339,16 @@ TEST_F(DecoderFamilies, HunyuanIsRefusedByName) {
             std::string::npos);
 }
 
+// As docs/support.md says.
+TEST_F(DecoderFamilies, Gemma3nIsRefusedByName) {
+  for (const char* type : {"gemma3n", "gemma3n_text"}) {
+    EXPECT_EQ(
+        error((R"({"model_type": ")" + std::string(type) + "\"}").c_str(), MOE_ERR_UNSUPPORTED),
+        "config.json: model_type \"" + std::string(type) +
+            "\" is not supported: no layer here computes Gemma 3n's several copies of each token's "
+            "state (AltUp), low-rank residuals (LAuReL) and activations cut at a quantile");
+  }
+}
+
 }  // namespace
 }  // namespace moe

@@ -402,6 +402,10 @@ TEST_F(GgufTest, UnknownKeysAndTensorsAreNamed) {
   GgufBuilder other;
   other.string("general.architecture", "mamba");
   expect(other, MOE_ERR_UNSUPPORTED, "unknown architecture \"mamba\"; known: llama, qwen2");
+  GgufBuilder beyond;
+  beyond.string("general.architecture", "gemma3n");
+  expect(beyond, MOE_ERR_UNSUPPORTED,
+         "general.architecture \"gemma3n\" is not supported: no layer here computes Gemma 3n's");
 }
 
 // The key-value pairs of a PhiMoE with positions scaled for a long context.

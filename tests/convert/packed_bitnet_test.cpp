@@ -194,7 +194,7 @@ TEST_F(PackedBitnet, AnImpossibleNumberOfExperts) {
   pack_all();
   for (const uint64_t n : {UINT64_C(9223372036854775807), UINT64_C(18446744073709551615)}) {
     const std::string patch = R"({"quantization_config": {"quant_method": "bitnet"},
-                                  "num_experts": )" +
+                                  "num_local_experts": null, "num_experts": )" +
                               std::to_string(n) + "}";
     expect(patch.c_str(), MOE_ERR_FORMAT, "num_experts");
   }

@@ -171,6 +171,24 @@ TEST_F(PackedTest, BitsandbytesIsWhatItsConfigurationSays) {
   open("llama");
   expect(R"({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true}})",
          MOE_ERR_FORMAT, "says bitsandbytes, but no tensor NAME.quant_state.bitsandbytes__nf4");
+  expect(R"({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true,
+                                     "bnb_4bit_quant_type": "fp4"}})",
+         MOE_ERR_FORMAT, "says bitsandbytes, but no tensor NAME.quant_state.bitsandbytes__fp4");
+}
+
+// Without a type in config.json, the missing one may be either.
+TEST_F(PackedTest, BitsandbytesStatesOfBothKinds) {
+  open("bnb_fp4");
+  const test::RawTensors fp4 = tensors_;
+  open("nf4");
+  std::erase_if(tensors_, [](const auto& entry) { return entry.first.starts_with(kDown); });
+  for (const auto& [name, tensor] : fp4) {
+    if (name.starts_with(kDown)) tensors_[name] = tensor;
+  }
+  const std::string other = "model.layers.0.mlp.up_proj.weight.quant_state.bitsandbytes__";
+  ASSERT_EQ(tensors_.erase(other + "nf4"), 1u);
+  expect(R"({"quantization_config": {"bnb_4bit_quant_type": null}})", MOE_ERR_NOT_FOUND,
+         ("tensor " + other + "fp4 or " + other + "nf4 is missing").c_str());
 }
 
 }  // namespace

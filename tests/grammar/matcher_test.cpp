@@ -136,31 +136,42 @@ TEST(Grammar, NamesBytesThatTheTokenizerLacks) {
   EXPECT_TRUE(is_whole(word.grammar, "ab"));
 }
 
-TEST(Grammar, RunsOutOfMemoryCleanly) {
-  const std::string schema =
-      R"({"type":"object","properties":{"a":{"type":"string","pattern":"a.b","maxLength":9},"b":{"type":"number","minimum":0.5}},"required":["a"],"patternProperties":{"^x":{"enum":[1,"é"]}}})";
+// Compiles and matches with less and less memory; how often it was tried.
+size_t run_out_of_memory(Kind kind, const std::string& grammar, const std::string& text) {
   size_t n_tried = 0;
   for (size_t fail_at = 0;; fail_at += 1 + fail_at / 20) {
     FailingAllocator memory(fail_at, true);
     bool reached = false;
     {
-      const Compiled made(Kind::kJsonSchema, schema, vocabulary({"ab", "{\""}), memory.get());
+      const Compiled made(kind, grammar, vocabulary({"ab", "{\""}), memory.get());
       Status status = made.status;
       if (status.ok()) {
         Matcher matcher(made.grammar);
         status = matcher.init();
         const TokenSet* set = nullptr;
         bool fits = false;
-        if (status.ok()) status = matcher.accept_text("{\"a\":\"a", &fits);
+        if (status.ok()) status = matcher.accept_text(text, &fits);
         if (status.ok()) status = matcher.allowed(&set);
       }
       reached = memory.failed();
-      EXPECT_EQ(status.code(), reached ? MOE_ERR_MEMORY : MOE_OK) << status.text();
+      EXPECT_EQ(status.code(), reached ? MOE_ERR_MEMORY : MOE_OK) << grammar << status.text();
     }
     ++n_tried;
-    if (!reached) break;
+    if (!reached) return n_tried;
   }
-  EXPECT_GT(n_tried, 30u);
+}
+
+TEST(Grammar, RunsOutOfMemoryCleanly) {
+  for (
+      const char* schema :
+      {R"({"type":"object","properties":{"a":{"type":"string","pattern":"a.b","maxLength":9},"b":{"type":"number","minimum":0.5}},"required":["a"],"patternProperties":{"^x":{"enum":[1,"é"]}}})",
+       R"({"type":"object","properties":{"a":{"oneOf":[{"const":"abc"},{"maxLength":9},{"enum":[2.0,"q"]}]},"b":{"not":{"multipleOf":3}}},"if":{"required":["b"]},"then":{"properties":{"a":{"not":{"pattern":"b$"}}}}})",
+       R"({"type":"object","properties":{"a":{"$ref":"#/$defs/s"},"b":{"enum":[[1,2],[3]],"contains":{"const":3}},"c":{"type":"array","contains":{"$ref":"#x"},"maxItems":3}},"dependentRequired":{"a":["b"]},"$defs":{"s":{"format":"uri","minLength":9},"x":{"$anchor":"x","type":"null"}}})"}) {
+    EXPECT_GT(run_out_of_memory(Kind::kJsonSchema, schema, "{\"a\":\"a"), 30u);
+  }
+  EXPECT_GT(
+      run_out_of_memory(Kind::kGbnf, "root ::= root \"b\" | x{2,9}\nx ::= [a-c] | \"é\"?", "abab"),
+      30u);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Reports the size of a stripped library. MAX_BYTES, well above it, only finds that something large came in unseen, such
-as a C++ library or a second copy. Usage: size_test.py LIBRARY MAX_BYTES"""
+"""Reports the size of a stripped library. MAX_BYTES, above it, finds what came in unseen, such as a C++ library
+or a second copy of something. Usage: size_test.py LIBRARY MAX_BYTES"""
 
 import os
 import subprocess

@@ -2,6 +2,9 @@
 // Ling 3 (inclusionAI 2026): Kimi's delta rule with bounded decays in most layers, in the others
 // DeepSeek-V3's latent attention with an output gate per head, and DeepSeek-V3's experts.
 
+#include <algorithm>
+#include <optional>
+
 #include "formats/import/failure.h"
 #include "kernels/mixers/kimi_delta.h"
 #include "src/convert/arch/deepseek.h"
@@ -56,32 +59,46 @@ void drop_rotary_factor(const JsonNode& config, Json* object) {
   if (dims == config.at("qk_rope_head_dim").number()) object->erase("partial_rotary_factor");
 }
 
+// `transformers` writes its defaults of these beside the keys that it reads.
+void drop_saved_defaults(RenamedConfig* c) {
+  const JsonNode node = c->node();
+  const bool rotates = c->has("rope_parameters") && node.at("rope_parameters").has("rope_theta");
+  if (rotates && c->json()["rope_theta"] == 6000000) c->erase("rope_theta");
+  const bool convolves = c->has("linear_conv_kernel_dim");
+  if (convolves && c->json()["short_conv_kernel_size"] == 4) c->erase("short_conv_kernel_size");
+}
+
 // config.json with DeepSeek-V3's keys.
-Json as_deepseek(const JsonNode& config) {
-  Json c = with_deepseek_keys(
-      config, {.context = 262144, .n_experts = 512, .n_groups = 8, .top_groups = 4, .n_dense = 2});
-  const auto take = [&](const char* key, const char* published) {
-    if (!config.has(key) && config.has(published)) c[key] = config.at(published).value();
-  };
-  take("linear_head_dim", "head_dim");
-  take("linear_conv_kernel_dim", "short_conv_kernel_size");
-  if (!config.has("rope_parameters") && !config.has("rope_theta")) c["rope_theta"] = 6000000;
-  drop_rotary_factor(config, &c);
-  if (config.has("rope_parameters") && c["rope_parameters"].is_object()) {
-    drop_rotary_factor(config, &c["rope_parameters"]);
+RenamedConfig as_deepseek(const JsonNode& config) {
+  RenamedConfig c(config);
+  if (!c.has("linear_head_dim")) c.copy("head_dim", "linear_head_dim");
+  drop_saved_defaults(&c);
+  c.rename("short_conv_kernel_size", "linear_conv_kernel_dim");
+  if (!c.has("rope_parameters")) c.fallback("rope_theta", 6000000);
+  add_deepseek_keys(
+      {.context = 262144, .n_experts = 512, .n_groups = 8, .top_groups = 4, .n_dense = 2}, &c);
+  drop_rotary_factor(config, &c.json());
+  if (c.has("rope_parameters") && c.json()["rope_parameters"].is_object()) {
+    drop_rotary_factor(config, &c.json()["rope_parameters"]);
   }
   return c;
 }
 
 // The code of `transformers` has no limits, and other code clamps silu(gate) and not the gate.
 void check_limits(ConfigKeys* keys) {
+  std::optional<JsonNode> first;
+  std::string lists;
   for (const char* key : {"expert_swiglu_limit_list", "share_expert_swiglu_limit_list"}) {
-    for (const JsonNode& limit : keys->list(key)) {
-      if (limit.number() == 0) continue;
-      fail_value(limit, std::string("only 0 is; --ignore-key ") + key +
-                            " converts the model without the limits, as transformers runs it");
-    }
+    const std::vector<JsonNode> limits = keys->list(key);
+    const auto found = std::find_if(limits.begin(), limits.end(),
+                                    [](const JsonNode& limit) { return limit.number() != 0; });
+    if (found == limits.end()) continue;
+    lists += (lists.empty() ? "" : ",") + std::string(key);
+    if (!first) first = *found;
   }
+  if (!first) return;
+  fail_value(*first, "only 0 is; --ignore-key " + lists +
+                         " converts the model without the limits, as transformers runs it");
 }
 
 // Published files say in many keys what their code takes for granted.
@@ -101,9 +118,8 @@ void check_keys(ConfigKeys* keys) {
   keys->require("num_kv_heads_for_linear_attn", 0);
   keys->require("rotary_dim", keys->node("qk_rope_head_dim").value());
   keys->require("moe_shared_expert_intermediate_size", keys->node("moe_intermediate_size").value());
-  keys->ignore({"rope_theta", "short_conv_kernel_size", "router_dtype", "pretraining_tp",
-                "embedding_dropout", "output_dropout", "mtp_loss_scaling_factor", "mtp_use_kda",
-                "max_window_layers"});
+  keys->ignore({"rope_theta", "router_dtype", "pretraining_tp", "embedding_dropout",
+                "output_dropout", "mtp_loss_scaling_factor", "mtp_use_kda", "max_window_layers"});
   check_limits(keys);
 }
 
@@ -113,9 +129,9 @@ std::vector<bool> attention_layers(Decoder* d) {
   const int32_t n = d->keys.integer("layer_group_size", 6, 1, kMaxLayers);
   if (!d->keys.has("layer_types") && n_layers % n != 0) {
     fail(MOE_ERR_UNSUPPORTED,
-         "config.json: layer_group_size: %d does not divide num_hidden_layers %d, and layer_types, "
-         "which says what the layers after the last group are, is missing",
-         n, n_layers);
+         "%s: %d does not divide num_hidden_layers %d, and layer_types, which says what the layers "
+         "after the last group are, is missing",
+         d->keys.place("layer_group_size").c_str(), n, n_layers);
   }
   std::vector<bool> attends;
   for (int32_t l = 0; l < n_layers; ++l) attends.push_back((l + 1) % n == 0);
@@ -128,7 +144,10 @@ MixerConfig read_rule(Decoder* d) {
   rule.params[KimiDeltaMixer::kRank] = 0;
   const float bound = d->keys.number("kda_lower_bound", -5);
   if (!d->keys.boolean("kda_safe_gate", true)) return rule;
-  if (!(bound < 0)) fail_value(d->keys.node("kda_lower_bound"), "a number below 0 is");
+  const float least = mixer_info(rule).params[KimiDeltaMixer::kDecayBound].low;
+  if (!(bound < 0 && bound >= least)) {
+    fail_value(d->keys.node("kda_lower_bound"), "a number from -1000000 on and below 0 is");
+  }
   rule.params[KimiDeltaMixer::kDecayBound] = bound;
   return rule;
 }
@@ -148,9 +167,8 @@ void add_rule(Decoder* d) {
 
 Imported import_bailing_hybrid(const JsonNode& config, const Checkpoint& checkpoint) {
   refuse_earlier(config);
-  const Json renamed = as_deepseek(config);
-  Imported out = deepseek::import_v3_variant(JsonNode(renamed, "config.json"), checkpoint,
-                                             {.extend = add_rule});
+  const RenamedConfig renamed = as_deepseek(config);
+  Imported out = deepseek::import_v3_variant(renamed.node(), checkpoint, {.extend = add_rule});
   arrange_kimi_delta(checkpoint, &out);
   return out;
 }

@@ -63,13 +63,9 @@ constexpr Version kFirst = {.theta = 10000, .dense_bias = true};
 constexpr Version kSecond = {.sigmoid = true, .theta = 600000, .n_groups = 8, .top_groups = 4};
 constexpr Version kSarvam = {.sigmoid = true, .ling = false, .theta = 8000000};
 
-Json with_published_keys(const JsonNode& config) {
-  Json c = config.value();
-  for (const Key& key : kKeys) {
-    if (c.contains(key.published) || !c.contains(key.saved)) continue;
-    c[key.published] = c.at(key.saved);
-    c.erase(key.saved);
-  }
+RenamedConfig with_published_keys(const JsonNode& config) {
+  RenamedConfig c(config);
+  for (const Key& key : kKeys) c.rename(key.saved, key.published);
   return c;
 }
 
@@ -116,12 +112,7 @@ RouterConfig read_router(Decoder* d, const Version& version) {
   d->names(kSelectionBias);
   r.kind = RouterKind::kSigmoid;
   r.scale = keys.number("routed_scaling_factor", 1);
-  r.n_groups = keys.integer("n_group", version.n_groups, 1, n_experts);
-  r.top_groups = keys.integer("topk_group", version.top_groups, 1, r.n_groups);
-  if (n_experts % r.n_groups != 0) {
-    fail(MOE_ERR_SHAPE, "config.json: n_group: %d does not divide num_experts %d", r.n_groups,
-         n_experts);
-  }
+  read_expert_groups(&keys, "num_experts", version.n_groups, version.top_groups, &r);
   return r;
 }
 
@@ -175,8 +166,8 @@ void divide_by_head(const Checkpoint& checkpoint, Imported* out) {
 
 Imported import_version(const JsonNode& original, const Checkpoint& checkpoint,
                         const Version& version) {
-  const Json renamed = with_published_keys(original);
-  const JsonNode config(renamed, "config.json");
+  const RenamedConfig renamed = with_published_keys(original);
+  const JsonNode config = renamed.node();
   Decoder d(config, checkpoint, version.theta, 1e-6f);
   if (d.config().tie_embeddings) {
     check_copy(checkpoint, kHead, kEmbedding, "tie_word_embeddings to false");

@@ -112,7 +112,7 @@ BertEncoder::BertEncoder(const Checkpoint& checkpoint, const char* prefix, Confi
   c->vocab_size = keys->integer("vocab_size", 1, 1 << 24);
   c->d_model = keys->integer("hidden_size", 1, kMaxWidth);
   c->norm = NormKind::kLayer;
-  c->norm_eps = keys->number("layer_norm_eps", 1e-12f);
+  c->norm_eps = keys->eps("layer_norm_eps", 1e-12f);
   c->embedding_norm = true;
   c->final_norm = false;
   c->positions = PositionKind::kLearned;

@@ -4,7 +4,7 @@
 #include "src/convert/arch/config_keys.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdio>
 #include <span>
 
 #include "formats/import/failure.h"
@@ -118,6 +118,12 @@ std::string shown(const Json& value) {
   return text;
 }
 
+// Its path without the file's name.
+std::string key_of(const JsonNode& node) {
+  const size_t end = node.path().find(": ");
+  return end == std::string::npos ? node.path() : node.path().substr(end + 2);
+}
+
 constexpr size_t kListRoom = 180;  // bytes of keys and values in an error
 
 // "key "a" with value 1" or "keys a (1), b (2)"; less, or only how many there are, if that takes
@@ -142,8 +148,30 @@ void fail_value(const JsonNode& node, const std::string& reason) {
        shown(node.value()).c_str(), reason.c_str());
 }
 
+void fail_different(const JsonNode& one, const JsonNode& other) {
+  fail(MOE_ERR_UNSUPPORTED,
+       "%s is %s, but %s, which means the same, is %s; moe convert --ignore-key leaves one of them "
+       "out",
+       one.path().c_str(), shown(one.value()).c_str(), key_of(other).c_str(),
+       shown(other.value()).c_str());
+}
+
+void check_same(const JsonNode& one, const JsonNode& other) {
+  if (one.value() == other.value()) return;
+  const bool lists = one.value().is_array() && other.value().is_array();
+  if (!lists || one.value().size() != other.value().size()) fail_different(one, other);
+  const std::vector<JsonNode> ones = one.elements(), others = other.elements();
+  for (size_t i = 0; i < ones.size(); ++i) check_same(ones[i], others[i]);
+}
+
 std::string says_method(const JsonNode& node, const char* method) {
   return node.path() + " says " + method;
+}
+
+const char* ConfigKeys::either(const char* one, const char* other) {
+  known_.insert(other);
+  if (has(one) && has(other)) check_same(node(one), node(other));
+  return has(one) || !has(other) ? one : other;
 }
 
 JsonNode ConfigKeys::node(const char* key) {
@@ -172,6 +200,27 @@ float ConfigKeys::number(const char* key, float fallback) {
   return has(key) ? number(key) : fallback;
 }
 
+float ConfigKeys::number(const char* key, float fallback, float low, float high) {
+  const float value = number(key, fallback);
+  if (value >= low && value <= high) return value;
+  char range[64];
+  std::snprintf(range, sizeof range, "a number in %g..%g", static_cast<double>(low),
+                static_cast<double>(high));
+  node(key).fail_expected(range);
+}
+
+float ConfigKeys::positive(const char* key, float fallback) {
+  const float value = number(key, fallback);
+  if (!(value > 0 && value < 1e30f)) node(key).fail_expected("a number above 0 and below 1e30");
+  return value;
+}
+
+float ConfigKeys::eps(const char* key, float fallback) {
+  const float value = fallback > 0 ? number(key, fallback) : number(key);
+  if (!(value > 0 && value <= 1)) node(key).fail_expected("a number above 0 and at most 1");
+  return value;
+}
+
 bool ConfigKeys::boolean(const char* key, bool fallback) {
   return has(key) ? node(key).boolean() : fallback;
 }
@@ -180,6 +229,15 @@ Activation ConfigKeys::activation(const char* key) { return value_of(node(key), 
 
 std::vector<JsonNode> ConfigKeys::list(const char* key) {
   return has(key) ? node(key).elements() : std::vector<JsonNode>();
+}
+
+std::vector<JsonNode> ConfigKeys::list(const char* key, size_t n) {
+  std::vector<JsonNode> out = list(key);
+  if (has(key) && out.size() != n) {
+    fail(MOE_ERR_SHAPE, "%s: expected %zu entries, found %zu", node(key).path().c_str(), n,
+         out.size());
+  }
+  return out;
 }
 
 void ConfigKeys::require(const char* key, const Json& value) {
@@ -208,9 +266,9 @@ void ConfigKeys::check_all_understood(
     const std::function<std::string(const std::string& key)>& place_of) const {
   std::vector<UnknownKey> unknown, significant;
   for (const auto& [key, value] : config_.value().items()) {
-    if (value.is_null() || key.starts_with('_') || known_.contains(key)) continue;
+    if (key.starts_with('_') || known_.contains(key) || !given(key.c_str())) continue;
     if (is_in(kHarmless, key)) continue;
-    const std::string place = place_of ? place_of(key) : "";
+    const std::string place = place_of ? place_of(spelled(key.c_str())) : "";
     if (!place.empty()) {
       fail(MOE_ERR_UNSUPPORTED, "%s with value %s is not supported for this architecture",
            place.c_str(), shown(value).c_str());

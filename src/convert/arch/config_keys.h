@@ -32,6 +32,17 @@ class ConfigKeys {
   bool knows(const char* key) const { return known_.contains(key); }
   /// True if the key exists, even if null.
   bool contains(const char* key) const { return config_.value().contains(key); }
+  /// True if the file has the key and it is not null: it is no importer's default.
+  bool given(const char* key) const { return config_.given(key); }
+  /// "config.json: KEY", as the file spells it.
+  std::string place(const char* key) const { return config_.path() + ": " + spelled(key); }
+  /// "config.json", or a part of it.
+  const std::string& file() const { return config_.path(); }
+  /// The key as the file spells it.
+  std::string spelled(const char* key) const { return config_.spelled(key); }
+  /// The one of two names for one thing that the file has, or the first. Throws if it has both with
+  /// different values.
+  const char* either(const char* one, const char* other);
   /// The member, which must exist.
   JsonNode node(const char* key);
   int32_t integer(const char* key, int32_t min, int32_t max);
@@ -41,11 +52,20 @@ class ConfigKeys {
   int32_t integer_or_derived(const char* key, int32_t value, int32_t min, int32_t max);
   float number(const char* key);
   float number(const char* key, float fallback);
+  float number(const char* key, float fallback, float low, float high);
+  /// A number above 0 and below 1e30.
+  float positive(const char* key, float fallback);
+  /// A norm's: a number above 0 and, as a larger one would dominate, at most 1. `fallback` 0: the
+  /// member must exist.
+  float eps(const char* key, float fallback);
   bool boolean(const char* key, bool fallback);
   /// The activation that `transformers`, fairseq and torchscale call by the member's name.
   Activation activation(const char* key);
   /// A list; empty if the key is missing or null.
   std::vector<JsonNode> list(const char* key);
+  /// The same with `n` entries, one or more, if the key is there. Throws MOE_ERR_SHAPE for any
+  /// other number, 0 included.
+  std::vector<JsonNode> list(const char* key, size_t n);
 
   /// Throws MOE_ERR_UNSUPPORTED, naming the key and its value, unless the key is missing, null or
   /// has this value.
@@ -73,6 +93,13 @@ class ConfigKeys {
   std::vector<UnknownKey> unknown_;
   std::vector<std::string> warnings_;
 };
+
+/// Throws MOE_ERR_UNSUPPORTED: "config.json: ONE is X, but OTHER, which means the same, is Y".
+[[noreturn]] void fail_different(const JsonNode& one, const JsonNode& other);
+
+/// Throws this if two members that mean the same have different values: of lists, for the first
+/// entries that differ.
+void check_same(const JsonNode& one, const JsonNode& other);
 
 /// Throws MOE_ERR_UNSUPPORTED: "config.json: KEY: VALUE is not supported; REASON".
 [[noreturn]] void fail_value(const JsonNode& node, const std::string& reason);

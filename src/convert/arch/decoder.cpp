@@ -55,8 +55,7 @@ void Decoder::read_sizes(float default_theta, float default_eps) {
   c.vocab_size = keys.integer("vocab_size", 1, kMaxVocab);
   c.d_model = keys.integer("hidden_size", 1, kMaxWidth);
   c.context_length = keys.integer("max_position_embeddings", 1, kMaxContext);
-  c.norm_eps =
-      default_eps > 0 ? keys.number("rms_norm_eps", default_eps) : keys.number("rms_norm_eps");
+  c.norm_eps = keys.eps("rms_norm_eps", default_eps);
   c.tie_embeddings = keys.boolean("tie_word_embeddings", false);
   keys.require("is_encoder_decoder", false);
   keys.require("use_mrope", false);
@@ -65,11 +64,13 @@ void Decoder::read_sizes(float default_theta, float default_eps) {
   AttentionConfig& a = layer.attention;
   a.n_heads = keys.integer("num_attention_heads", 1, kMaxWidth);
   a.n_kv_heads = keys.integer("num_key_value_heads", a.n_heads, 1, a.n_heads);
+  if (a.n_heads % a.n_kv_heads != 0) {
+    fail(MOE_ERR_SHAPE, "%s: %d does not divide %s %d", keys.place("num_key_value_heads").c_str(),
+         a.n_kv_heads, keys.spelled("num_attention_heads").c_str(), a.n_heads);
+  }
   if (!keys.has("head_dim") && c.d_model % a.n_heads != 0) {
-    fail(MOE_ERR_SHAPE,
-         "config.json: num_attention_heads %d does not divide hidden_size %d, and head_dim is "
-         "missing",
-         a.n_heads, c.d_model);
+    fail(MOE_ERR_SHAPE, "%s: %d does not divide hidden_size %d, and head_dim is missing",
+         keys.place("num_attention_heads").c_str(), a.n_heads, c.d_model);
   }
   a.head_dim = keys.integer_or_derived("head_dim", c.d_model / a.n_heads, 1, kMaxWidth);
   a.rope = read_rope(keys, a.head_dim, c.context_length, default_theta, &out_.factors);
@@ -95,8 +96,8 @@ void Decoder::qkv_in_one(std::initializer_list<const char*> tensors) {
   const AttentionConfig& a = layer(0).attention;
   const int64_t q_rows = int64_t{a.n_heads} * a.head_dim;
   if (q_rows > kMaxRows) {
-    fail(MOE_ERR_RANGE, "config.json: num_attention_heads %d of head_dim %d are too wide",
-         a.n_heads, a.head_dim);
+    fail(MOE_ERR_RANGE, "%s: %d of head_dim %d are too wide",
+         keys.place("num_attention_heads").c_str(), a.n_heads, a.head_dim);
   }
   const auto q = static_cast<int32_t>(q_rows);
   const int32_t kv = a.n_kv_heads * a.head_dim;  // not more heads
@@ -169,15 +170,11 @@ void Decoder::skip_prediction_layers(int32_t fallback) {
 
 bool Decoder::window_by_layer_type(int32_t positions) {
   if (!keys.has("layer_types")) return false;
-  const std::vector<JsonNode> types = keys.list("layer_types");
-  if (types.size() != layers().size()) {
-    fail(MOE_ERR_SHAPE, "config.json: layer_types: expected %zu entries, found %zu",
-         layers().size(), types.size());
-  }
+  const std::vector<JsonNode> types = keys.list("layer_types", layers().size());
   for (size_t l = 0; l < types.size(); ++l) {
     const bool sliding = types[l].choice({"full_attention", "sliding_attention"}) == 1;
     if (sliding && positions < 1) {
-      fail(MOE_ERR_RANGE, "config.json: layer_types: layer %zu slides, but sliding_window is %d", l,
+      fail(MOE_ERR_RANGE, "%s: it slides, but sliding_window is %d", types[l].path().c_str(),
            positions);
     }
     layer(l).attention.window = sliding ? positions : 0;
@@ -194,20 +191,29 @@ void Decoder::window_except_every(int32_t n) {
   }
 }
 
-void Decoder::local_rope() {
-  const JsonNode node = keys.node("rope_local");
-  ConfigKeys local_keys(node);
-  const RopeConfig local = read_rope(local_keys, layer(0).attention.head_dim,
-                                     out_.config.context_length, 0, &out_.factors);
-  keys.take_findings(local_keys);
+void Decoder::local_rope(const char* local_key) {
+  const RopeConfig local = read_local_rope(keys, local_key, layer(0).attention.head_dim,
+                                           out_.config.context_length, &out_.factors);
   for (LayerConfig& layer : layers()) {
     if (layer.attention.window != 0) layer.attention.rope = local;
   }
 }
 
+void read_expert_groups(ConfigKeys* keys, const char* count_key, int32_t n_groups,
+                        int32_t top_groups, RouterConfig* router) {
+  const int32_t n = keys->integer(count_key, 1, 1 << 16);
+  router->n_groups = keys->integer("n_group", n_groups, 1, std::min(n, 1024));
+  router->top_groups = keys->integer("topk_group", top_groups, 1, router->n_groups);
+  if (n % router->n_groups != 0) {
+    fail(MOE_ERR_SHAPE, "%s: %d does not divide %s %d", keys->place("n_group").c_str(),
+         router->n_groups, keys->spelled(count_key).c_str(), n);
+  }
+  (void)keys->integer("num_experts_per_tok", 1, n / router->n_groups * router->top_groups);
+}
+
 void Decoder::experts(const char* count_key, const char* other_count_key, int32_t d_ff,
                       RouterWeights weights, const char* k_key) {
-  const char* const key = keys.has(count_key) ? count_key : other_count_key;
+  const char* const key = keys.either(count_key, other_count_key);
   FfnConfig ffn = layer(0).ffn;
   ffn.kind = FfnKind::kMoe;
   ffn.d_ff = d_ff;
@@ -237,16 +243,36 @@ void Decoder::check_unread() {
     if (!keys.knows(key)) keys.require(key, false);
   }
   if (keys.knows("layer_types")) return;
-  const std::vector<JsonNode> types = keys.list("layer_types");
-  for (size_t l = 0; l < std::min(types.size(), layers().size()); ++l) {
+  const std::vector<JsonNode> types = keys.list("layer_types", layers().size());
+  for (size_t l = 0; l < types.size(); ++l) {
     const bool slides = layer(l).attention.window > 0;
     const char* const only = slides ? "sliding_attention" : "full_attention";
     if (types[l].value() != only) fail_value(types[l], "only " + std::string(only) + " is");
   }
 }
 
+// Checks what several keys say together.
+void Decoder::check_layers() {
+  for (const LayerConfig& layer : layers()) {
+    if (layer.has_ffn && layer.ffn.kind == FfnKind::kDense && layer.ffn.d_ff == 0) {
+      (void)keys.integer("intermediate_size", 1, kMaxWidth);  // reports that it is missing
+    }
+    const AttentionConfig& a = layer.attention;
+    const int32_t dims = a.rope.dims;
+    if (!layer.has_attention || a.rope.kind == RopeKind::kNone) continue;
+    if (dims >= 2 && dims % 2 == 0 && dims <= a.head_dim) continue;
+    const char* key = keys.given("head_dim") ? "head_dim" : "hidden_size";
+    if (keys.given("rotary_dim")) key = "rotary_dim";
+    fail(MOE_ERR_SHAPE,
+         "%s: %d of the %d numbers of each head are rotated, but this must be an even number of at "
+         "least 2",
+         keys.place(key).c_str(), dims, a.head_dim);
+  }
+}
+
 Imported Decoder::finish() {
   check_unread();
+  check_layers();
   keys.check_all_understood(
       [this](const std::string& key) { return place_in_gguf(checkpoint_, key); });
   names(stacked_moe_names());

@@ -3,7 +3,7 @@
 // Common parts of `transformers` decoders: the config.json keys that all of them have, and the
 // tensor names that most use. An architecture starts from this and adds its own.
 
-#include "src/convert/arch/config_keys.h"
+#include "src/convert/arch/renamed_config.h"
 #include "src/convert/arch/tensor_table.h"
 
 namespace moe {
@@ -76,7 +76,7 @@ class Decoder {
   /// Windows as "layer_types" says or, if it is missing, in all layers but every `n`-th.
   void window_except_every(int32_t n);
   /// Rotary positions of the layers with a window: "rope_local" of split_rope.
-  void local_rope();
+  void local_rope(const char* local_key);
   /// Experts in every layer, with a softmax router; `k_key`: the experts per token.
   void experts(const char* count_key, const char* other_count_key, int32_t d_ff,
                RouterWeights weights, const char* k_key = "num_experts_per_tok");
@@ -90,11 +90,17 @@ class Decoder {
   void read_sizes(float default_theta, float default_eps);
   void read_special_tokens();
   void check_unread();
+  void check_layers();
 
   const Checkpoint& checkpoint_;
   Imported out_;
   TensorTable table_{"model.layers.{l}."};
 };
+
+/// "n_group" and "topk_group", how many groups of experts a router selects from, with their
+/// defaults; `count_key`: the number of experts.
+void read_expert_groups(ConfigKeys* keys, const char* count_key, int32_t n_groups,
+                        int32_t top_groups, RouterConfig* router);
 
 /// "rope_parameters", or "rope_theta" with "rope_scaling". `default_theta` as above; `factors` owns
 /// longrope's lists.
@@ -102,8 +108,12 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
                      std::deque<std::vector<float>>* factors);
 
 /// Leaves in "rope_parameters" those of the layers without a window, and puts those of the others,
-/// or unscaled ones with `local_theta`, into the key "rope_local".
-void split_rope(Json* config, double local_theta);
+/// or unscaled ones with `local_theta`, into the key "rope_local". `local_key`: of this theta.
+void split_rope(const char* local_key, double local_theta, RenamedConfig* config);
+
+/// The positions of split_rope's "rope_local".
+RopeConfig read_local_rope(ConfigKeys& keys, const char* local_key, int32_t head_dim,
+                           int32_t context, std::deque<std::vector<float>>* factors);
 
 /// The length that yarn's scaling is for, if that is longer than `context`: some files extend only
 /// the scaling.

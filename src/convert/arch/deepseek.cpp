@@ -83,6 +83,9 @@ float score_multiplier(const ConfigKeys& keys, const JsonNode& config, const Hea
     const JsonNode node = config.at(key);
     const double all = node.number("mscale_all_dim", 0), factor = node.number("factor", 1);
     strength = all != 0 && factor > 1 ? 0.1 * all * std::log(factor) + 1 : 1;
+    if (!(std::fabs(strength) < 1e9)) {
+      fail_value(node.at("mscale_all_dim"), "a number of a smaller size is");
+    }
   }
   return static_cast<float>(strength * strength / std::sqrt(static_cast<double>(h.width())));
 }
@@ -107,24 +110,6 @@ void read_attention(Decoder* d, const JsonNode& config, const Head& h, bool rota
   }
 }
 
-/// Groups of experts, and how many of them are selected from.
-struct Groups {
-  int32_t n = 1;
-  int32_t top = 1;
-};
-
-Groups read_groups(ConfigKeys* keys, const Groups& fallback) {
-  const int32_t n_experts = keys->integer("n_routed_experts", 1, 1 << 16);
-  Groups g;
-  g.n = keys->integer("n_group", fallback.n, 1, n_experts);
-  g.top = keys->integer("topk_group", fallback.top, 1, g.n);
-  if (n_experts % g.n != 0) {
-    fail(MOE_ERR_SHAPE, "config.json: n_group: %d does not divide n_routed_experts %d", g.n,
-         n_experts);
-  }
-  return g;
-}
-
 RouterConfig read_v2_router(ConfigKeys* keys) {
   RouterConfig r;
   keys->require("scoring_func", "softmax");
@@ -132,23 +117,19 @@ RouterConfig read_v2_router(ConfigKeys* keys) {
   keys->ignore({"n_group", "topk_group"});
   if (!keys->has("topk_method")) return r;
   if (keys->node("topk_method").choice({"greedy", "group_limited_greedy"}) == 0) return r;
-  const Groups groups = read_groups(keys, {});
-  r.n_groups = groups.n;
-  r.top_groups = groups.top;
+  read_expert_groups(keys, "n_routed_experts", 1, 1, &r);
   return r;
 }
 
 RouterConfig read_v3_router(ConfigKeys* keys) {
   keys->require("topk_method", "noaux_tc");
   keys->require("scoring_func", "sigmoid");
-  const Groups groups = read_groups(keys, {8, 4});
   RouterConfig r;
+  read_expert_groups(keys, "n_routed_experts", 8, 4, &r);
   if (!keys->has("routed_scaling_factor")) {
-    fail(MOE_ERR_NOT_FOUND, "config.json: routed_scaling_factor is missing");
+    fail(MOE_ERR_NOT_FOUND, "%s is missing", keys->place("routed_scaling_factor").c_str());
   }
   r.kind = RouterKind::kSigmoid;
-  r.n_groups = groups.n;
-  r.top_groups = groups.top;
   if (keys->boolean("norm_topk_prob", true)) r.weights = RouterWeights::kRenormalised;
   return r;
 }
@@ -156,14 +137,10 @@ RouterConfig read_v3_router(ConfigKeys* keys) {
 // The layers without experts: those of the list, or the first ones.
 std::vector<bool> dense_layers(Decoder* d) {
   const int32_t first = d->keys.integer("first_k_dense_replace", 0, 0, 1 << 16);
-  std::vector<bool> dense;
-  for (const JsonNode& type : d->keys.list("mlp_layer_types")) {
-    dense.push_back(type.choice({"dense", "sparse"}) == 0);
-  }
   const size_t n = d->layers().size();
-  if (!dense.empty() && dense.size() != n) {
-    fail(MOE_ERR_SHAPE, "config.json: mlp_layer_types: expected %zu entries, found %zu", n,
-         dense.size());
+  std::vector<bool> dense;
+  for (const JsonNode& type : d->keys.list("mlp_layer_types", n)) {
+    dense.push_back(type.choice({"dense", "sparse"}) == 0);
   }
   for (size_t l = dense.size(); l < n; ++l) dense.push_back(l < static_cast<size_t>(first));
   return dense;
@@ -195,7 +172,8 @@ void read_experts(Decoder* d, const RouterConfig& router) {
 DerivedTensor shared_key(int32_t n_heads, const Head& h) {
   const int64_t rows = int64_t{n_heads} * h.width();
   if (rows > kMaxDerived / h.rope) {
-    fail(MOE_ERR_RANGE, "config.json: %d heads of %d numbers are too many", n_heads, h.width());
+    fail(MOE_ERR_RANGE, "config.json: num_attention_heads %d of %d numbers are too many", n_heads,
+         h.width());
   }
   DerivedTensor out{kSharedKey, {rows, h.rope}, {}};
   out.values.resize(static_cast<size_t>(rows * h.rope));
@@ -257,12 +235,12 @@ void arrange_heads(const Head& h, int32_t n_heads, Imported* out) {
 
 // `head_dim` is the width of what is rotated; without it, that of a model without a latent would be
 // derived, and need not be whole.
-Json with_head_dim(const JsonNode& config) {
-  Json c = config.value();
-  const Json* const rotated = c.find("qk_rope_head_dim");
+RenamedConfig with_head_dim(const JsonNode& config) {
+  RenamedConfig c(config);
+  const Json* const rotated = config.value().find("qk_rope_head_dim");
   if (!config.has("head_dim") && rotated != nullptr && rotated->is_number() &&
       rotated->get<double>() >= 1) {
-    c["head_dim"] = Json(*rotated);
+    c.copy("qk_rope_head_dim", "head_dim");
   }
   return c;
 }
@@ -271,8 +249,8 @@ using ReadRouter = RouterConfig (*)(ConfigKeys* keys);
 
 Imported import_deepseek(const JsonNode& original, const Checkpoint& checkpoint,
                          ReadRouter read_router, int32_t n_predictions, const Variant& variant) {
-  const Json with_width = with_head_dim(original);
-  const JsonNode config(with_width, "config.json");
+  const RenamedConfig with_width = with_head_dim(original);
+  const JsonNode config = with_width.node();
   Decoder d(config, checkpoint, 10000);
   const Head h = read_head(&d.keys);
   if (d.layer(0).attention.rope.dims != h.rope) {
@@ -309,11 +287,9 @@ Imported import_v3(const JsonNode& config, const Checkpoint& checkpoint) {
 }
 // V3's computation with other defaults.
 Imported import_glm4_lite(const JsonNode& config, const Checkpoint& checkpoint) {
-  Json c = config.value();
-  for (const char* key : {"n_group", "topk_group", "first_k_dense_replace"}) {
-    if (!config.has(key)) c[key] = 1;
-  }
-  return import_v3(JsonNode(c, "config.json"), checkpoint);
+  RenamedConfig c(config);
+  for (const char* key : {"n_group", "topk_group", "first_k_dense_replace"}) c.fallback(key, 1);
+  return import_v3(c.node(), checkpoint);
 }
 
 }  // namespace

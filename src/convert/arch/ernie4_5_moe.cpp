@@ -18,9 +18,9 @@ constexpr TensorName kNames[] = {
     {"moe.shared.up.weight", "mlp.shared_experts.up_proj.weight"},
     {"moe.shared.down.weight", "mlp.shared_experts.down_proj.weight"}};
 
-Json with_defaults(const JsonNode& config) {
-  Json c = config.value();
-  if (!config.has("tie_word_embeddings")) c["tie_word_embeddings"] = true;
+RenamedConfig with_defaults(const JsonNode& config) {
+  RenamedConfig c(config);
+  c.fallback("tie_word_embeddings", true);
   return c;
 }
 
@@ -57,8 +57,8 @@ void skip_predictions(const Checkpoint& checkpoint, Imported* out) {
 }
 
 Imported import_ernie(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json whole = with_defaults(config);
-  const JsonNode node(whole, "config.json");
+  const RenamedConfig whole = with_defaults(config);
+  const JsonNode node = whole.node();
   Decoder d(node, checkpoint, 500000);
   d.names(mlp_names());
   d.names(moe_names());

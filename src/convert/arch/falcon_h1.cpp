@@ -46,11 +46,8 @@ struct Multipliers {
 
 std::vector<float> read_list(ConfigKeys* keys, const char* key, size_t n) {
   std::vector<float> out;
-  for (const JsonNode& node : keys->list(key)) out.push_back(static_cast<float>(node.number()));
+  for (const JsonNode& node : keys->list(key, n)) out.push_back(static_cast<float>(node.number()));
   if (out.empty()) out.assign(n, 1.0f);
-  if (out.size() != n) {
-    fail(MOE_ERR_SHAPE, "config.json: %s: expected %zu entries, found %zu", key, n, out.size());
-  }
   return out;
 }
 

@@ -17,13 +17,8 @@ std::vector<bool> attention_layers(Decoder* d, const char* interval_key) {
   std::vector<bool> attend(n_layers);
   const auto interval = static_cast<size_t>(d->keys.integer(interval_key, 4, 1, kMaxLayers));
   for (size_t l = 0; l < n_layers; ++l) attend[l] = (l + 1) % interval == 0;
-  if (!d->keys.has("layer_types")) return attend;
-  const std::vector<JsonNode> types = d->keys.list("layer_types");
-  if (types.size() != n_layers) {
-    fail(MOE_ERR_SHAPE, "config.json: layer_types: expected %zu entries, found %zu", n_layers,
-         types.size());
-  }
-  for (size_t l = 0; l < n_layers; ++l) {
+  const std::vector<JsonNode> types = d->keys.list("layer_types", n_layers);
+  for (size_t l = 0; l < types.size(); ++l) {
     attend[l] = types[l].choice({"linear_attention", "full_attention"}) == 1;
   }
   return attend;
@@ -36,6 +31,11 @@ MixerConfig read_rule(Decoder* d, float eps, float beta_scale) {
   };
   size(Weights::kKeyHeads, "linear_num_key_heads", DeltaSizes::kMaxHeads);
   size(Weights::kValueHeads, "linear_num_value_heads", DeltaSizes::kMaxHeads);
+  if (config.count(Weights::kValueHeads) % config.count(Weights::kKeyHeads) != 0) {
+    fail(MOE_ERR_SHAPE, "%s: %d is not a multiple of %s %d",
+         d->keys.place("linear_num_value_heads").c_str(), config.count(Weights::kValueHeads),
+         d->keys.spelled("linear_num_key_heads").c_str(), config.count(Weights::kKeyHeads));
+  }
   size(Weights::kKeyDim, "linear_key_head_dim", DeltaSizes::kMaxDim);
   size(Weights::kValueDim, "linear_value_head_dim", DeltaSizes::kMaxDim);
   size(Weights::kLength, "linear_conv_kernel_dim", Convolution::kMaxTaps);

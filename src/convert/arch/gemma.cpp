@@ -14,22 +14,29 @@ namespace moe::arch::gemma {
 namespace {
 
 /// config.json with the keys of other decoders.
-Json as_others(const JsonNode& config) {
-  Json c = config.value();
-  const auto fallback = [&c](const char* key, const Json& value) {
-    if (!c.contains(key)) c[key] = value;
-  };
-  fallback("hidden_activation", "gelu_pytorch_tanh");
-  c["hidden_act"] = c.at("hidden_activation");
-  fallback("tie_word_embeddings", true);
-  fallback("head_dim", 256);
+RenamedConfig as_others(const JsonNode& config) {
+  RenamedConfig c(config);
+  c.fallback("hidden_activation", "gelu_pytorch_tanh");
+  c.fallback("tie_word_embeddings", true);
+  c.fallback("head_dim", 256);
+  c.copy("hidden_activation", "hidden_act");
   return c;
 }
 
-Json as_others_with_local_rope(const JsonNode& config) {
-  Json c = as_others(config);
-  if (!c.contains("rope_theta")) c["rope_theta"] = 1e6;
-  split_rope(&c, config.number("rope_local_base_freq", 1e4f));
+// Gemma 2 and 3 read hidden_activation alone, and files have the same under the usual name.
+RenamedConfig as_later_ones(const JsonNode& config) {
+  if (config.has("hidden_act") && config.has("hidden_activation")) {
+    check_same(config.at("hidden_activation"), config.at("hidden_act"));
+  }
+  return as_others(config);
+}
+
+constexpr const char* kLocalTheta = "rope_local_base_freq";
+
+RenamedConfig as_others_with_local_rope(const JsonNode& config) {
+  RenamedConfig c = as_later_ones(config);
+  c.fallback("rope_theta", 1e6);
+  split_rope(kLocalTheta, config.number(kLocalTheta, 1e4f), &c);
   return c;
 }
 
@@ -72,25 +79,27 @@ float read_cap(Decoder* d, const char* key, float fallback) {
     return 0;
   }
   const float cap = d->keys.number(key, fallback);
-  if (!(cap > 0)) fail_value(d->keys.node(key), "a number above 0 or null is");
+  if (!(cap > 0 && cap <= 1000)) {
+    fail_value(d->keys.node(key), "a number above 0 and at most 1000 or null is");
+  }
   return cap;
 }
 
 // The first files say "gelu" for what was trained with its approximation.
 Imported import_gemma1(const JsonNode& config, const Checkpoint& checkpoint) {
-  Json c = config.value();
+  RenamedConfig c(config);
   const bool exact = !config.has("hidden_act") || config.at("hidden_act").value() == "gelu";
-  if (!config.has("hidden_activation") && !exact) c["hidden_activation"] = c.at("hidden_act");
-  const Json renamed = as_others(JsonNode(c, "config.json"));
-  const JsonNode node(renamed, "config.json");
+  if (!config.has("hidden_activation") && !exact) c.copy("hidden_act", "hidden_activation");
+  const RenamedConfig renamed = as_others(c.node());
+  const JsonNode node = renamed.node();
   Decoder d(node, checkpoint, 10000);
   set_common(&d);
   return finish(&d, checkpoint);
 }
 
 Imported import_gemma2(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json renamed = as_others(config);
-  const JsonNode node(renamed, "config.json");
+  const RenamedConfig renamed = as_later_ones(config);
+  const JsonNode node = renamed.node();
   Decoder d(node, checkpoint, 10000);
   set_common(&d);
   set_norms(&d);
@@ -103,47 +112,45 @@ Imported import_gemma2(const JsonNode& config, const Checkpoint& checkpoint) {
 }
 
 Imported import_gemma3(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json renamed = as_others_with_local_rope(config);
-  const JsonNode node(renamed, "config.json");
+  const RenamedConfig renamed = as_others_with_local_rope(config);
+  const JsonNode node = renamed.node();
   Decoder d(node, checkpoint);
   set_common(&d);
   set_norms(&d);
   d.qk_norm(QkNorm::kHead);
   d.keys.require("final_logit_softcapping", nullptr);
   d.keys.require("attn_logit_softcapping", nullptr);
-  d.keys.ignore({"rope_local_base_freq"});
+  d.keys.ignore({kLocalTheta});
   d.window_except_every(d.keys.integer("sliding_window_pattern", 6, 1, 1 << 16));
-  d.local_rope();
+  d.local_rope(kLocalTheta);
   set_layers(&d);
   return finish(&d, checkpoint);
 }
 
 // The part that reads text, with the sizes that published files leave to defaults.
-Json text_config(const JsonNode& config) {
-  const JsonNode text = config.at("text_config");
-  if (!text.value().is_object()) text.fail_expected("an object");
-  Json c = text.value();
+RenamedConfig text_config(const JsonNode& config) {
+  RenamedConfig c(config.at("text_config"));
   const std::pair<const char*, Json> defaults[] = {
       {"vocab_size", 262208},     {"num_attention_heads", 8},
       {"num_key_value_heads", 4}, {"max_position_embeddings", 131072},
       {"rms_norm_eps", 1e-6},     {"bos_token_id", 2},
       {"pad_token_id", 0},        {"eos_token_id", 1}};
   for (const char* key : {"eos_token_id", "tie_word_embeddings"}) {
-    if (config.has(key)) c[key] = config.at(key).value();
+    if (config.has(key)) c.json()[key] = config.at(key).value();
   }
   for (const auto& [key, value] : defaults) {
-    if (!c.contains(key)) c[key] = value;
+    if (!c.json().contains(key)) c.fallback(key, value);
   }
   return c;
 }
 
 Imported import_gemma3_with_images(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json text = text_config(config);
+  const RenamedConfig text = text_config(config);
   ConfigKeys keys(config);
   keys.ignore({"text_config", "vision_config", "mm_tokens_per_image", "boi_token_index",
                "eoi_token_index", "image_token_index", "eos_token_id", "tie_word_embeddings"});
   keys.check_all_understood();
-  Imported out = import_gemma3(JsonNode(text, "config.json: text_config"), checkpoint);
+  Imported out = import_gemma3(text.node(), checkpoint);
   out.ignored.insert(out.ignored.end(), {"vision_tower.*", "multi_modal_projector.*"});
   return out;
 }

@@ -55,8 +55,8 @@ bool slides(const LayerConfig& layer) { return layer.attention.window > 0; }
 
 // config.json with the keys of other decoders, and what files may leave to the defaults of
 // `transformers`.
-Json as_others(const JsonNode& config) {
-  Json c = config.value();
+RenamedConfig as_others(const JsonNode& config) {
+  RenamedConfig c(config);
   const std::pair<const char*, Json> defaults[] = {{"hidden_activation", "gelu_pytorch_tanh"},
                                                    {"tie_word_embeddings", true},
                                                    {"head_dim", 256},
@@ -68,9 +68,11 @@ Json as_others(const JsonNode& config) {
                                                    {"eos_token_id", 1},
                                                    {"pad_token_id", 0}};
   for (const auto& [key, value] : defaults) {
-    if (!c.contains(key)) c[key] = value;
+    if (!config.value().contains(key)) c.fallback(key, value);
   }
-  c["hidden_act"] = c.at("hidden_activation");
+  if (config.has("hidden_act"))
+    check_same(c.node().at("hidden_activation"), config.at("hidden_act"));
+  c.copy("hidden_activation", "hidden_act");
   Json local = {{"rope_type", "default"}, {"rope_theta", 1e4}};
   Json whole = {
       {"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}, {"rope_theta", 1e6}};
@@ -81,9 +83,10 @@ Json as_others(const JsonNode& config) {
     if (both.has("full_attention")) whole = both.at("full_attention").value();
   }
   for (const char* key : kRopeOfAll) c.erase(key);
-  c["rope_parameters"] = local;  // the decoder wants one
-  c["rope_local"] = {{"rope_parameters", local}};
-  c["rope_whole"] = {{"rope_parameters", whole}};
+  c.put(JsonNode(local, config.path() + ": rope_parameters.sliding_attention"),
+        "rope_parameters");  // the decoder wants one
+  c.json()["rope_local"] = std::move(local);
+  c.json()["rope_whole"] = std::move(whole);
   return c;
 }
 
@@ -146,12 +149,14 @@ Json without_share(const JsonNode& node, Decoder* d) {
 
 // By layer, since heads differ.
 void read_ropes(Decoder* d, const char* key, bool local, Imported* out) {
-  const JsonNode both = d->keys.node(key);
-  const char* const name = local ? "sliding_attention" : "full_attention";
-  const JsonNode named(both.at("rope_parameters").value(),
-                       std::string("config.json: rope_parameters.") + name);
+  const Json both = d->keys.node(key).value();
+  const Spellings spellings = {
+      {{"rope_parameters",
+        std::string("rope_parameters.") + (local ? "sliding" : "full") + "_attention"}},
+      {}};
+  const JsonNode named(both, d->keys.file() + ": " + spellings.in_file.at("rope_parameters"));
   const Json rope = {{"rope_parameters", without_share(named, d)}};
-  const JsonNode node(rope, "config.json");
+  const JsonNode node(rope, d->keys.file(), spellings);
   bool first = !local;  // the decoder has the findings of the local ones
   for (LayerConfig& layer : d->layers()) {
     if (slides(layer) != local) continue;
@@ -278,8 +283,8 @@ void set_layer_input(Decoder* d) {
 }
 
 Imported import_gemma4(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json renamed = as_others(config);
-  const JsonNode node(renamed, config.path());
+  const RenamedConfig renamed = as_others(config);
+  const JsonNode node = renamed.node();
   Decoder d(node, checkpoint);
   d.keys.ignore({"hidden_activation"});
   set_layer_input(&d);
@@ -291,7 +296,9 @@ Imported import_gemma4(const JsonNode& config, const Checkpoint& checkpoint) {
   d.config().embedding_multiplier = __builtin_sqrtf(static_cast<float>(d.config().d_model));
   if (d.keys.has("final_logit_softcapping")) {
     const float cap = d.keys.number("final_logit_softcapping");
-    if (!(cap > 0)) fail_value(d.keys.node("final_logit_softcapping"), "a number above 0 is");
+    if (!(cap > 0 && cap <= 1000)) {
+      fail_value(d.keys.node("final_logit_softcapping"), "a number above 0 and at most 1000 is");
+    }
     d.config().logit_cap = cap;
   }
   Imported rope;

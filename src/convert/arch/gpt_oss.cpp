@@ -53,11 +53,11 @@ Imported import_gpt_oss(const JsonNode& config, const Checkpoint& checkpoint) {
   for (LayerConfig& layer : d.layers()) {
     layer.attention.sinks = true;
     layer.ffn.act.alpha = d.keys.number("swiglu_alpha", 1.702f);
-    layer.ffn.act.limit = d.keys.number("swiglu_limit", 7);
+    layer.ffn.act.limit = d.keys.number("swiglu_limit", 7, 0, 1e30f);
     layer.ffn.act.up_offset = 1;
   }
-  d.keys.ignore(
-      {"experts_per_token", "initial_context_length"});  // duplicate keys in published files
+  (void)d.keys.either("num_experts_per_tok", "experts_per_token");
+  d.keys.ignore({"initial_context_length"});  // a duplicate of rope_scaling's original length
   d.quantization(Quantization::kMxfp4);
   return d.finish();
 }

@@ -27,8 +27,8 @@ constexpr TensorName kShared[] = {
 void add_multipliers(Decoder* d) {
   d->config().embedding_multiplier = d->keys.number("embedding_multiplier", 1);
   d->config().residual_multiplier = d->keys.number("residual_multiplier", 1);
-  d->config().logit_multiplier = 1 / d->keys.number("logits_scaling", 1);
-  const float attention = d->keys.number("attention_multiplier", 1);
+  d->config().logit_multiplier = 1 / d->keys.positive("logits_scaling", 1);
+  const float attention = d->keys.positive("attention_multiplier", 1);
   for (LayerConfig& layer : d->layers()) layer.attention.multiplier = attention;
   d->attention_bias("attention_bias", false);
 }
@@ -98,19 +98,17 @@ void add_mamba(Decoder* d) {
   d->names(kMamba);
   if (d->keys.boolean("mamba_conv_bias", true)) d->names(kConvBias);
   if (d->keys.boolean("mamba_proj_bias", false)) d->names(kProjBias);
-  const char* const key = d->keys.has("layer_types") ? "layer_types" : "layers_block_type";
-  const std::vector<JsonNode> types = d->keys.list(key);
-  if (!types.empty() && types.size() != d->layers().size()) {
-    fail(MOE_ERR_SHAPE, "config.json: %s: expected %zu entries, found %zu", key, d->layers().size(),
-         types.size());
-  }
-  for (size_t l = 0; l < d->layers().size(); ++l) {
-    const size_t kind =
-        types.empty()
-            ? 0
-            : types[l].choice({"mamba", "linear_attention", "attention", "full_attention"});
-    if (kind >= 2) continue;
-    replace_attention(mamba, &d->layer(l));
+  const size_t n_layers = d->layers().size();
+  const std::vector<JsonNode> types = d->keys.list("layer_types", n_layers),
+                              older = d->keys.list("layers_block_type", n_layers);
+  const auto attends = [](const JsonNode& type) {
+    return type.choice({"mamba", "linear_attention", "attention", "full_attention"}) >= 2;
+  };
+  for (size_t l = 0; l < n_layers; ++l) {
+    const bool both = !types.empty() && !older.empty();
+    if (both && attends(types[l]) != attends(older[l])) fail_different(types[l], older[l]);
+    const std::vector<JsonNode>& said = types.empty() ? older : types;
+    if (said.empty() || !attends(said[l])) replace_attention(mamba, &d->layer(l));
   }
 }
 

@@ -35,12 +35,10 @@ void place(int weight, const MixerConfig& rule, const Slot& slot, const Checkpoi
 
 }  // namespace
 
-Json with_deepseek_keys(const JsonNode& config, const KimiDefaults& defaults) {
-  Json c = config.value();
+void add_deepseek_keys(const KimiDefaults& defaults, RenamedConfig* config) {
   const auto rename = [&](const char* from, const char* to, const Json& fallback) {
-    if (config.has(from)) c[to] = c[from];
-    if (!c.contains(to) || c.at(to).is_null()) c[to] = fallback;
-    c.erase(from);
+    config->rename(from, to);
+    config->fallback(to, fallback);
   };
   rename("model_max_length", "max_position_embeddings", defaults.context);
   rename("moe_renormalize", "norm_topk_prob", true);
@@ -48,11 +46,13 @@ Json with_deepseek_keys(const JsonNode& config, const KimiDefaults& defaults) {
   rename("num_experts", "n_routed_experts", defaults.n_experts);
   rename("num_experts_per_token", "num_experts_per_tok", 8);
   rename("num_shared_experts", "n_shared_experts", 1);
-  if (!config.has("topk_group")) c["topk_group"] = defaults.top_groups;
-  if (!config.has("first_k_dense_replace")) c["first_k_dense_replace"] = defaults.n_dense;
-  c["head_dim"] = config.at("qk_rope_head_dim").value();
-  c["num_key_value_heads"] = config.at("num_attention_heads").value();
-  return c;
+  config->fallback("topk_group", defaults.top_groups);
+  config->fallback("first_k_dense_replace", defaults.n_dense);
+  (void)config->node().at("qk_rope_head_dim");
+  config->copy("qk_rope_head_dim", "head_dim");
+  if (!config->has("num_key_value_heads")) {
+    config->copy("num_attention_heads", "num_key_value_heads");
+  }
 }
 
 MixerConfig read_kimi_delta(ConfigKeys* keys, int32_t heads, float eps) {
@@ -70,11 +70,7 @@ MixerConfig read_kimi_delta(ConfigKeys* keys, int32_t heads, float eps) {
 }
 
 void set_kimi_delta(Decoder* d, const MixerConfig& rule, const std::vector<bool>& attends) {
-  const std::vector<JsonNode> types = d->keys.list("layer_types");
-  if (!types.empty() && types.size() != d->layers().size()) {
-    fail(MOE_ERR_SHAPE, "config.json: layer_types: expected %zu entries, found %zu",
-         d->layers().size(), types.size());
-  }
+  const std::vector<JsonNode> types = d->keys.list("layer_types", d->layers().size());
   for (size_t l = 0; l < d->layers().size(); ++l) {
     const bool attention =
         types.empty() ? attends[l] : types[l].choice({"linear_attention", "full_attention"}) == 1;

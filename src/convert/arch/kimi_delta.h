@@ -16,8 +16,8 @@ struct KimiDefaults {
   int32_t n_dense = 1;  // layers without experts
 };
 
-/// config.json with DeepSeek-V3's keys, and what its readers take for granted.
-Json with_deepseek_keys(const JsonNode& config, const KimiDefaults& defaults);
+/// Gives `config` DeepSeek-V3's keys, and what its readers take for granted.
+void add_deepseek_keys(const KimiDefaults& defaults, RenamedConfig* config);
 
 /// The rule's heads and convolutions, `heads` if no key gives their number.
 MixerConfig read_kimi_delta(ConfigKeys* keys, int32_t heads, float eps);

@@ -45,7 +45,7 @@ void set_types(const JsonNode& rule, const char* key, const char* type, Json* ty
 }
 
 // The types of layers and the sizes of published files, which give them in an object.
-void read_rule_object(const JsonNode& config, Json* c) {
+void read_rule_object(const JsonNode& config, RenamedConfig* c) {
   if (!config.has("linear_attn_config")) return;
   const JsonNode rule = config.at("linear_attn_config");
   rule.only({"full_attn_layers", "kda_layers", "head_dim", "num_heads", "short_conv_kernel_size"});
@@ -54,9 +54,11 @@ void read_rule_object(const JsonNode& config, Json* c) {
       {"num_heads", "linear_num_heads"},
       {"short_conv_kernel_size", "linear_conv_kernel_dim"}};
   for (const auto& [from, to] : sizes) {
-    if (rule.has(from)) (*c)[to] = rule.at(from).value();
+    if (rule.has(from)) c->take(rule.at(from), to);
   }
-  if (config.has("layer_types")) return;
+  c->erase("linear_attn_config");
+  const bool listed = rule.has("full_attn_layers") || rule.has("kda_layers");
+  if (config.has("layer_types") && !listed) return;
   Json types = Json::array();
   const int64_t n_layers = config.at("num_hidden_layers").integer(1, kMaxLayers);
   for (int64_t l = 0; l < n_layers; ++l) types.push_back(nullptr);
@@ -64,19 +66,17 @@ void read_rule_object(const JsonNode& config, Json* c) {
   set_types(rule, "kda_layers", "linear_attention", &types);
   for (size_t l = 0; l < types.size(); ++l) {
     if (!types[l].is_null()) continue;
-    fail(MOE_ERR_SHAPE, "config.json: linear_attn_config: layer %zu is in neither list", l + 1);
+    fail(MOE_ERR_SHAPE, "%s: layer %zu is in neither list", rule.path().c_str(), l + 1);
   }
-  (*c)["layer_types"] = types;
+  c->take(JsonNode(types, rule.path()), "layer_types");
 }
 
 // config.json with DeepSeek-V3's keys.
-Json as_deepseek(const JsonNode& config) {
-  Json c = with_deepseek_keys(config, {.context = 1048576, .n_experts = 256});
-  const char* const scores = "moe_router_activation_func";
-  if (config.has(scores)) c["scoring_func"] = c[scores];
-  c.erase(scores);
+RenamedConfig as_deepseek(const JsonNode& config) {
+  RenamedConfig c(config);
+  add_deepseek_keys({.context = 1048576, .n_experts = 256}, &c);
+  c.rename("moe_router_activation_func", "scoring_func");
   read_rule_object(config, &c);
-  c.erase("linear_attn_config");
   return c;
 }
 
@@ -94,8 +94,8 @@ void add_rule(Decoder* d) {
 }
 
 Imported import_kimi_linear(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json renamed = as_deepseek(config);
-  Imported out = deepseek::import_v3_variant(JsonNode(renamed, "config.json"), checkpoint,
+  const RenamedConfig renamed = as_deepseek(config);
+  Imported out = deepseek::import_v3_variant(renamed.node(), checkpoint,
                                              {.rotates = false, .extend = add_rule});
   arrange_kimi_delta(checkpoint, &out);
   return out;

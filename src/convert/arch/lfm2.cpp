@@ -59,17 +59,13 @@ constexpr TensorName kGguf[] = {{"final_norm.weight", "model.norm.weight"},
                                 {"ffn.down.weight", "mlp.down_proj.weight"}};
 
 // Keys by the names that the other decoders have; published files have older ones besides.
-Json with_common_keys(const JsonNode& config) {
-  Json c = config.value();
-  const auto rename = [&](const char* from, const char* to) {
-    if (config.has(from)) c[to] = c[from];
-    c.erase(from);
-  };
-  rename("norm_eps", "rms_norm_eps");
-  rename("block_ff_dim", "intermediate_size");
-  rename("tie_embedding", "tie_word_embeddings");
-  if (!c.contains("tie_word_embeddings")) c["tie_word_embeddings"] = true;
-  c["hidden_act"] = "silu";
+RenamedConfig with_common_keys(const JsonNode& config) {
+  RenamedConfig c(config);
+  c.rename("norm_eps", "rms_norm_eps");
+  c.rename("block_ff_dim", "intermediate_size");
+  c.rename("tie_embedding", "tie_word_embeddings");
+  c.fallback("tie_word_embeddings", true);
+  c.fallback("hidden_act", "silu");
   return c;
 }
 
@@ -79,6 +75,7 @@ void check_repeated(ConfigKeys* keys, const ModelConfig& config) {
     keys->require(key, config.d_model);
   }
   keys->require("num_heads", config.layers[0].attention.n_heads);
+  keys->require("hidden_act", "silu");
   keys->require("block_use_swiglu", true);
   keys->require("use_pos_enc", true);
   keys->ignore({"block_norm_eps", "block_mlp_init_scale", "block_out_init_scale",
@@ -98,23 +95,19 @@ int32_t adjusted_width(ConfigKeys* keys, int32_t width) {
   return static_cast<int32_t>((static_cast<int64_t>(scaled) + block - 1) / block * block);
 }
 
+// The layers with attention by their type, by their index, or both.
 std::vector<bool> convolution_layers(ConfigKeys* keys, size_t n_layers) {
-  std::vector<bool> convolves(n_layers);
-  const bool typed = keys->has("layer_types");
-  const bool listed = !typed && keys->has("full_attn_idxs");
-  if (listed) convolves.assign(n_layers, true);
+  const bool listed = keys->has("full_attn_idxs");
+  std::vector<bool> convolves(n_layers, listed);
   for (const JsonNode& index : keys->list("full_attn_idxs")) {
     const auto l = static_cast<size_t>(index.integer(0, kMaxLayers));
     if (l < n_layers) convolves[l] = false;
   }
-  const std::vector<JsonNode> types = keys->list("layer_types");
-  if (!typed) return convolves;
-  if (types.size() != n_layers) {
-    fail(MOE_ERR_SHAPE, "config.json: layer_types: expected %zu entries, found %zu", n_layers,
-         types.size());
-  }
-  for (size_t l = 0; l < n_layers; ++l) {
-    convolves[l] = types[l].choice({"full_attention", "conv"}) == 1;
+  const std::vector<JsonNode> types = keys->list("layer_types", n_layers);
+  for (size_t l = 0; l < types.size(); ++l) {
+    const bool is_conv = types[l].choice({"full_attention", "conv"}) == 1;
+    if (listed && is_conv != convolves[l]) fail_different(types[l], keys->node("full_attn_idxs"));
+    convolves[l] = is_conv;
   }
   return convolves;
 }
@@ -148,8 +141,8 @@ Decoder begin(const JsonNode& config, const Checkpoint& checkpoint) {
 }
 
 Imported import_lfm2(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json whole = with_common_keys(config);
-  const JsonNode node(whole, "config.json");
+  const RenamedConfig renamed = with_common_keys(config);
+  const JsonNode node = renamed.node();
   Decoder d = begin(node, checkpoint);
   const int32_t width = adjusted_width(&d.keys, d.layer(0).ffn.d_ff);
   for (LayerConfig& layer : d.layers()) layer.ffn.d_ff = width;
@@ -158,8 +151,8 @@ Imported import_lfm2(const JsonNode& config, const Checkpoint& checkpoint) {
 }
 
 Imported import_lfm2_moe(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json whole = with_common_keys(config);
-  const JsonNode node(whole, "config.json");
+  const RenamedConfig renamed = with_common_keys(config);
+  const JsonNode node = renamed.node();
   Decoder d = begin(node, checkpoint);
   const FfnConfig dense = d.layer(0).ffn;
   const auto n_dense = static_cast<size_t>(d.keys.integer("num_dense_layers", 2, 0, kMaxLayers));

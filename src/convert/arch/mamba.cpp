@@ -20,8 +20,9 @@ int32_t head_width(ConfigKeys* keys, int64_t inner, int32_t heads) {
   const int64_t width =
       own || inner == 0 ? keys->integer(key, 1, Mamba2Sizes::kMaxDim) : inner / heads;
   if (inner != 0 && width * heads != inner) {
-    fail(MOE_ERR_SHAPE, "config.json: mamba_n_heads %d of mamba_d_head %lld are not %lld wide",
-         heads, static_cast<long long>(width), static_cast<long long>(inner));
+    fail(MOE_ERR_SHAPE, "%s %d of %s %lld are not %lld wide", keys->place("mamba_n_heads").c_str(),
+         heads, keys->spelled(key).c_str(), static_cast<long long>(width),
+         static_cast<long long>(inner));
   }
   return static_cast<int32_t>(width);
 }
@@ -29,13 +30,16 @@ int32_t head_width(ConfigKeys* keys, int64_t inner, int32_t heads) {
 // [low, high]. An infinite number is {"__float__": "Infinity"} in files of transformers 5, and in
 // others a word that parse_json() turns into "+inf".
 void read_limits(ConfigKeys* keys, MixerConfig* mamba) {
-  const std::vector<JsonNode> limits = keys->list("time_step_limit");
+  const std::vector<JsonNode> limits = keys->list("time_step_limit", 2);
   if (limits.empty()) return;
-  if (limits.size() != 2) fail_value(keys->node("time_step_limit"), "a list of two numbers is");
-  mamba->params[Mixer::kDtLow] = static_cast<float>(limits[0].number());
-  if (limits[1].value().is_object() || limits[1].value() == "+inf") return;
   const double most = mixer_info(*mamba).params[Mixer::kDtHigh].high;
-  mamba->params[Mixer::kDtHigh] = static_cast<float>(std::min(limits[1].number(), most));
+  const bool bounded = !limits[1].value().is_object() && limits[1].value() != "+inf";
+  const double low = limits[0].number(), high = bounded ? limits[1].number() : most;
+  if (!(low >= 0 && low <= high)) {
+    fail_value(keys->node("time_step_limit"), "two numbers from 0 on in ascending order are");
+  }
+  mamba->params[Mixer::kDtLow] = static_cast<float>(low);
+  if (bounded) mamba->params[Mixer::kDtHigh] = static_cast<float>(std::min(high, most));
 }
 
 }  // namespace
@@ -49,7 +53,12 @@ MixerConfig read_mamba(Decoder* d, int64_t inner) {
   const int32_t heads = keys.integer("mamba_n_heads", 128, 1, Mamba2Sizes::kMaxHeads);
   size(Mixer::kHeads, heads);
   size(Mixer::kHeadDim, head_width(&keys, inner, heads));
-  size(Mixer::kGroups, keys.integer("mamba_n_groups", 1, 1, heads));
+  const int32_t groups = keys.integer("mamba_n_groups", 1, 1, heads);
+  if (heads % groups != 0) {
+    fail(MOE_ERR_SHAPE, "%s: %d is not a multiple of %s %d", keys.place("mamba_n_heads").c_str(),
+         heads, keys.spelled("mamba_n_groups").c_str(), groups);
+  }
+  size(Mixer::kGroups, groups);
   size(Mixer::kStateDim, keys.integer("mamba_d_state", 256, 1, Mamba2Sizes::kMaxDim));
   size(Mixer::kLength, keys.integer("mamba_d_conv", 4, 1, Convolution::kMaxTaps));
   mamba.params[Mixer::kEps] = d->config().norm_eps;

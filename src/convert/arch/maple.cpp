@@ -42,7 +42,7 @@ Imported import_maple(const JsonNode& config, const Checkpoint& checkpoint) {
   for (LayerConfig& layer : d.layers()) {
     if (!says_dims) layer.attention.rope.dims = layer.attention.head_dim / 2;
     if (layer.attention.window == 0) layer.attention.rope = {};
-    layer.ffn.act.limit = d.keys.number("swiglu_limit", 7);
+    layer.ffn.act.limit = d.keys.number("swiglu_limit", 7, 0, 1e30f);
   }
   d.quantization(Quantization::kNone);
   return d.finish();

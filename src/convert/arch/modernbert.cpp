@@ -77,13 +77,8 @@ std::vector<bool> local_layers(ConfigKeys* keys, int32_t n_layers) {
   std::vector<bool> local(static_cast<size_t>(n_layers));
   const int32_t every = keys->integer("global_attn_every_n_layers", 3, 1, 1 << 16);
   for (int32_t l = 0; l < n_layers; ++l) local[static_cast<size_t>(l)] = l % every != 0;
-  if (!keys->has("layer_types")) return local;
-  const std::vector<JsonNode> types = keys->list("layer_types");
-  if (types.size() != local.size()) {
-    fail(MOE_ERR_SHAPE, "config.json: layer_types: expected %zu entries, found %zu", local.size(),
-         types.size());
-  }
-  for (size_t l = 0; l < local.size(); ++l) {
+  const std::vector<JsonNode> types = keys->list("layer_types", local.size());
+  for (size_t l = 0; l < types.size(); ++l) {
     local[l] = types[l].choice({"full_attention", "sliding_attention"}) == 1;
   }
   return local;
@@ -158,7 +153,7 @@ Imported import_modernbert(const JsonNode& config, const Checkpoint& checkpoint)
   c->d_model = keys.integer("hidden_size", 1, kMaxWidth);
   c->context_length = keys.integer("max_position_embeddings", 8192, 1, 1 << 24);
   c->norm = NormKind::kLayer;
-  c->norm_eps = keys.number("norm_eps", 1e-5f);
+  c->norm_eps = keys.eps("norm_eps", 1e-5f);
   c->embedding_norm = true;
   c->pad_token_id = keys.integer("pad_token_id", -1, 0, c->vocab_size - 1);
   read_layers(&keys, &out);

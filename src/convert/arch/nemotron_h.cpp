@@ -60,36 +60,46 @@ enum class Block : uint8_t { kMamba, kAttention, kMlp, kMoe };
 // The list of names, or the older string of letters, both a block per layer.
 std::vector<Block> read_blocks(const JsonNode& config) {
   std::vector<Block> out;
+  const char* first = nullptr;
+  const auto take = [&](const char* key, std::vector<Block> blocks) {
+    if (first != nullptr && blocks != out) fail_different(config.at(first), config.at(key));
+    first = key;
+    out = std::move(blocks);
+  };
   for (const char* key : {"layers_block_type", "layer_types"}) {
     if (!config.has(key)) continue;
+    std::vector<Block> blocks;
     for (const JsonNode& type : config.at(key).elements()) {
       constexpr Block kOf[] = {Block::kMamba,     Block::kMamba, Block::kAttention,
                                Block::kAttention, Block::kMlp,   Block::kMoe};
-      out.push_back(kOf[type.choice(
+      blocks.push_back(kOf[type.choice(
           {"mamba", "linear_attention", "attention", "full_attention", "mlp", "moe"})]);
     }
-    return out;
+    take(key, std::move(blocks));
   }
-  const JsonNode pattern = config.at("hybrid_override_pattern");
+  const char* const letters = "hybrid_override_pattern";
+  if (first != nullptr && !config.has(letters)) return out;
+  const JsonNode pattern = config.at(letters);
+  std::vector<Block> blocks;
   for (const char letter : pattern.string()) {
     constexpr std::string_view kLetters = "M*-E";
     const size_t at = kLetters.find(letter);
     if (at == kLetters.npos) pattern.fail_expected("letters M, *, - and E");
-    out.push_back(static_cast<Block>(at));
+    blocks.push_back(static_cast<Block>(at));
   }
+  take(letters, std::move(blocks));
   return out;
 }
 
 // config.json with the keys of other decoders and of Granite's Mamba2, and what its readers take
 // for granted.
-Json as_others(const JsonNode& config, size_t n_layers) {
-  Json c = config.value();
+RenamedConfig as_others(const JsonNode& config, size_t n_layers) {
+  RenamedConfig c(config);
   const auto rename = [&](const char* from, const char* to, const Json& fallback) {
-    if (config.has(from)) c[to] = c[from];
-    if (!c.contains(to) || c.at(to).is_null()) c[to] = fallback;
-    c.erase(from);
+    c.rename(from, to);
+    c.fallback(to, fallback);
   };
-  rename("norm_eps", "rms_norm_eps", 1e-5);
+  c.rename("norm_eps", "rms_norm_eps");
   rename("layer_norm_epsilon", "rms_norm_eps", 1e-5);
   rename("mlp_hidden_act", "hidden_act", "relu2");
   rename("mamba_num_heads", "mamba_n_heads", 128);
@@ -98,9 +108,8 @@ Json as_others(const JsonNode& config, size_t n_layers) {
   rename("ssm_state_size", "mamba_d_state", 128);
   rename("conv_kernel", "mamba_d_conv", 4);
   rename("chunk_size", "mamba_chunk_size", 128);
-  const bool counted = c.contains("num_hidden_layers") && !c.at("num_hidden_layers").is_null();
-  if (!counted) c["num_hidden_layers"] = n_layers;
-  if (!c.contains("head_dim")) c["head_dim"] = 128;
+  c.fallback("num_hidden_layers", n_layers);
+  c.fallback("head_dim", 128);
   for (const char* key : {"layers_block_type", "layer_types", "hybrid_override_pattern"}) {
     c.erase(key);
   }
@@ -122,12 +131,7 @@ FfnConfig read_experts(Decoder* d, const FfnConfig& dense) {
       keys.boolean("norm_topk_prob", true) ? RouterWeights::kRenormalised : RouterWeights::kRaw;
   router.k = keys.integer("num_experts_per_tok", 1, ffn.moe.n_experts);
   router.scale = keys.number("routed_scaling_factor", 1);
-  router.n_groups = keys.integer("n_group", 1, 1, ffn.moe.n_experts);
-  router.top_groups = keys.integer("topk_group", 1, 1, router.n_groups);
-  if (ffn.moe.n_experts % router.n_groups != 0) {
-    fail(MOE_ERR_SHAPE, "config.json: n_group: %d does not divide n_routed_experts %d",
-         router.n_groups, ffn.moe.n_experts);
-  }
+  read_expert_groups(&keys, "n_routed_experts", 1, 1, &router);
   return ffn;
 }
 
@@ -160,9 +164,7 @@ void read_layers(Decoder* d, const std::vector<Block>& blocks) {
   }
   FfnConfig dense = d->layer(0).ffn;
   dense.gated = false;
-  if (any_mlp && dense.d_ff == 0) {
-    fail(MOE_ERR_NOT_FOUND, "config.json: \"intermediate_size\" is missing");
-  }
+  if (any_mlp) (void)d->keys.integer("intermediate_size", 1, kMaxWidth);
   const FfnConfig experts = any_moe ? read_experts(d, dense) : FfnConfig{};
   const MixerConfig mamba = any_mamba ? read_mamba(d, 0) : MixerConfig{};
   for (size_t l = 0; l < blocks.size(); ++l) set_layer(blocks[l], mamba, experts, &d->layer(l));
@@ -170,8 +172,8 @@ void read_layers(Decoder* d, const std::vector<Block>& blocks) {
 
 Imported import_nemotron_h(const JsonNode& config, const Checkpoint& checkpoint) {
   const std::vector<Block> blocks = read_blocks(config);
-  const Json renamed = as_others(config, blocks.size());
-  const JsonNode node(renamed, "config.json");
+  const RenamedConfig renamed = as_others(config, blocks.size());
+  const JsonNode node = renamed.node();
   Decoder d(node, checkpoint, 10000);
   const bool plain = checkpoint.find("model.embeddings.weight") != nullptr;
   if (d.config().tie_embeddings) {

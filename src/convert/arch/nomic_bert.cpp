@@ -4,6 +4,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/bert_encoder.h"
+#include "src/convert/arch/renamed_config.h"
 
 namespace moe::arch::nomic_bert {
 namespace {
@@ -44,9 +45,8 @@ constexpr TensorName kNames[] = {{"embedding.weight", "embeddings.word_embedding
 constexpr EncoderTask kTasks[] = {{"Model", {.kind = HeadKind::kNone}, {}}};
 
 // Published files have GPT-2's keys.
-Json with_usual_keys(const JsonNode& config) {
-  Json c = config.value();
-  if (!c.is_object()) config.fail_expected("an object");
+RenamedConfig with_usual_keys(const JsonNode& config) {
+  RenamedConfig c(config);
   for (const auto& [published, usual] : {std::pair{"n_embd", "hidden_size"},
                                          {"n_head", "num_attention_heads"},
                                          {"n_inner", "intermediate_size"},
@@ -54,11 +54,7 @@ Json with_usual_keys(const JsonNode& config) {
                                          {"n_positions", "max_position_embeddings"},
                                          {"layer_norm_epsilon", "layer_norm_eps"},
                                          {"rotary_emb_base", "rope_theta"}}) {
-    if (!c.contains(published)) continue;
-    if (!c.contains(usual)) c[usual] = c.at(published);
-    // Two different values: neither name may be dropped, so that the published one is refused as
-    // unknown.
-    if (c.at(usual) == c.at(published)) c.erase(published);
+    c.rename(published, usual);
   }
   return c;
 }
@@ -112,8 +108,8 @@ void read_layers(ConfigKeys* keys, Imported* out) {
   AttentionConfig& a = layer.attention;
   a.n_heads = a.n_kv_heads = keys->integer("num_attention_heads", 1, c.d_model);
   if (c.d_model % a.n_heads != 0) {
-    fail(MOE_ERR_SHAPE, "config.json: num_attention_heads %d does not divide %d", a.n_heads,
-         c.d_model);
+    fail(MOE_ERR_SHAPE, "%s %d does not divide %s %d", keys->place("num_attention_heads").c_str(),
+         a.n_heads, keys->spelled("hidden_size").c_str(), c.d_model);
   }
   a.head_dim = c.d_model / a.n_heads;
   keys->require("head_dim", a.head_dim);
@@ -132,8 +128,8 @@ void read_layers(ConfigKeys* keys, Imported* out) {
 }
 
 Imported import_nomic_bert(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json usual = with_usual_keys(config);
-  const JsonNode node(usual, "config.json");
+  const RenamedConfig usual = with_usual_keys(config);
+  const JsonNode node = usual.node();
   ConfigKeys keys(node);
   Imported out;
   ModelConfig* c = &out.config;
@@ -142,7 +138,7 @@ Imported import_nomic_bert(const JsonNode& config, const Checkpoint& checkpoint)
   c->d_model = keys.integer("hidden_size", 1, kMaxWidth);
   c->context_length = keys.integer("max_position_embeddings", 2048, 1, 1 << 24);
   c->norm = NormKind::kLayer;
-  c->norm_eps = keys.number("layer_norm_eps", 1e-12f);
+  c->norm_eps = keys.eps("layer_norm_eps", 1e-12f);
   c->embedding_norm = true;
   c->final_norm = false;
   c->pad_token_id = keys.integer("pad_token_id", 0, 0, c->vocab_size - 1);

@@ -17,14 +17,14 @@ void set_attention(Decoder* d) {
 }
 
 Imported import_olmo3(const JsonNode& config, const Checkpoint& checkpoint) {
-  Json split = config.value();
-  split_rope(&split, static_cast<double>(config.number("rope_theta", kTheta)));
-  const JsonNode node(split, "config.json");
+  RenamedConfig split(config);
+  split_rope("rope_theta", static_cast<double>(config.number("rope_theta", kTheta)), &split);
+  const JsonNode node = split.node();
   Decoder d(node, checkpoint, kTheta);
   d.names(mlp_names());
   set_attention(&d);
   d.window_except_every(4);
-  d.local_rope();
+  d.local_rope("rope_theta");
   d.quantization(Quantization::kNone);
   return d.finish();
 }

@@ -32,19 +32,16 @@ constexpr TensorName kNames[] = {{"mixer_norm.weight", "input_layernorm.weight"}
                                  {"ffn_norm.weight", "feedforward_layer_norm.weight"}};
 
 Imported import_olmo_hybrid(const JsonNode& config, const Checkpoint& checkpoint) {
-  Json c = config.value();
-  const auto fallback = [&c](const char* key, const Json& value) {
-    if (!c.contains(key) || c.at(key).is_null()) c[key] = value;
-  };
-  const JsonNode heads = config.at("num_attention_heads");
-  fallback("linear_num_key_heads", heads.value());
-  fallback("linear_num_value_heads", heads.value());
-  fallback("linear_conv_kernel_dim", 4);
-  const Json* const rope = c.contains("rope_parameters") ? &c.at("rope_parameters") : nullptr;
+  RenamedConfig c(config);
+  for (const char* key : {"linear_num_key_heads", "linear_num_value_heads"}) {
+    if (!c.has(key)) c.copy("num_attention_heads", key);
+  }
+  c.fallback("linear_conv_kernel_dim", 4);
+  const Json* const rope = config.value().find("rope_parameters");
   const bool rotates = rope != nullptr && rope->is_object() && rope->contains("rope_theta") &&
                        !rope->at("rope_theta").is_null();
   if (!rotates) c.erase("rope_parameters");
-  const JsonNode node(c, "config.json");
+  const JsonNode node = c.node();
   Decoder d(node, checkpoint, 500000, 1e-6f);
   d.names(mlp_names());
   d.names(kNames);

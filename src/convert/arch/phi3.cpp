@@ -16,19 +16,21 @@ constexpr TensorName kMlp[] = {{"ffn.gate.weight", "mlp.gate_up_proj.weight", kG
                                {"ffn.down.weight", "mlp.down_proj.weight"}};
 
 // LongRoPE's original length: the model's own key, or 4096. It takes precedence over rope's.
-Json with_original_length(const JsonNode& config) {
+RenamedConfig with_original_length(const JsonNode& config) {
   const char* const key = "original_max_position_embeddings";
-  Json c = config.value();
-  if (!config.has(key)) c[key] = 4096;
+  RenamedConfig c(config);
   for (const char* rope : {"rope_parameters", "rope_scaling"}) {
-    if (config.has(rope) && config.at(rope).has(key)) c[rope].erase(key);
+    if (!config.has(rope) || !config.at(rope).has(key)) continue;
+    if (config.has(key)) check_same(config.at(key), config.at(rope).at(key));
+    c.json()[rope].erase(key);
   }
+  c.fallback(key, 4096);
   return c;
 }
 
 Imported import_phi3(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json with_length = with_original_length(config);
-  const JsonNode node(with_length, "config.json");
+  const RenamedConfig with_length = with_original_length(config);
+  const JsonNode node = with_length.node();
   Decoder d(node, checkpoint, 10000);
   d.names(kMlp);
   d.qkv_in_one({"self_attn.qkv_proj.weight"});

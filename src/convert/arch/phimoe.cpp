@@ -20,7 +20,7 @@ Imported import_phimoe(const JsonNode& config, const Checkpoint& checkpoint) {
   d.window(d.sliding_window(0));
   d.experts("num_local_experts", "num_experts", d.layer(0).ffn.d_ff, RouterWeights::kRaw);
   d.keys.require("num_experts_per_tok", 2);
-  const float jitter = d.keys.number("router_jitter_noise", 0.01f);
+  const float jitter = d.keys.number("router_jitter_noise", 0.01f, 0, 1e30f);
   for (LayerConfig& layer : d.layers()) {
     layer.ffn.moe.router.kind = RouterKind::kSparsemixer;
     layer.ffn.moe.router.jitter = jitter;

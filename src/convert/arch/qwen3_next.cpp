@@ -43,16 +43,18 @@ constexpr TensorName kRates[] = {{"gated_delta.b.weight", "linear_attn.in_proj_b
 
 // config.json with what its readers take for granted. Positions of a text are the same on all three
 // axes, so that how these share the rotation does not matter.
-Json with_defaults(Json c) {
-  if (!c.contains("head_dim")) c["head_dim"] = 256;
+RenamedConfig with_defaults(const JsonNode& config) {
+  RenamedConfig c(config);
+  Json& all = c.json();
+  if (!all.contains("head_dim")) c.fallback("head_dim", 256);
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    if (!c.contains(key) || !c.at(key).is_object()) continue;
-    c[key].erase("mrope_section");
-    c[key].erase("mrope_interleaved");
+    if (!all.contains(key) || !all.at(key).is_object()) continue;
+    all[key].erase("mrope_section");
+    all[key].erase("mrope_interleaved");
   }
-  const bool inside = c.contains("rope_parameters") && c.at("rope_parameters").is_object() &&
-                      c.at("rope_parameters").contains("partial_rotary_factor");
-  if (!inside && !c.contains("partial_rotary_factor")) c["partial_rotary_factor"] = 0.25;
+  const bool inside = all.contains("rope_parameters") && all.at("rope_parameters").is_object() &&
+                      all.at("rope_parameters").contains("partial_rotary_factor");
+  if (!inside && !all.contains("partial_rotary_factor")) c.fallback("partial_rotary_factor", 0.25);
   return c;
 }
 
@@ -108,8 +110,8 @@ Imported finish(Decoder* d, const Checkpoint& checkpoint) {
 }
 
 Imported import_qwen3_next(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json whole = with_defaults(config.value());
-  const JsonNode node(whole, "config.json");
+  const RenamedConfig whole = with_defaults(config);
+  const JsonNode node = whole.node();
   Decoder d = begin(node, checkpoint);
   if (holds_one(&d)) d.names(kApart);  // older files have the grouped matrices
   d.names(kGrouped);
@@ -118,8 +120,8 @@ Imported import_qwen3_next(const JsonNode& config, const Checkpoint& checkpoint)
 }
 
 Imported import_qwen3_5(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json whole = with_defaults(config.value());
-  const JsonNode node(whole, config.path());
+  const RenamedConfig whole = with_defaults(config);
+  const JsonNode node = whole.node();
   Decoder d = begin(node, checkpoint);
   d.names(kApart);
   d.names(kRates);
@@ -128,8 +130,8 @@ Imported import_qwen3_5(const JsonNode& config, const Checkpoint& checkpoint) {
 }
 
 Imported import_qwen3_5_moe(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json whole = with_defaults(config.value());
-  const JsonNode node(whole, config.path());
+  const RenamedConfig whole = with_defaults(config);
+  const JsonNode node = whole.node();
   Decoder d = begin(node, checkpoint);
   d.names(kApart);
   d.names(kRates);

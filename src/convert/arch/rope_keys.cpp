@@ -14,15 +14,37 @@ namespace {
 
 constexpr int32_t kMaxContext = 1 << 24;
 
-// Also without scaling; the partial rotation factor may be next to the object.
-void read_base(const JsonNode& node, int32_t head_dim, RopeConfig* rope) {
-  rope->theta = node.number("rope_theta", rope->theta);
-  if (!node.has("partial_rotary_factor")) return;
-  const double factor = node.at("partial_rotary_factor").number();
-  if (!(factor > 0 && factor <= 1)) {
-    node.at("partial_rotary_factor").fail_expected("a number above 0 and at most 1");
+float positive(const JsonNode& node, const char* key, float fallback) {
+  const float value = node.number(key, fallback);
+  if (node.has(key) && !(value > 0 && value < 1e30f)) {
+    node.at(key).fail_expected("a number above 0 and below 1e30");
   }
-  rope->dims = static_cast<int32_t>(head_dim * factor);
+  return value;
+}
+
+double read_share(const JsonNode& node) {
+  const double share = node.number();
+  if (!(share > 0 && share <= 1)) node.fail_expected("a number above 0 and at most 1");
+  return share;
+}
+
+// The rotated part of each head.
+int32_t rotated_part(const JsonNode& node, int32_t head_dim) {
+  const double factor = read_share(node);
+  const auto dims = static_cast<int32_t>(head_dim * factor);
+  if (factor < 1 && (dims < 2 || dims % 2 != 0)) {
+    fail_value(node, "a share of head_dim, " + std::to_string(head_dim) +
+                         ", that is even and at least 2 is");
+  }
+  return dims;
+}
+
+constexpr const char* kShare = "partial_rotary_factor";
+
+// Also without scaling; some files have these keys next to the object.
+void read_base(const JsonNode& node, int32_t head_dim, RopeConfig* rope) {
+  rope->theta = positive(node, "rope_theta", rope->theta);
+  if (node.has(kShare)) rope->dims = rotated_part(node.at(kShare), head_dim);
 }
 
 const float* read_factors(const JsonNode& node, int32_t dims,
@@ -49,9 +71,20 @@ float yarn_attention_factor(const JsonNode& node, float factor) {
 
 enum Kind { kDefault, kLinear, kLlama3, kYarn, kLongrope, kDynamic, kProportional };
 
+// "su" is "longrope"; "mrope" shares the rotation among axes, which are one for a text.
+void check_same_kind(const JsonNode& kind, const JsonNode& older) {
+  const auto is = [&](const char* one, const char* other) {
+    return kind.value() == one && older.value() == other;
+  };
+  if (is("longrope", "su") || is("su", "longrope") || is("default", "mrope")) return;
+  check_same(kind, older);
+}
+
 Kind read_kind(const JsonNode& node) {
   const char* const key = node.has("rope_type") ? "rope_type" : "type";
   if (!node.has(key)) return kDefault;
+  if (node.has("rope_type") && node.has("type"))
+    check_same_kind(node.at("rope_type"), node.at("type"));
   const std::initializer_list<const char*> names = {"default",  "linear",  "llama3",       "yarn",
                                                     "longrope", "dynamic", "proportional", "su"};
   const JsonNode kind = node.at(key);
@@ -137,14 +170,18 @@ void read_scaling(const JsonNode& node, Kind kind, int32_t context, int32_t orig
                                   RopeScaling::kYarn, RopeScaling::kLongrope};
   rope->scaling = scalings[kind];
   if (kind != kLongrope) (void)node.at("factor").number();
-  rope->factor = node.number("factor", 1);
+  rope->factor = positive(node, "factor", 1);
   rope->original_context =
       node.integer("original_max_position_embeddings", original, 1, kMaxContext);
-  rope->low_freq_factor = node.number("low_freq_factor", rope->low_freq_factor);
-  rope->high_freq_factor = node.number("high_freq_factor", rope->high_freq_factor);
-  rope->beta_fast = node.number("beta_fast", rope->beta_fast);
-  rope->beta_slow = node.number("beta_slow", rope->beta_slow);
+  rope->low_freq_factor = positive(node, "low_freq_factor", rope->low_freq_factor);
+  rope->high_freq_factor = positive(node, "high_freq_factor", rope->high_freq_factor);
+  rope->beta_fast = positive(node, "beta_fast", rope->beta_fast);
+  rope->beta_slow = positive(node, "beta_slow", rope->beta_slow);
   rope->truncate = node.boolean("truncate", true);
+  if (kind == kYarn && rope->theta <= 1) {
+    fail(MOE_ERR_RANGE, "%s: yarn needs a rope_theta above 1, found %g", node.path().c_str(),
+         static_cast<double>(rope->theta));
+  }
   if (kind == kYarn) rope->attention_factor = yarn_attention_factor(node, rope->factor);
   if (kind == kLongrope) read_longrope(node, context, rope, factors);
 }
@@ -152,17 +189,37 @@ void read_scaling(const JsonNode& node, Kind kind, int32_t context, int32_t orig
 // The share of pairs that turn, of all of a head's, whose frequencies are those of a whole
 // rotation.
 void read_proportional(const JsonNode& node, int32_t head_dim, RopeConfig* rope) {
-  const double share = node.number("partial_rotary_factor", 1);
+  const double share = node.has(kShare) ? read_share(node.at(kShare)) : 1;
+  rope->theta = positive(node, "rope_theta", rope->theta);
   rope->scaling = RopeScaling::kProportional;
   rope->dims = head_dim;
   rope->turning = 2 * static_cast<int32_t>(share * head_dim / 2);
-  rope->factor = node.number("factor", 1);
+  rope->factor = positive(node, "factor", 1);
 }
 
 // Dynamic frequencies change when a text exceeds max_position_embeddings, also for earlier
 // positions. Up to there nothing is scaled, and contexts here are never longer.
 void check_dynamic(const JsonNode& node) {
-  if (!(node.at("factor").number() > 0)) node.at("factor").fail_expected("a number above 0");
+  (void)node.at("factor").number();
+  (void)positive(node, "factor", 1);
+}
+
+// Two forms of one object: what both have must be the same.
+void check_both_objects(ConfigKeys* keys) {
+  if (!keys->has("rope_scaling") || !keys->has("rope_parameters")) return;
+  const JsonNode older = keys->node("rope_scaling"), node = keys->node("rope_parameters");
+  for (const std::string& key : older.others({})) {
+    const char* const name = key.c_str();
+    if (older.has(name) && node.has(name)) check_same(older.at(name), node.at(name));
+  }
+}
+
+// Keys of the object that the file has next to it, too.
+void check_beside(const JsonNode& node, ConfigKeys* keys) {
+  for (const char* key :
+       {"rope_theta", "partial_rotary_factor", "original_max_position_embeddings"}) {
+    if (keys->given(key) && node.has(key)) check_same(keys->node(key), node.at(key));
+  }
 }
 
 }  // namespace
@@ -172,12 +229,11 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
   RopeConfig rope;
   rope.kind = RopeKind::kHalf;
   rope.dims = head_dim;
-  rope.theta = keys.number("rope_theta", default_theta);
+  rope.theta = keys.has("rope_theta") ? keys.positive("rope_theta", 0) : default_theta;
   if (keys.has("partial_rotary_factor")) {
-    const JsonNode node = keys.node("partial_rotary_factor");
-    const Json beside = {{"partial_rotary_factor", node.value()}};
-    read_base(JsonNode(beside, "config.json"), head_dim, &rope);
+    rope.dims = rotated_part(keys.node("partial_rotary_factor"), head_dim);
   }
+  check_both_objects(&keys);
   const int32_t original =
       keys.integer("original_max_position_embeddings", context, 1, kMaxContext);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -185,12 +241,13 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
     const JsonNode node = keys.node(key);
     const Kind kind = read_kind(node);
     check_keys(node, kind, &keys);
-    read_base(node, head_dim, &rope);
-    if (kind == kDynamic) check_dynamic(node);
+    check_beside(node, &keys);
     if (kind == kProportional) {
       read_proportional(node, head_dim, &rope);
       continue;
     }
+    read_base(node, head_dim, &rope);
+    if (kind == kDynamic) check_dynamic(node);
     if (kind != kDefault && kind != kDynamic)
       read_scaling(node, kind, context, original, &rope, factors);
   }
@@ -198,17 +255,32 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
   return rope;
 }
 
-void split_rope(Json* config, double local_theta) {
+void split_rope(const char* local_key, double local_theta, RenamedConfig* config) {
   Json local = {{"rope_type", "default"}};
-  const Json whole = *config;
-  const JsonNode node(whole, "config.json");
+  const RenamedConfig whole = *config;
+  const JsonNode node = whole.node();
   if (node.has("rope_parameters") && node.at("rope_parameters").has("full_attention")) {
     const JsonNode both = node.at("rope_parameters");
     both.only({"full_attention", "sliding_attention"});
     if (both.has("sliding_attention")) local = both.at("sliding_attention").value();
-    (*config)["rope_parameters"] = both.at("full_attention").value();
+    config->put(both.at("full_attention"), "rope_parameters");
   }
-  (*config)["rope_local"] = {{"rope_parameters", local}, {"rope_theta", local_theta}};
+  config->json()["rope_local"] = {{"rope_parameters", local}, {local_key, local_theta}};
+}
+
+RopeConfig read_local_rope(ConfigKeys& keys, const char* local_key, int32_t head_dim,
+                           int32_t context, std::deque<std::vector<float>>* factors) {
+  Json local = keys.node("rope_local").value();
+  Spellings spellings = {{{"rope_parameters", "rope_parameters.sliding_attention"},
+                          {"rope_theta", keys.spelled(local_key)}},
+                         {}};
+  if (!keys.given(local_key)) spellings.defaults.insert("rope_theta");
+  local["rope_theta"] = Json(local.at(local_key));
+  const JsonNode node(local, keys.file(), spellings);
+  ConfigKeys local_keys(node);
+  const RopeConfig rope = read_rope(local_keys, head_dim, context, 0, factors);
+  keys.take_findings(local_keys);
+  return rope;
 }
 
 int32_t scaled_context(ConfigKeys& keys, const RopeConfig& rope, int32_t context) {

@@ -9,9 +9,9 @@ namespace {
 
 constexpr float kTheta = 2000000;
 
-Json with_defaults(const JsonNode& config) {
-  Json c = config.value();
-  if (!config.has("tie_word_embeddings")) c["tie_word_embeddings"] = true;
+RenamedConfig with_defaults(const JsonNode& config) {
+  RenamedConfig c(config);
+  c.fallback("tie_word_embeddings", true);
   return c;
 }
 
@@ -25,16 +25,16 @@ std::vector<bool> read_rotates(Decoder* d) {
   if (!d->keys.has("no_rope_layers")) return rotates;
   const std::vector<JsonNode> list = d->keys.list("no_rope_layers");
   if (list.size() < n_layers) {
-    fail(MOE_ERR_SHAPE, "config.json: no_rope_layers: expected %zu entries, found %zu", n_layers,
-         list.size());
+    fail(MOE_ERR_SHAPE, "%s: expected %zu entries, found %zu",
+         d->keys.place("no_rope_layers").c_str(), n_layers, list.size());
   }
   for (size_t l = 0; l < n_layers; ++l) rotates[l] = list[l].integer(0, 1) == 1;
   return rotates;
 }
 
 Imported import_smollm3(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json whole = with_defaults(config);
-  const JsonNode node(whole, "config.json");
+  const RenamedConfig whole = with_defaults(config);
+  const JsonNode node = whole.node();
   Decoder d(node, checkpoint, kTheta);
   d.names(mlp_names());
   d.attention_bias("attention_bias", false);

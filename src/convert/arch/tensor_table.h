@@ -43,8 +43,8 @@ class TensorTable {
 
   /// Several rows of one slot are alternatives: the first existing tensor is used; if none exists,
   /// the first that does in another layer or of another expert is what is missing, otherwise the
-  /// first in a module that has other tensors. A slot with a
-  /// row must exist, including biases; one without a row is absent.
+  /// first in a module that has other tensors. A slot with a row must exist, including biases; one
+  /// without a row is absent.
   void add(std::span<const TensorName> names);
   /// Sets the prefix of a layer's tensors.
   void layers_under(const char* prefix) { layer_prefix_ = prefix; }

@@ -98,7 +98,7 @@ void Torchscale::read_sizes() {
   c.d_model = keys_.integer(model_.main().key("embed_dim").c_str(), 1, kMaxWidth);
   if (model_.both()) keys_.require("encoder_embed_dim", c.d_model);
   c.norm = keys_.boolean("rms_norm", false) ? NormKind::kRms : NormKind::kLayer;
-  c.norm_eps = keys_.number("layernorm_eps", 1e-5f);
+  c.norm_eps = keys_.eps("layernorm_eps", 1e-5f);
   c.embedding_norm = keys_.boolean("layernorm_embedding", false);
   if (!keys_.boolean("no_scale_embedding", true)) {
     c.embedding_multiplier = std::sqrt(static_cast<float>(c.d_model));
@@ -273,7 +273,8 @@ Imported Torchscale::read() {
   refuse_torchscale_variants(&keys_);
   deepnorm_ = keys_.boolean("deepnorm", false);
   MoeConfig experts;
-  if (keys_.integer("moe_freq", 0, 0, 1024) > 0) experts = read_torchscale_experts(&keys_);
+  if (keys_.integer("moe_freq", 0, 0, 1024) > 0)
+    experts = read_torchscale_experts(&keys_, config().d_model);
   keys_.ignore({"moe_expert_count", "moe_top1_expert", "moe_top_k", "use_xmoe",
                 "mhmoe_heads_number", "moe_ffn_dim", "normalize_output"});
   for (const FairseqSide& side : model_.sides()) read_layers(side, experts);

@@ -103,10 +103,14 @@ void refuse_torchscale_variants(ConfigKeys* keys) {
                 "in_chans"});
 }
 
-MoeConfig read_torchscale_experts(ConfigKeys* keys) {
+MoeConfig read_torchscale_experts(ConfigKeys* keys, int32_t d_model) {
   MoeConfig m;
   m.n_experts = keys->integer("moe_expert_count", 1, 1 << 16);
   m.n_subheads = keys->integer("mhmoe_heads_number", 1, 1, kMaxWidth);
+  if (d_model % m.n_subheads != 0) {
+    fail_value(keys->node("mhmoe_heads_number"),
+               "a divisor of the width, " + std::to_string(d_model) + ", is");
+  }
   m.head = m.merge = m.n_subheads > 1;
   const bool any_k = keys->has("moe_top_k");
   if (m.n_subheads > 1 && !any_k) {
@@ -144,8 +148,10 @@ Activation torchscale_activation(ConfigKeys* keys) {
 void read_torchscale_rope(ConfigKeys* keys, AttentionConfig* attention) {
   const float share = keys->number("partial_rotary_factor", 1.0f);
   if (!keys->boolean("rotary_embed", false)) return;
-  const int32_t dims = static_cast<int32_t>(share * static_cast<float>(attention->head_dim));
-  if (!(share > 0) || share > 1 || dims < 2 || dims % 2 != 0) {
+  const bool is_share = share > 0 && share <= 1;
+  const float dims_of_head = is_share ? share * static_cast<float>(attention->head_dim) : 0;
+  const auto dims = static_cast<int32_t>(dims_of_head);
+  if (dims < 2 || dims % 2 != 0) {
     fail_value(keys->node("partial_rotary_factor"),
                "a share of the heads' width that is even and at least 2 is");
   }

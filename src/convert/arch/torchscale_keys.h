@@ -14,7 +14,7 @@ void refuse_torchscale_variants(ConfigKeys* keys);
 
 /// The experts of a layer, with the gate of torchscale (`moe_top1_expert`) or of MH-MoE's
 /// repository (`moe_top_k`).
-MoeConfig read_torchscale_experts(ConfigKeys* keys);
+MoeConfig read_torchscale_experts(ConfigKeys* keys, int32_t d_model);
 
 /// `activation_fn`, squared with `relu_squared`.
 Activation torchscale_activation(ConfigKeys* keys);

@@ -229,7 +229,7 @@ Imported import_xmoe_megatron(const JsonNode& config, const Checkpoint& checkpoi
   c->d_model = keys.integer("hidden_size", 1, kMaxWidth);
   c->context_length = keys.integer("max_position_embeddings", 1, kMaxContext);
   c->norm = NormKind::kLayer;
-  c->norm_eps = keys.number("layernorm_epsilon", 1e-5f);
+  c->norm_eps = keys.eps("layernorm_epsilon", 1e-5f);
   c->tie_embeddings = !keys.boolean("untie_embeddings_and_output_weights", false);
   LayerConfig dense;
   dense.attention = read_heads(&keys, "num_attention_heads", c->d_model);

@@ -9,6 +9,7 @@
 #include "src/convert/gguf/gguf_keys.h"
 #include "src/convert/gguf/gguf_source.h"
 #include "src/convert/gguf/gguf_state.h"
+#include "src/convert/importer.h"
 
 namespace moe {
 namespace {
@@ -135,6 +136,11 @@ class ConfigBuilder {
     for (const Arch& arch : kArchs) {
       if (name == arch.name) return arch;
       known += (known.empty() ? "" : ", ") + std::string(arch.name);
+    }
+    if (const char* const reason = beyond_layers(name)) {
+      fail(MOE_ERR_UNSUPPORTED,
+           "%.100s: general.architecture \"%.60s\" is not supported: no layer here computes %s",
+           checkpoint_.path().c_str(), name.c_str(), reason);
     }
     known += ", " + gguf_encoder_names();
     fail(MOE_ERR_UNSUPPORTED,

@@ -385,6 +385,7 @@ void read_gemma4(GgufKeys* keys, Json* config) {
        {{"rope_type", "default"}, {"rope_theta", base == nullptr ? Json(1e4) : *base}}}};
   c.erase("rope_theta");
   c["hidden_activation"] = "gelu_pytorch_tanh";
+  c.erase("hidden_act");
 }
 
 constexpr StateFamily kStateFamilies[] = {

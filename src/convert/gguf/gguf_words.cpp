@@ -6,6 +6,7 @@
 #include <span>
 
 #include "formats/import/shell_quoted.h"
+#include "src/base/number.h"
 #include "src/convert/gguf/gguf_source.h"
 #include "src/convert/gguf/gguf_state.h"
 
@@ -80,8 +81,7 @@ std::string_view find_word(std::span<const Word> words, std::string_view made) {
 }
 
 bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-         c == '.';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' || c == '.';
 }
 
 class Words {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include "formats/import/failure.h"
 #include "quant/formats.h"
@@ -120,24 +121,31 @@ class Unpacking {
     }
     if (names.empty()) {
       fail(MOE_ERR_FORMAT,
-           "config.json: quantization_config says bitsandbytes, but no tensor NAME%snf4 is there",
-           std::string(kState).c_str());
+           "config.json: quantization_config says bitsandbytes, but no tensor NAME%s%s is there",
+           std::string(kState).c_str(), said_.empty() ? kTypes[0] : said_.c_str());
     }
-    const std::string kind = names[0].substr(names[0].find(kState));
-    for (const std::string& name : names) add(name);
-    expect_no_more(kind);
+    std::set<std::string> kinds;
+    for (const std::string& name : names) {
+      kinds.insert(name.substr(name.find(kState)));
+      add(name);
+    }
+    expect_no_more(kinds);
   }
 
  private:
-  // Factors are left of matrices without a state.
-  void expect_no_more(const std::string& kind) const {
+  // Factors are left of matrices without a state, which may be of any kind that the file has.
+  void expect_no_more(const std::set<std::string>& kinds) const {
     constexpr std::string_view kFactors = ".absmax";
     for (const auto& [name, tensor] : c_->tensors()) {
       if (!name.ends_with(kFactors)) continue;
       const std::string matrix = name.substr(0, name.size() - kFactors.size());
       if (c_->find(matrix) == nullptr) continue;
-      fail(MOE_ERR_NOT_FOUND, "tensor %.200s%s is missing; quantization_config says bitsandbytes",
-           matrix.c_str(), kind.c_str());
+      std::string missing;
+      for (const std::string& kind : kinds) {
+        missing += (missing.empty() ? "" : " or ") + matrix.substr(0, 200) + kind;
+      }
+      fail(MOE_ERR_NOT_FOUND, "tensor %s is missing; quantization_config says bitsandbytes",
+           missing.c_str());
     }
   }
 

@@ -9,6 +9,7 @@
 
 #include "formats/import/failure.h"
 #include "formats/import/file.h"
+#include "src/base/number.h"
 #include "src/convert/gguf/score_merges.h"
 #include "src/convert/tokenizer/special_tokens.h"
 #include "src/text/characters/byte_level.h"
@@ -44,7 +45,7 @@ struct Kind {
 int base64_digit(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
+  if (is_digit(c)) return c - '0' + 52;
   return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 

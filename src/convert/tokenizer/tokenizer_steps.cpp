@@ -3,6 +3,7 @@
 #include "src/convert/tokenizer/tokenizer_steps.h"
 
 #include "formats/import/failure.h"
+#include "src/base/number.h"
 
 namespace moe {
 namespace {
@@ -52,7 +53,7 @@ std::vector<uint8_t> decode_base64(const JsonNode& node) {
       value = static_cast<uint32_t>(c - 'A');
     } else if (c >= 'a' && c <= 'z') {
       value = static_cast<uint32_t>(c - 'a') + 26;
-    } else if (c >= '0' && c <= '9') {
+    } else if (is_digit(c)) {
       value = static_cast<uint32_t>(c - '0') + 52;
     } else if (c == '+' || c == '/') {
       value = c == '+' ? 62 : 63;

@@ -6,6 +6,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "src/base/number.h"
 #include "src/text/characters/regex_syntax.h"
 #include "src/text/characters/utf8.h"
 
@@ -67,7 +68,7 @@ bool is_too_much(int code) { return code == PCRE2_ERROR_MATCHLIMIT || code == PC
 
 // "{100}" and the like: many characters between two items.
 bool has_long_count(std::string_view pattern) {
-  const auto digit = [&](size_t i) { return pattern[i] >= '0' && pattern[i] <= '9'; };
+  const auto digit = [&](size_t i) { return is_digit(pattern[i]); };
   for (size_t i = 0; i + 3 < pattern.size(); ++i) {
     if (pattern[i] == '{' && digit(i + 1) && digit(i + 2) && digit(i + 3)) return true;
   }

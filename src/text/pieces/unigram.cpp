@@ -13,6 +13,7 @@ namespace moe {
 namespace {
 
 constexpr double kUnkPenalty = 10.0;  // below the lowest score, as in SentencePiece
+
 }  // namespace
 
 Status Unigram::create(const TokenizerSpec& spec, const Vocabulary& vocabulary) {

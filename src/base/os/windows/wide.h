@@ -2,9 +2,8 @@
 #pragma once
 // Names and files of Windows: its names are UTF-16, the library's UTF-8.
 
-#include <windows.h>
-
 #include <io.h>
+#include <windows.h>
 
 #include <cstddef>
 
@@ -31,7 +30,7 @@ class WidePath {
 /// UTF-8 of a name. False if it does not fit.
 bool narrow_name(const wchar_t* name, char* out, size_t n);
 
-/// What Windows calls an open file.
+/// The handle that Windows has for an open file.
 inline HANDLE handle_of(int file) { return reinterpret_cast<HANDLE>(_get_osfhandle(file)); }
 
 /// errno's number for one of GetLastError().

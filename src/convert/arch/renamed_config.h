@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+// A config.json with the keys of other decoders, which the common readers know. Errors keep the
+// names that the file has.
+
+#include "src/convert/arch/config_keys.h"
+
+namespace moe {
+
+class RenamedConfig {
+ public:
+  /// Copies `config`, which must be an object, and its spellings.
+  explicit RenamedConfig(const JsonNode& config);
+
+  /// True if the key exists and is not null.
+  bool has(const char* key) const { return node().has(key); }
+  /// Gives `to` the value of `from`, if that is there, and removes `from`. Throws if the file has
+  /// both with different values.
+  void rename(const char* from, const char* to);
+  /// The same with a member of a member, which stays.
+  void take(const JsonNode& from, const char* to);
+  /// Gives `to` the value of a member's member, whatever it was.
+  void put(const JsonNode& from, const char* to);
+  /// Gives `to` the value of `from`, if that is there, whatever `to` was.
+  void copy(const char* from, const char* to);
+  /// The value of a key that is missing or null.
+  void fallback(const char* key, Json value);
+  void erase(const char* key) { value_.erase(key); }
+  /// For changes within a member.
+  Json& json() { return value_; }
+
+  /// Borrows this.
+  JsonNode node() const { return {value_, path_, spellings_}; }
+
+ private:
+  Json value_;
+  std::string path_;
+  Spellings spellings_;
+};
+
+}  // namespace moe
