@@ -312,7 +312,7 @@ void World::call_session(FuzzArgs& a, uint8_t which) {
     (void)a.fine(moe_session_score(s, a.maybe(ids.data()), n, logprobs, n_logprobs, a.error()));
   } else if (which % 6 == 1) {
     moe_rows rows = a.in().flag() ? MOE_ROWS_ALL : MOE_ROWS_LAST;
-    if (a.in().byte() == 13) a.set(&rows);
+    if (a.in().byte() == 13) rows = static_cast<moe_rows>(a.in().below(4));  // 3 is no moe_rows
     float* logits = a.maybe(a.array<float>(std::max<size_t>(n, 1) * kVocab));
     (void)a.fine(moe_session_eval(s, a.maybe(ids.data()), n, rows, logits, a.error()));
   } else if (which % 6 == 2) {
