@@ -97,7 +97,8 @@ class JsonKeys(Cli):
         self.agrees("inspect", *seen, free=free)
         text = "the cat sat on the mat " * 200
         calibrated = self.json("convert", CHAT, self.path("c.moe"), "--weights", "int4", "--calibrate", "-", text=text)
-        self.agrees("convert", converted, calibrated, rare=["split"])
+        sized = self.json("convert", CHAT, self.path("c.moe"), "--bits", "9")
+        self.agrees("convert", converted, calibrated, sized, rare=["split"])
 
 
 if __name__ == "__main__":
