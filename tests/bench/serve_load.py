@@ -104,7 +104,7 @@ def text_of_events(path, lines):
 
 class Server:
     def __init__(self, moe, *args):
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")  # reading moves the position that both processes write at
         self.process = subprocess.Popen([moe, "serve", MODEL, "--port", "0", "--template", "plain", *args], stderr=self.log)
         deadline = time.monotonic() + 120
         while not (found := re.search(r"http://127\.0\.0\.1:(\d+)", self.text())):
