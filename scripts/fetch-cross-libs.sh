@@ -41,7 +41,12 @@ else
   sed -n 's/^deb /deb-src /p' /etc/apt/sources.list >apt/sources.list 2>/dev/null || : >apt/sources.list
   apt+=(-o "Dir::Etc::SourceList=$PWD/apt/sources.list" -o "Dir::Etc::SourceParts=$PWD/apt/parts")
   "${apt[@]}" update || true  # a list that is missing shows when a package is not found
-  "${apt[@]}" source --download-only libzstd
+  # A mirror may list a version that it does not have yet: the one before does as well.
+  versions=$(apt-cache "${apt[@]:2}" showsrc --only-source libzstd | sed -n 's/^Version: //p' | sort -ruV)
+  for version in $versions; do
+    "${apt[@]}" source --download-only "libzstd=$version" && break
+    rm -f libzstd_*
+  done
   mkdir zstd
   tar -xf libzstd_*.orig.tar.xz -C zstd --strip-components 1
   make -C zstd/lib -j "$(nproc)" libzstd.a ZSTD_LEGACY_SUPPORT=0 CC="$architecture-linux-gnu-gcc" AR="$architecture-linux-gnu-ar"

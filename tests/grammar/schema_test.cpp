@@ -550,7 +550,7 @@ TEST(Schema, ManyNamesThatCollide) {
   EXPECT_LT(n_refused, 6);
 }
 
-// What only looks like an $id or an $anchor names nothing.
+// An $id or $anchor within data names nothing.
 TEST(Schema, NamesThatAreData) {
   check(
       kSchema,
