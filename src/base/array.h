@@ -96,7 +96,10 @@ class Array {
   }
 
  private:
-  static constexpr size_t kAlign = alignof(T) > 64 ? alignof(T) : 64;  // whole cache lines
+  // Vectors of numbers are read by whole cache lines; other memory is cheaper at malloc's
+  // alignment.
+  static constexpr size_t kAlign =
+      std::max(std::is_arithmetic_v<T> ? size_t{64} : alignof(std::max_align_t), alignof(T));
 
   Status grow_for(size_t n) {
     size_t need = 0;

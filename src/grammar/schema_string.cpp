@@ -18,7 +18,13 @@ namespace {
 #define OCTET "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 #define IPV4 OCTET "(?:\\." OCTET "){3}"
 #define H "[0-9A-Fa-f]{1,4}"
-#define LABEL "[A-Za-z0-9](?:[A-Za-z0-9\\-]{0,61}[A-Za-z0-9])?"
+#define LETTER "[A-Za-z0-9]"
+#define LABEL LETTER "(?:[A-Za-z0-9\\-]{0,61}" LETTER ")?"
+#define SHORT_LABEL LETTER "(?:[A-Za-z0-9\\-]{0,20}" LETTER ")?"
+// A host name has at most 253 characters: counting them would take 30,000 states, so of many labels
+// only few are long.
+#define HOSTNAME \
+  LABEL "(?:(?:\\." LABEL "){0,2}(?:\\." SHORT_LABEL "){0,2}|(?:\\." SHORT_LABEL "){0,8})"
 #define URI_CHAR "(?:[A-Za-z0-9\\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})"
 
 #define URI                                                                              \
@@ -29,10 +35,9 @@ namespace {
 #define URI_REFERENCE                                                        \
   "(?:" URI "|(?:/?" PATH_CHAR "+(?:/" PATH_CHAR "*)*|/)?(?:\\?(?:" URI_CHAR \
   "|\\?)*)?(?:#(?:" URI_CHAR "|\\?)*)?)"
-#define EMAIL                                                                             \
-  "[A-Za-z0-9!#$%&'*+/=?\\^_`{|}~\\-]+(?:\\.[A-Za-z0-9!#$%&'*+/=?\\^_`{|}~\\-]+)*@" LABEL \
-  "(?:\\." LABEL ")*"
-#define HOSTNAME LABEL "(?:\\." LABEL ")*"
+// At most 64 characters are before the @.
+#define MAIL_CHAR "[A-Za-z0-9!#$%&'*+/=?\\^_`{|}~\\-]"
+#define EMAIL "(?:" MAIL_CHAR "(?:\\.?" MAIL_CHAR "){0,31}|" MAIL_CHAR "{33,64})@" HOSTNAME
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 #define VARIABLE "[A-Za-z0-9_]+(?:\\*|:[1-9][0-9]{0,3})?"
 #define SCHEME "^[A-Za-z][A-Za-z0-9+\\-.]*:"

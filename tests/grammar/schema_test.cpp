@@ -8,6 +8,15 @@ namespace {
 
 constexpr Kind kSchema = Kind::kJsonSchema;
 
+std::string quoted(const std::string& text) { return '"' + text + '"'; }
+
+// `n` labels of a host name, each of `length` letters.
+std::string dotted(int n, size_t length) {
+  std::string text;
+  for (int i = 0; i < n; ++i) text += (i == 0 ? "" : ".") + std::string(length, 'a');
+  return text;
+}
+
 TEST(Schema, Types) {
   check(kSchema,
         {
@@ -118,7 +127,15 @@ TEST(Schema, Strings) {
           {R"({"type":"string","format":"uuid"})",
            {"\"123e4567-e89b-12d3-a456-426614174000\""},
            {"\"123e4567\""}},
-          {R"({"type":"string","format":"email"})", {"\"a.b@example.org\""}, {"\"a@@b\"", "\"a\""}},
+          {R"({"type":"string","format":"email"})",
+           {"\"a.b@example.org\"", quoted(std::string(64, 'a') + "@b")},
+           {"\"a@@b\"", "\"a\"", "\".a@b\"", "\"a.@b\"", "\"a..b@c\"",
+            quoted(std::string(65, 'a') + "@b"), quoted(dotted(40, 1) + "@b")}},
+          // 253 characters at most.
+          {R"({"type":"string","format":"hostname"})",
+           {"\"a\"", "\"a-1.example.org\"", quoted(dotted(3, 63)), quoted(dotted(9, 22))},
+           {"\"\"", "\"a.\"", "\"-a\"", "\"a-.b\"", quoted(dotted(1, 64)), quoted(dotted(4, 63)),
+            quoted(dotted(127, 1) + ".a")}},
           {R"({"type":"string","format":"uri-reference"})",
            {"\"\"", "\"/a/b?c#d\"", "\"a.json\"", "\"http://x/\"", "\"#\""},
            {"\"//[\"", "\"a b\"", "\"1:2\"", "\"%zz\""}},

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Compares grammars with other programs: random texts of random JSON schemas must satisfy the package `jsonschema`, and
-the bytes that may follow a text be those of llguidance. Needs llguidance and
-jsonschema[format-nongpl], which checks the formats.
+the bytes that may follow a text be those of llguidance and xgrammar, or theirs lead to invalid texts alone. Needs llguidance,
+xgrammar and jsonschema[format-nongpl], which checks the formats.
 
 Usage: grammars.py --match_grammars PROGRAM [--schemas N] [--suite FOLDER]
 
@@ -123,45 +123,143 @@ def validate(program, n):
     return schemas, found, counts
 
 
-def compare(program, schemas, found):
-    """The bytes that may follow the beginnings of samples, against llguidance."""
-    import llguidance
-    tokenizer = llguidance.LLTokenizer("byte")
+class LlGuidance:
+    """A text's grammar of the package llguidance, with the 256 bytes as tokens."""
+
+    def __init__(self, schema):
+        import llguidance
+        self.tokenizer = llguidance.LLTokenizer("byte")
+        self.matcher = llguidance.LLMatcher(self.tokenizer, llguidance.LLMatcher.grammar_from_json_schema(
+            json.dumps(schema), defaults={"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}), log_level=0)
+        if self.matcher.is_error():
+            raise ValueError(self.matcher.get_error())
+
+    def accepts(self, text):
+        return self.matcher.consume_tokens(list(text))
+
+    def allowed(self):
+        mask = self.matcher.compute_bitmask()
+        return {b for b in range(256) if mask[b // 8] >> (b % 8) & 1}
+
+    def may_end(self):
+        return self.matcher.is_accepting()
+
+
+class XGrammar:
+    """A text's grammar of the package xgrammar, with the 256 bytes as tokens and one that ends a text."""
+
+    @staticmethod
+    @functools.cache
+    def compiler():
+        import xgrammar
+        tokens = xgrammar.TokenizerInfo([bytes([b]) for b in range(256)] + [b"end"], vocab_type=xgrammar.VocabType.RAW, stop_token_ids=[256])
+        return xgrammar.GrammarCompiler(tokens, cache_enabled=False)
+
+    def __init__(self, schema):
+        import xgrammar
+        try:
+            grammar = self.compiler().compile_json_schema(json.dumps(schema), any_whitespace=False, separators=(",", ":"), strict_mode=False)
+        except RuntimeError as e:
+            raise ValueError(str(e)) from e
+        self.matcher = xgrammar.GrammarMatcher(grammar)
+        self.mask = xgrammar.allocate_token_bitmask(1, 257)
+
+    def accepts(self, text):
+        return self.matcher.accept_string(text)
+
+    def _has(self, token):
+        return int(self.mask[0][token // 32]) >> (token % 32) & 1 != 0
+
+    def allowed(self):
+        self.matcher.fill_next_token_bitmask(self.mask)
+        return {b for b in range(256) if self._has(b)}
+
+    def may_end(self):
+        self.matcher.fill_next_token_bitmask(self.mask)
+        return self._has(256)
+
+
+def complete(oracle, schema, begin, r):
+    """A text of `oracle` that begins so, of random bytes, mostly ASCII; None if it is not one or does not end soon."""
+    matcher, text = oracle(schema), bytearray(begin)
+    if not matcher.accepts(bytes(begin)):
+        return None
+    while len(text) < len(begin) + 200:
+        allowed = sorted(matcher.allowed())
+        if matcher.may_end() and (not allowed or r.random() < 0.5):
+            return bytes(text)
+        closing = [b for b in allowed if b in b'"}]']
+        ascii_bytes = [b for b in allowed if b < 128]
+        if not allowed:
+            return None
+        byte = r.choice(closing if closing and r.random() < 0.4 else ascii_bytes or allowed)
+        text.append(byte)
+        if not matcher.accepts(bytes([byte])):
+            return None
+    return None
+
+
+def judge_byte(oracle, schema, validator, begin, r):
+    """What becomes of texts of `oracle` that begin so: "valid", with the text, if one of them satisfies the schema."""
+    ended = False
+    for _ in range(12):
+        text = complete(oracle, schema, begin, r)
+        if text is None:
+            continue
+        ended = True
+        try:
+            if validator.is_valid(json.loads(text)):
+                return "valid", text
+        except ValueError:
+            pass
+    return ("invalid" if ended else "no text"), None
+
+
+def compare(program, schemas, found, oracle):
+    """The bytes that may follow the beginnings of samples, against another program. A byte that it alone allows is followed
+    to the end of texts: it is explained if none of them satisfies the schema, as the package jsonschema judges. What we alone
+    allow is not judged here: our texts are all valid."""
+    import jsonschema
     r = random.Random(2)
     cases = []
     for s, result in zip(schemas, found, strict=True):
         texts = [t for t in result.get("samples", ()) if t is not None]
         if not texts:
             continue
-        # Spelled as both write it.
+        # Spelled as all write it.
         text = json.dumps(json.loads(r.choice(texts)), ensure_ascii=False, separators=(",", ":"))
         cases.append((s, [text[:r.randrange(len(text) + 1)] for _ in range(2)]))
     ours = run(program, [{"kind": "schema", "grammar": json.dumps(s), "prefixes": p} for s, p in cases])
     counts, shown = collections.Counter(), []
-    # White space differs, and llguidance escapes DEL, which JSON does not ask for.
-    blank = set(b" \t\n\r\x7f")
+    blank = set(b" \t\n\r\x7f")  # white space differs, and llguidance escapes DEL, which JSON does not ask for
     for (s, prefixes), result in zip(cases, ours, strict=True):
-        grammar = llguidance.LLMatcher.grammar_from_json_schema(
-            json.dumps(s), defaults={"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"})
+        validator = jsonschema.Draft202012Validator(s, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
         for prefix, mine in zip(prefixes, result["allowed"], strict=True):
-            matcher = llguidance.LLMatcher(tokenizer, grammar, log_level=0)
-            if matcher.is_error():
-                counts["not supported by llguidance"] += 1
+            try:
+                matcher = oracle(s)
+            except ValueError:
+                counts["schema not supported there"] += 1
                 continue
             if mine is None:
                 counts["beginning not allowed by us (order of properties)"] += 1
                 continue
-            if not matcher.consume_tokens(list(prefix.encode())):
-                counts["beginning not allowed by llguidance"] += 1
+            if not matcher.accepts(prefix.encode()):
+                counts["beginning of a valid text not allowed there"] += 1
                 continue
-            mask = matcher.compute_bitmask()
-            theirs = {b for b in range(256) if mask[b // 8] >> (b % 8) & 1} - blank
-            mine = set(mine) - blank - {-1}
+            theirs, mine = matcher.allowed() - blank, set(mine) - blank - {-1}
             if theirs == mine:
                 counts["the same bytes"] += 1
-                continue
-            counts["other bytes"] += 1
-            shown.append((json.dumps(s), prefix, bytes(sorted(mine - theirs)), bytes(sorted(theirs - mine))))
+            elif not theirs - mine:
+                counts["we allow more"] += 1
+            else:
+                for byte in sorted(theirs - mine)[:8]:
+                    what, text = judge_byte(oracle, s, validator, prefix.encode() + bytes([byte]), r)
+                    if what == "valid":
+                        counts["there alone, and valid"] += 1
+                        shown.append((json.dumps(s), prefix, text.decode(errors="replace")))
+                        break
+                else:
+                    counts["there alone, and only texts that are invalid"] += 1
     return counts, shown
 
 
@@ -289,11 +387,13 @@ def main():
     schemas, found, counts = validate(arguments.match_grammars, arguments.schemas)
     for name, n in counts.most_common():
         print(n, name)
-    counts, shown = compare(arguments.match_grammars, schemas, found)
-    for name, n in counts.most_common():
-        print(n, name)
-    for s, prefix, more, less in shown[:20]:
-        print(f"{s}\n  behind {prefix!r}: we alone {more}, llguidance alone {less}")
+    for oracle in (LlGuidance, XGrammar):
+        counts, shown = compare(arguments.match_grammars, schemas, found, oracle)
+        print(oracle.__name__)
+        for name, n in counts.most_common():
+            print(" ", n, name)
+        for s, prefix, text in shown[:20]:
+            print(f"  {s}\n    behind {prefix!r}, valid and not ours: {text}")
 
 
 if __name__ == "__main__":
