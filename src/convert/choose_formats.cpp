@@ -17,6 +17,7 @@
 #include "quant/formats.h"
 #include "src/base/checked.h"
 #include "src/convert/least_damage.h"
+#include "src/convert/sensitivity.h"
 #include "src/convert/weights/in_order.h"
 #include "src/convert/weights/row_reader.h"
 #include "src/convert/weights/storage.h"
@@ -36,69 +37,6 @@ constexpr double squared(double v) { return v * v; }
 // A matrix that is off by no more has nothing to gain from a larger format.
 constexpr double kNoError = squared(1.0 / 1024);
 constexpr double kSlower = 1e-12;
-
-struct RoleDamage {
-  Role role;
-  double damage;
-};
-
-// The mean divergence that an error costs: nats per squared relative error, if it is small and
-// every matrix of the role is off by it. Measured on SmolLM2-135M with one role in int3_k and all
-// others exact (tests/bench/results/2026-11-29-size.md). What that model has none of is as what it
-// resembles: a latent as keys and values, the other two as queries and outputs.
-constexpr RoleDamage kRoleDamages[] = {
-    {Role::kQ, 1.35},   {Role::kK, 1.1},    {Role::kV, 4.9},        {Role::kO, 1.35},
-    {Role::kUp, 6.8},  // with its gate
-    {Role::kDown, 6.3}, {Role::kLatent, 6}, {Role::kQLatent, 1.35}, {Role::kOutputGate, 1.35},
-};
-constexpr double kHeadDamage = 5.9;
-constexpr double kEmbeddingDamage = 0.35;  // added to the head's if they are one matrix
-constexpr double kOtherDamage = 5;
-
-// The same measurement of single layers: the last one costs five times as much as the mean.
-constexpr double kLastLayer = 5, kFirstLayer = 1.2, kInnerLayer = 0.85;
-
-// Small errors add up; those of two bits do more damage than their squares say, the more of them
-// there are. Fitted to int3_k and int2_k, in one role and in all.
-constexpr double kExcess = 250;
-constexpr double grown(double squared_error) {
-  return squared_error * (1 + kExcess * squared(squared_error));
-}
-
-struct Shape {
-  int32_t n_layers = 0;
-  bool tied_head = false;
-};
-
-// Per squared error of the matrices of one role, in one layer.
-double damage_of(const PlannedSegment& segment, Role role, const Shape& shape) {
-  if (segment.layer < 0) {
-    if (segment.part == Part::kHead) return kHeadDamage;
-    const bool both = segment.part == Part::kEmbedding && shape.tied_head;
-    return kEmbeddingDamage + (both ? kHeadDamage : 0);
-  }
-  const auto found = std::find_if(std::begin(kRoleDamages), std::end(kRoleDamages),
-                                  [role](const RoleDamage& r) { return r.role == role; });
-  const double all = found == std::end(kRoleDamages) ? kOtherDamage : found->damage;
-  const bool last = segment.layer == shape.n_layers - 1;
-  const double place = last ? kLastLayer : segment.layer == 0 ? kFirstLayer : kInnerLayer;
-  return all * place / shape.n_layers;
-}
-
-// Rounding the inputs adds this to the squared relative error of the weights. The numbers give two
-// thirds of what docs/precision.md measures for all inputs of a model.
-double input_error(ActPrecision act) {
-  switch (act) {
-    case ActPrecision::kA8Group:
-      return squared(0.0086);
-    case ActPrecision::kA8Block:
-      return squared(0.02);
-    case ActPrecision::kF32:
-    case ActPrecision::kA8:  // the model was trained with it
-      break;
-  }
-  return 0;
-}
 
 // Formats for the codes of some checkpoints: others gain nothing by them.
 bool only_keeps_codes(FormatId format) {
@@ -178,7 +116,7 @@ std::string sized(uint64_t bytes) {
 
 class Choice final : public FormatChoice {
  public:
-  Choice(const SizeGoal& goal, Plan& plan, const Shape& shape, const Checkpoint& checkpoint,
+  Choice(const SizeGoal& goal, Plan& plan, const ModelShape& shape, const Checkpoint& checkpoint,
          ThreadPool& pool, FileBytes file_bytes, std::function<void()> tick)
       : goal_(goal),
         plan_(plan),
@@ -249,7 +187,8 @@ class Choice final : public FormatChoice {
       unit->groups.emplace_back();
       group = unit->groups.end() - 1;
       group->role = role;
-      group->damage = damage_of(plan_.segments[place.segment], role, shape_);
+      const PlannedSegment& segment = plan_.segments[place.segment];
+      group->damage = sensitivity(segment.part, segment.layer, role, shape_);
     }
     group->places.push_back(place);
   }
@@ -551,7 +490,7 @@ class Choice final : public FormatChoice {
 
   const SizeGoal goal_;
   Plan& plan_;
-  const Shape shape_;
+  const ModelShape shape_;
   const Checkpoint& checkpoint_;
   ThreadPool& pool_;
   const FileBytes file_bytes_;
@@ -576,7 +515,7 @@ std::unique_ptr<FormatChoice> list_formats(const SizeGoal& goal, Plan& plan,
                                            const ModelConfig& config, const Checkpoint& checkpoint,
                                            ThreadPool& pool, FileBytes file_bytes,
                                            std::function<void()> tick) {
-  Shape shape{config.n_layers(), true};
+  ModelShape shape{config.n_layers(), true};
   for (const PlannedSegment& segment : plan.segments) {
     for (const PlannedMatrix& m : segment.matrices) {
       if (segment.part == Part::kHead && m.slot.kind == SlotKind::kVocab) shape.tied_head = false;

@@ -149,6 +149,26 @@ TEST_F(ChooseFormatsTest, OverridesKeepTheirFormats) {
   EXPECT_EQ(matrices_.at("layers.2.ffn.down").act, ActPrecision::kF32);
 }
 
+// The layers share the sensitivity of a role, whatever their number.
+TEST_F(ChooseFormatsTest, SensitivitiesOfAllLayersTogether) {
+  for (const int n_layers : {1, 2, 3, 40}) {
+    use(("{\"n_layers\": " + std::to_string(n_layers) + R"(, "d_model": 16, "layer_defaults":
+      {"attention": {"n_heads": 1, "n_kv_heads": 1, "head_dim": 16},
+       "ffn": {"kind": "dense", "d_ff": 16, "gated": true, "act": "silu"}}, "layers": []})")
+            .c_str());
+    convert_to({.most_bits = 40});
+    std::map<std::string, double> sums;
+    for (const auto& [name, m] : matrices_) {
+      if (name.starts_with("layers.")) sums[name.substr(name.rfind('.') + 1)] += m.sensitivity;
+    }
+    EXPECT_NEAR(sums.at("q"), 1.34, 1e-9) << n_layers;
+    EXPECT_NEAR(sums.at("down"), 6.34, 1e-9) << n_layers;
+    EXPECT_NEAR(sums.at("gate"), 2.67 + 4.22, 1e-9) << n_layers;  // with up
+  }
+  EXPECT_NEAR(matrices_.at("layers.39.attention.q").sensitivity,
+              5.3 / 0.84 * matrices_.at("layers.20.attention.q").sensitivity, 1e-9);
+}
+
 TEST_F(ChooseFormatsTest, RulesOfTheCheckpointDecideOnInputsAlone) {
   config_ = patched(R"({"precision": [{"match": "*", "weights": "f32"},
     {"match": "layers.0.attention.q", "activations": "a8"}]})",
