@@ -197,7 +197,7 @@ Status Json::index() {
         return Status::error(MOE_ERR_FORMAT, "JSON: the name \"%.*s\" twice in an object",
                              static_cast<int>(twice.size()), twice.data());
       }
-      if (at - first > kMaxProbes) return too_alike();
+      if (at - first >= kMaxProbes) return too_alike();
     }
     slots_[at & (n - 1)] = i + 1;
   }

@@ -386,6 +386,7 @@ Status SchemaCompiler::disjoint_values(const Parts& a, const Parts& b, bool* out
         bool admitted = false;
         unsure_ = false;
         const Status status = admits(c, *other, &admitted);
+        // A keyword that cannot be judged proves nothing.
         if (!status.ok() && status.code() != MOE_ERR_UNSUPPORTED) return status;
         none = status.ok() && !admitted && !unsure_;
       }

@@ -15,7 +15,12 @@ constexpr uint32_t kKindShift = 16;                // in a key
 constexpr uint64_t kMaxSteps = 200 * 1000 * 1000;  // seconds
 
 // Bits that tell what was checked of a node of the text.
-enum Checked : uint8_t { kKeywords = 1, kEntered = 2, kAcyclic = 4 };
+enum Checked : uint8_t { kKeywords = 1, kEntered = 2, kAcyclic = 4, kNamed = 8, kData = 16 };
+
+/// Keywords whose members are schemas by name (kNamed), and those whose value is no schema (kData).
+constexpr std::string_view kHaveNamed[] = {"properties",  "patternProperties", "$defs",
+                                           "definitions", "dependentSchemas",  "dependencies"};
+constexpr std::string_view kHaveData[] = {"const", "enum", "default", "examples"};
 
 /// Keywords that restrict values.
 constexpr std::string_view kSupported[] = {"$ref",
@@ -127,6 +132,7 @@ SchemaCompiler::SchemaCompiler(const Json& json, Network& network, SchemaWork& w
       keys_(json.allocator()),
       rules_(json.allocator()),
       checked_(json.allocator()),
+      resources_(json.allocator()),
       bare_names_(json.allocator()),
       patterns_(json.allocator()) {
   std::fill(std::begin(shared_), std::end(shared_), ~0U);
@@ -245,7 +251,9 @@ Status SchemaCompiler::check_named(uint32_t node, uint32_t depth) {
   }
   for (uint32_t c = json_.first(node); c != Json::kNone; c = json_.next(c)) {
     const std::string_view name = json_.name(c);
-    const bool one = name == "not"sv || name == "if"sv || name == "then"sv || name == "else"sv;
+    const bool branch = name == "then"sv || name == "else"sv;
+    const bool one =
+        name == "not"sv || name == "if"sv || (branch && json_.find(node, "if"sv) != Json::kNone);
     const bool several = name.ends_with("Of"sv) || name.starts_with("dependen"sv);
     if (one) MOE_TRY(check_cycles(c, depth));
     if (!several || !restricts(name)) continue;
@@ -256,15 +264,40 @@ Status SchemaCompiler::check_named(uint32_t node, uint32_t depth) {
   return {};
 }
 
-// The schema with an $id above a place, or the root: where references from there begin.
-uint32_t SchemaCompiler::resource_of(uint32_t node) const {
-  for (node = json_.parent(node); node != Json::kNone; node = json_.parent(node)) {
-    const uint32_t id = json_.find(node, "$id"sv);
-    if (id == Json::kNone || json_.kind(id) != Json::kString) continue;
-    const bool ignored = ref_alone_ && json_.find(node, "$ref"sv) != Json::kNone;
-    if (!ignored && !json_.text(id).starts_with("#"sv)) return node;
+// Whether the node is the value of a keyword of a schema.
+bool SchemaCompiler::is_keyword(uint32_t node) const {
+  const uint32_t up = json_.parent(node);
+  return up != Json::kNone && json_.kind(up) == Json::kObject &&
+         (checked_[up] & (kNamed | kData)) == 0;
+}
+
+// Finds out which nodes are schemas, and for each the schema with an $id that it is or is in, else
+// the root: where references begin. A node comes before its parts.
+Status SchemaCompiler::mark_places() {
+  MOE_TRY(spend(json_.n_nodes()));
+  MOE_TRY(resources_.resize(json_.n_nodes()));
+  for (uint32_t i = 0; i < json_.n_nodes(); ++i) {
+    const uint32_t up = json_.parent(i);
+    if (up == Json::kNone) continue;
+    const std::string_view name = json_.name(i);
+    if ((checked_[up] & kData) != 0) checked_[i] |= kData;
+    if (!is_keyword(i)) continue;
+    if (among(kHaveNamed, name)) checked_[i] |= kNamed;
+    if (among(kHaveData, name)) checked_[i] |= kData;
+    const bool is_id = name == "$id"sv || (name == "id"sv && point_tells_);
+    if (!is_id || json_.kind(i) != Json::kString || json_.text(i).starts_with("#"sv)) continue;
+    const bool ignored = ref_alone_ && json_.find(up, "$ref"sv) != Json::kNone;
+    if (!ignored) resources_[up] = up;
   }
-  return json_.root();
+  for (uint32_t i = 0; i < json_.n_nodes(); ++i) {
+    const uint32_t up = json_.parent(i);
+    if (up == Json::kNone) {
+      resources_[i] = i;
+    } else if (resources_[i] != i) {
+      resources_[i] = resources_[up];
+    }
+  }
+  return {};
 }
 
 // The schema whose $id is `name`, or which has it as an $anchor, best in the resource `from`;
@@ -272,26 +305,28 @@ uint32_t SchemaCompiler::resource_of(uint32_t node) const {
 Status SchemaCompiler::find_named(std::string_view name, bool anchor, uint32_t from,
                                   uint32_t* node) const {
   *node = Json::kNone;
-  uint32_t i = 0;
-  for (bool best = false; i < json_.n_nodes() && !best; ++i) {
-    if (json_.kind(i) != Json::kString) continue;
+  uint64_t work = 0;
+  bool best = false;
+  for (uint32_t i = 0; i < json_.n_nodes() && !best; ++i, ++work) {
     const std::string_view key = json_.name(i);
-    const std::string_view text = json_.text(i);
     const bool is_id = key == "$id"sv || key == "id"sv;
-    std::string_view found;
-    if (is_id)
-      found = anchor ? slice(text, text.starts_with("#"sv) ? 1 : text.size())
-                     : slice(text, 0, text.find('#'));
-    if (anchor && key == "$anchor"sv) found = text;
+    if (!is_id && !(anchor && key == "$anchor"sv)) continue;
+    if (json_.kind(i) != Json::kString || !is_keyword(i)) continue;
+    const std::string_view text = json_.text(i);
+    work += text.size();
+    std::string_view found = text;
+    if (is_id && anchor) found = slice(text, text.starts_with("#"sv) ? 1 : text.size());
+    if (is_id && !anchor) found = slice(text, 0, text.find('#'));
     if (found != name) continue;
-    best = !anchor || resource_of(i) == from;
+    best = !anchor || resources_[json_.parent(i)] == from;
     if (best || *node == Json::kNone) *node = json_.parent(i);
   }
-  return spend(i);
+  return spend(work);
 }
 
 // The node that a JSON pointer names, beginning at *node; or kNone.
 Status SchemaCompiler::follow(std::string_view pointer, uint32_t* node) const {
+  MOE_TRY(spend(pointer.size()));
   String step(allocator());
   while (!pointer.empty() && *node != Json::kNone) {
     pointer.remove_prefix(1);
@@ -316,7 +351,7 @@ Status SchemaCompiler::resolve(uint32_t ref, uint32_t* node) const {
   if (json_.kind(ref) != Json::kString) return malformed(ref, "expected a string");
   const std::string_view to = json_.text(ref);
   const size_t mark = std::min(to.find('#'), to.size());
-  uint32_t from = resource_of(ref);
+  uint32_t from = resources_[json_.parent(ref)];
   if (mark > 0) {
     MOE_TRY(find_named(slice(to, 0, mark), false, from, &from));
     if (from == Json::kNone) return unsupported(ref, "a schema outside of this one");
@@ -587,6 +622,7 @@ Status SchemaCompiler::define_rules(Mode mode, uint32_t* rule) {
       point_tells_ = old < "draft-06";
     }
   }
+  MOE_TRY(mark_places());
   Parts parts(allocator());
   parts.mode = mode;
   MOE_TRY(parts.push({.node = json_.root()}));

@@ -93,7 +93,8 @@ class SchemaCompiler final {
   Status resolve(uint32_t ref, uint32_t* node) const;
   Status find_named(std::string_view name, bool anchor, uint32_t from, uint32_t* node) const;
   Status follow(std::string_view pointer, uint32_t* node) const;
-  uint32_t resource_of(uint32_t node) const;
+  bool is_keyword(uint32_t node) const;
+  Status mark_places();
   Status spend(uint64_t steps) const;
   Status check_keywords(uint32_t node);
   Status check_cycles(uint32_t node, uint32_t depth);
@@ -225,7 +226,8 @@ class SchemaCompiler final {
   SchemaWork& work_;
   Keys keys_;  // of lists; their number is an index of rules_
   Array<uint32_t> rules_;
-  Array<uint8_t> checked_;  // per node of the text: bits
+  Array<uint8_t> checked_;     // per node of the text: bits
+  Array<uint32_t> resources_;  // per node: the schema that references from there begin at
   const TagStyle* tags_ = nullptr;
   const Notation* notation_ = nullptr;
   Automaton bare_names_;

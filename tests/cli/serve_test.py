@@ -5,6 +5,7 @@
 import concurrent.futures
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from support import CHAT, MODEL, MOE, Cli, main
 
 JSON = {"Content-Type": "application/json"}
 PROMPTS = ["Once upon a time", "The dog", "Lily and Tom went to the park", "One day, a little girl", "A bird"]
+NUMBERS = itertools.count()  # of servers, each of which has its own log
 # Works for minutes in one slot, unless it is cancelled.
 ENDLESS = {"prompt": "Once", "max_tokens": 400, "n": 60, "ignore_eos": True}
 
@@ -30,7 +32,7 @@ class Server:
         where = () if "--unix" in args or "--port" in args else ("--port", "0")
         if model == MODEL:
             args = ("--template", "plain", *args)
-        self.log = open(test.path("serve.log"), "w+", encoding="utf-8")
+        self.log = open(test.path(f"serve{next(NUMBERS)}.log"), "w", encoding="utf-8")
         self.process = subprocess.Popen([MOE, "serve", *([model] if isinstance(model, str) else model), *where, *args], stderr=self.log, stdin=subprocess.DEVNULL, preexec_fn=before)
         test.addCleanup(self.kill)
         found = self.wait_for_text(r"serving .+ at (?:http://([\d.]+):(\d+)|unix:(\S+))\n(?s:.*)(?:defaults for requests|each model is opened)")

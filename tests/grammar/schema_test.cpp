@@ -520,6 +520,59 @@ TEST(Schema, NamesChosenToCollide) {
   check_refused(Kind::kGbnf, {{rules, MOE_ERR_TOO_LONG, "the same hash value"}});
 }
 
+// The last of as many as are allowed is found.
+TEST(Schema, ManyNamesThatCollide) {
+  std::string members;
+  std::string last;
+  int n = 0;
+  for (int i = 0; n < 498; ++i) {
+    last = "n" + std::to_string(i);
+    if ((hash_bytes(last) & 4095) != 0) continue;
+    ++n;
+    members += "\"" + last + "\":true,";
+  }
+  int n_refused = 0;
+  for (int i = 0; n < 504; ++i) {
+    const std::string name = "m" + std::to_string(i);
+    if ((hash_bytes(name) & 4095) != 0) continue;
+    ++n;
+    const std::string schema = R"({"type":"object","properties":{)" + members + "\"" + name +
+                               R"(":true},"additionalProperties":false,"required":[")" + name +
+                               "\"]}";
+    const Compiled compiled(kSchema, schema);
+    n_refused += compiled.status.code() == MOE_ERR_TOO_LONG ? 1 : 0;
+    if (compiled.status.code() != MOE_ERR_TOO_LONG) {
+      check(kSchema, {{schema, {"{\"" + name + "\":1}"}, {"{}", R"({"z":1})"}}});
+    }
+    members += "\"" + name + "\":true,";
+  }
+  EXPECT_GT(n_refused, 0);
+  EXPECT_LT(n_refused, 6);
+}
+
+// What only looks like an $id or an $anchor names nothing.
+TEST(Schema, NamesThatAreData) {
+  check(
+      kSchema,
+      {
+          {R"({"default":{"$id":"http://x/a","const":5},"$ref":"http://x/a","$defs":{"a":{"$id":"http://x/a","const":7}}})",
+           {"7"},
+           {"5"}},
+          {R"({"$ref":"#a","$defs":{"e":{"enum":[{"$anchor":"a","const":5}]},"a":{"$anchor":"a","const":7}}})",
+           {"7"},
+           {"5"}},
+          {R"({"$ref":"#a","$defs":{"properties":{"$anchor":"a","const":7}},"properties":{"$anchor":{"const":"a"}}})",
+           {"7"},
+           {"5"}},
+          // Draft 4 says id.
+          {R"({"$schema":"http://json-schema.org/draft-04/schema#","$ref":"http://x/a","definitions":{"a":{"id":"http://x/a","allOf":[{"$ref":"#/definitions/b"}],"definitions":{"b":{"enum":[7]}}},"b":{"type":"null"}}})",
+           {"7"},
+           {"null"}},
+          // Without if, then and else say nothing.
+          {R"({"type":"null","then":{"$ref":"#"},"else":{"$ref":"#"}})", {"null"}, {"1"}},
+      });
+}
+
 TEST(Schema, SmallOnesThatTakeLong) {
   const std::string old = R"({"$schema":"http://json-schema.org/draft-07/schema#",)";
   const auto pair = old + R"("$ref":"#/definitions/a","definitions":{)" +
@@ -563,6 +616,11 @@ TEST(Schema, SmallOnesThatTakeLong) {
                               MOE_ERR_TOO_LONG, "too long to compile"},
                              {lists + "]}", MOE_ERR_TOO_LONG, "too long to compile"},
                          });
+  // A long reference, which is followed for each value.
+  const std::string place(1 << 20, 'a');
+  check_refused(kSchema, {{R"({"allOf":[{"$ref":"#/)" + place + R"("}],"enum":)" +
+                               numbers(0, 20000) + ",\"" + place + "\":{}}",
+                           MOE_ERR_TOO_LONG, "too long to compile"}});
   // The values of one keyword need no comparison with themselves.
   const Compiled many(kSchema, R"({"type":"integer","enum":)" + numbers(0, 20000) + "}");
   EXPECT_TRUE(many.status.ok()) << many.status.text();
