@@ -10,8 +10,8 @@
 
 #include "formats/moe/writer.h"
 #include "src/base/status.h"
-#include "src/convert/choose_formats.h"
 #include "src/convert/report.h"
+#include "src/convert/size_goal.h"
 #include "src/convert/split/split_options.h"
 
 namespace moe {

@@ -17,15 +17,9 @@ struct RoleDamage {
 // Nats if all layers are off by it. The lower rows are assumed: a latent counts like keys and
 // values together, the other two like queries and outputs.
 constexpr RoleDamage kRoleDamages[] = {
-    {Role::kQ, 1.34},
-    {Role::kK, 1.12},
-    {Role::kV, 4.84},
-    {Role::kO, 1.36},
+    {Role::kQ, 1.34},    {Role::kK, 1.12},   {Role::kV, 4.84},       {Role::kO, 1.36},
     {Role::kUp, 6.89},  // with its gate: 2.67 of that
-    {Role::kDown, 6.34},
-    {Role::kLatent, 6},
-    {Role::kQLatent, 1.35},
-    {Role::kOutputGate, 1.35},
+    {Role::kDown, 6.34}, {Role::kLatent, 6}, {Role::kQLatent, 1.35}, {Role::kOutputGate, 1.35},
 };
 constexpr double kOtherDamage = 5;  // assumed for all other roles, those of mixers among them
 
@@ -43,6 +37,15 @@ double share_of_layer(int32_t layer, int32_t n_layers) {
   return place / (kLastLayer + kFirstLayer + kInnerLayer * (n_layers - 2));
 }
 
+// The experts have a share, and the expert that all tokens use besides has the rest.
+double share_of_experts(Part part, const FfnConfig& ffn) {
+  const bool divided = part == Part::kExperts || part == Part::kFfn;
+  const double shared = ffn.kind == FfnKind::kMoe ? ffn.moe.shared.d_ff : 0;
+  if (!divided || shared == 0) return 1;
+  const double routed = static_cast<double>(ffn.d_ff) * ffn.moe.router.k;
+  return (part == Part::kExperts ? routed : shared) / (routed + shared);
+}
+
 }  // namespace
 
 double sensitivity(Part part, int32_t layer, Role role, const ModelShape& shape) {
@@ -53,7 +56,8 @@ double sensitivity(Part part, int32_t layer, Role role, const ModelShape& shape)
   const auto found = std::find_if(std::begin(kRoleDamages), std::end(kRoleDamages),
                                   [role](const RoleDamage& r) { return r.role == role; });
   const double all = found == std::end(kRoleDamages) ? kOtherDamage : found->damage;
-  return all * share_of_layer(layer, shape.n_layers);
+  const LayerConfig& config = shape.config.layers[static_cast<size_t>(layer)];
+  return all * share_of_layer(layer, shape.config.n_layers()) * share_of_experts(part, config.ffn);
 }
 
 // Small errors add up; those of two bits do more damage than their squares say, the more of them
