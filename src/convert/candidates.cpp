@@ -20,7 +20,7 @@
 namespace moe {
 namespace {
 
-// A sample of a group: this many of its matrices, and tiles of all together.
+// A sample has tiles of up to so many matrices of a group, and so many tiles of a single one.
 constexpr size_t kSampledMatrices = 8;
 constexpr size_t kSampledTiles = 4;
 
