@@ -1,167 +1,41 @@
 // SPDX-License-Identifier: MIT
-// Formats that a matrix may have, the bytes and the expected damage of each, and the best of them
-// for a number of bytes.
+// The bytes and the expected damage of each format that a matrix may have, and the best of them for
+// a number of bytes.
 #include "src/convert/choose_formats.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iterator>
-#include <limits>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "formats/import/failure.h"
 #include "quant/formats.h"
 #include "src/base/checked.h"
-#include "src/convert/least_damage.h"
-#include "src/convert/weights/in_order.h"
-#include "src/convert/weights/row_reader.h"
 #include "src/convert/weights/storage.h"
-#include "src/convert/weights/tile_packer.h"
 
 namespace moe {
 namespace {
 
-// A sample of a role's matrices in a layer: this many of its experts, and tiles of all together.
-constexpr size_t kSampledMatrices = 8;
-constexpr size_t kSampledTiles = 4;
+// A matrix that is off by no more (squared, relative) has nothing to gain from a larger format.
+constexpr double kNoError = 1.0 / 1024 / 1024;
 
-constexpr double kTooLarge = std::numeric_limits<double>::infinity();  // for the format
-
-constexpr double squared(double v) { return v * v; }
-
-// A matrix that is off by no more has nothing to gain from a larger format.
-constexpr double kNoError = squared(1.0 / 1024);
+// Two formats hold ternary values exactly. The larger one is faster, and better if there is room.
 constexpr double kSlower = 1e-12;
-
-struct RoleDamage {
-  Role role;
-  double damage;
-};
-
-// The mean divergence that an error costs: nats per squared relative error, if it is small and
-// every matrix of the role is off by it. Measured on SmolLM2-135M with one role in int3_k and all
-// others exact (tests/bench/results/2026-11-29-size.md). What that model has none of is as what it
-// resembles: a latent as keys and values, the other two as queries and outputs.
-constexpr RoleDamage kRoleDamages[] = {
-    {Role::kQ, 1.35},   {Role::kK, 1.1},    {Role::kV, 4.9},        {Role::kO, 1.35},
-    {Role::kUp, 6.8},  // with its gate
-    {Role::kDown, 6.3}, {Role::kLatent, 6}, {Role::kQLatent, 1.35}, {Role::kOutputGate, 1.35},
-};
-constexpr double kHeadDamage = 5.9;
-constexpr double kEmbeddingDamage = 0.35;  // added to the head's if they are one matrix
-constexpr double kOtherDamage = 5;
-
-// The same measurement of single layers: the last one costs five times as much as the mean.
-constexpr double kLastLayer = 5, kFirstLayer = 1.2, kInnerLayer = 0.85;
-
-// Small errors add up; those of two bits do more damage than their squares say, the more of them
-// there are. Fitted to int3_k and int2_k, in one role and in all.
-constexpr double kExcess = 250;
-constexpr double grown(double squared_error) {
-  return squared_error * (1 + kExcess * squared(squared_error));
-}
-
-struct Shape {
-  int32_t n_layers = 0;
-  bool tied_head = false;
-};
-
-// Per squared error of the matrices of one role, in one layer.
-double damage_of(const PlannedSegment& segment, Role role, const Shape& shape) {
-  if (segment.layer < 0) {
-    if (segment.part == Part::kHead) return kHeadDamage;
-    const bool both = segment.part == Part::kEmbedding && shape.tied_head;
-    return kEmbeddingDamage + (both ? kHeadDamage : 0);
-  }
-  const auto found = std::find_if(std::begin(kRoleDamages), std::end(kRoleDamages),
-                                  [role](const RoleDamage& r) { return r.role == role; });
-  const double all = found == std::end(kRoleDamages) ? kOtherDamage : found->damage;
-  const bool last = segment.layer == shape.n_layers - 1;
-  const double place = last ? kLastLayer : segment.layer == 0 ? kFirstLayer : kInnerLayer;
-  return all * place / shape.n_layers;
-}
-
-// Rounding the inputs adds this to the squared relative error of the weights. The numbers give two
-// thirds of what docs/precision.md measures for all inputs of a model.
-double input_error(ActPrecision act) {
-  switch (act) {
-    case ActPrecision::kA8Group:
-      return squared(0.0086);
-    case ActPrecision::kA8Block:
-      return squared(0.02);
-    case ActPrecision::kF32:
-    case ActPrecision::kA8:  // the model was trained with it
-      break;
-  }
-  return 0;
-}
-
-// Formats for the codes of some checkpoints: others gain nothing by them.
-bool only_keeps_codes(FormatId format) {
-  return format == FormatId::kInt4Min || format == FormatId::kNf4 || format == FormatId::kFp4;
-}
-
-struct Place {
-  size_t segment = 0;
-  size_t matrix = 0;
-};
-
-// A format that all matrices of a group may have.
-struct Candidate {
-  FormatId format = FormatId::kF32;
-  std::vector<BlobMatrix> blobs;  // of each matrix
-  bool exact = false;             // holds the checkpoint's values
-  double error = 0;               // relative, squared, with that of the inputs
-
-  uint64_t bytes() const {
-    uint64_t n = 0;
-    for (const BlobMatrix& blob : blobs) n += stored_bytes(blob);
-    return n;
-  }
-};
-
-// Matrices that share one format: those of a role in a layer, also in all of its experts. A gate
-// and its up belong together, as the file interleaves them.
-struct Group {
-  Role role = Role::kWeight;
-  std::vector<Place> places;
-  std::vector<Candidate> candidates;
-  double damage = 0;  // per squared error
-};
-
-// Segments of one part in one layer, whose size in the file depends on all of its groups.
-struct Unit {
-  std::vector<size_t> segments;
-  std::vector<Group> groups;
-  std::vector<std::vector<size_t>> selections;  // options: for each group a candidate
-  SizeOptions options;
-};
-
-struct Sample {
-  Group* group = nullptr;
-  Place place;
-  std::vector<Storage> storages;  // of each candidate
-  std::vector<double> errors;     // the same
-};
 
 bool is_reported(const PlannedMatrix& m) {
   return m.slot.kind != SlotKind::kVector && m.slot.kind != SlotKind::kTable;
 }
 
-// A request, the caller's or one that the model was trained with, is no matter of choice.
-bool is_open(const PlannedMatrix& m) {
-  const bool product = m.slot.kind == SlotKind::kLinear || m.slot.kind == SlotKind::kVocab;
-  return product && !m.precision.weights && !m.precision.fixed && !m.precision.as_source;
+bool is_product(const PlannedMatrix& m) {
+  return m.slot.kind == SlotKind::kLinear || m.slot.kind == SlotKind::kVocab;
 }
 
-// As if the caller had requested it by name.
-void request(FormatId format, PrecisionChoice* choice) {
-  choice->weights = format;
-  choice->only_codes = false;
+// A request, the caller's or one that the model was trained with, is no matter of choice.
+bool is_open(const PlannedMatrix& m) {
+  return is_product(m) && !m.precision.weights && !m.precision.fixed && !m.precision.as_source;
 }
 
 // "of 12345 bytes (12.3 kB)": a number to type, and one to read.
@@ -176,390 +50,31 @@ std::string sized(uint64_t bytes) {
   return text;
 }
 
-class Choice final : public FormatChoice {
- public:
-  Choice(const SizeGoal& goal, Plan& plan, const Shape& shape, const Checkpoint& checkpoint,
-         ThreadPool& pool, FileBytes file_bytes, std::function<void()> tick)
-      : goal_(goal),
-        plan_(plan),
-        shape_(shape),
-        checkpoint_(checkpoint),
-        pool_(pool),
-        file_bytes_(std::move(file_bytes)),
-        tick_(std::move(tick)) {
-    list_units();
-    for (Unit& unit : units_) {
-      for (Group& group : unit.groups) list_candidates(&group);
-    }
-    check_smallest();
-  }
+double damage_of(const FormatGroup& group, const Candidate& candidate) {
+  return group.damage * grown(candidate.error());
+}
 
-  SizeReport choose(const InputStatistics* inputs) override {
-    measure(inputs);
-    std::vector<SizeOptions> parts;
-    for (Unit& unit : units_) {
-      list_options(&unit);
-      parts.push_back(unit.options);
-    }
-    const std::vector<size_t> chosen = fit(parts);
-    SizeReport report;
-    report.most_bytes = goal_.most_bytes;
-    report.most_bits = goal_.most_bits;
-    for (size_t u = 0; u < units_.size(); ++u) {
-      put(units_[u], units_[u].selections[chosen[u]]);
-      report.damage += units_[u].options[chosen[u]].damage;
-    }
-    report.bits = 8 * static_cast<double>(matrix_bytes()) / n_weights_;
-    return report;
-  }
+double order_of(const FormatGroup& group, const Candidate& candidate) {
+  return damage_of(group, candidate) + (candidate.format == FormatId::kTernary3 ? kSlower : 0);
+}
 
- private:
-  const PlannedMatrix& at(const Place& place) const {
-    return plan_.segments[place.segment].matrices[place.matrix];
-  }
+// Candidates are in order of their bytes.
+void leave_useful(FormatGroup* group) {
+  std::vector<Candidate>& all = group->candidates;
+  const auto enough = std::find_if(all.begin(), all.end(), [](const Candidate& c) {
+    return c.format != FormatId::kTernary3 && c.weight_error <= kNoError;
+  });
+  if (enough != all.end()) all.erase(enough + 1, all.end());
+}
 
-  void list_units() {
-    std::map<std::pair<Part, int32_t>, size_t> known;
-    for (size_t s = 0; s < plan_.segments.size(); ++s) {
-      const PlannedSegment& segment = plan_.segments[s];
-      const auto [found, is_new] = known.try_emplace({segment.part, segment.layer}, units_.size());
-      if (is_new) units_.emplace_back();
-      Unit& unit = units_[found->second];
-      unit.segments.push_back(s);
-      blobs_.emplace_back();
-      for (size_t i = 0; i < segment.matrices.size(); ++i) add_matrix({s, i}, &unit);
+bool has_tied_head(const Plan& plan) {
+  for (const PlannedSegment& segment : plan.segments) {
+    for (const PlannedMatrix& m : segment.matrices) {
+      if (segment.part == Part::kHead && m.slot.kind == SlotKind::kVocab) return false;
     }
   }
-
-  void add_matrix(const Place& place, Unit* unit) {
-    const PlannedMatrix& m = at(place);
-    if (is_reported(m)) {
-      n_weights_ += static_cast<double>(m.slot.rows) * static_cast<double>(m.slot.cols);
-    }
-    if (!is_open(m)) {
-      const Storage storage = choose_storage(m, checkpoint_, nullptr, pool_, tick_);
-      blobs_[place.segment].push_back(blob_matrix(m.slot, storage));
-      return;
-    }
-    blobs_[place.segment].emplace_back();  // of a candidate
-    const Role role = m.slot.role == Role::kGate ? Role::kUp : m.slot.role;
-    auto group = std::find_if(unit->groups.begin(), unit->groups.end(),
-                              [&](const Group& g) { return g.role == role; });
-    if (group == unit->groups.end()) {
-      unit->groups.emplace_back();
-      group = unit->groups.end() - 1;
-      group->role = role;
-      group->damage = damage_of(plan_.segments[place.segment], role, shape_);
-    }
-    group->places.push_back(place);
-  }
-
-  void list_candidates(Group* group) {
-    const bool ternary = all_ternary(*group);
-    FormatId own = own_format(at(group->places[0]).tensor->type);
-    for (const Place& place : group->places) {
-      if (own_format(at(place).tensor->type) != own) own = FormatId::kF32;
-    }
-    for (const WeightFormat& format : kWeightFormats) {
-      if (format.table || (format.ternary() && !ternary)) continue;
-      // Other floats are no smaller, or lose what the checkpoint has.
-      const bool half = format.id == FormatId::kBf16 && own == FormatId::kF32;
-      if (!format.integer && format.id != own && !half) continue;
-      std::optional<Candidate> candidate = candidate_of(*group, format);
-      if (!candidate || (only_keeps_codes(format.id) && !candidate->exact)) continue;
-      candidate->exact |= format.id == own;
-      group->candidates.push_back(std::move(*candidate));
-    }
-    std::stable_sort(group->candidates.begin(), group->candidates.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.bytes() < b.bytes(); });
-  }
-
-  // Only without loss: others are ruined.
-  bool all_ternary(const Group& group) {
-    return std::all_of(group.places.begin(), group.places.end(), [&](const Place& place) {
-      PlannedMatrix m = at(place);
-      if (m.slot.kind != SlotKind::kLinear) return false;
-      m.precision = {};
-      m.precision.int8_by_row = true;  // looks no further than for ternary values
-      return choose_storage(m, checkpoint_, nullptr, pool_, tick_).fit.scale_kind !=
-             ScaleKind::kNone;
-    });
-  }
-
-  // Nothing if one of the matrices cannot have the format.
-  std::optional<Candidate> candidate_of(const Group& group, const WeightFormat& format) {
-    Candidate candidate;
-    candidate.format = format.id;
-    candidate.exact = true;
-    for (const Place& place : group.places) {
-      PlannedMatrix m = at(place);
-      request(format.id, &m.precision);
-      const ActPrecision act = m.precision.activations_for(format.id);
-      if (activations_instead(format, act) != nullptr) return std::nullopt;
-      const Storage storage = choose_storage(m, checkpoint_, nullptr, pool_, tick_);
-      const bool ternary = storage.fit.scale_kind != ScaleKind::kNone;
-      if (format.ternary() && !ternary) return std::nullopt;
-      candidate.exact &= storage.own_codes || ternary;
-      candidate.blobs.push_back(blob_matrix(m.slot, storage));
-      BlobLayout alone;
-      check(alone.matrices.push(candidate.blobs.back()));
-      if (!moe::place(&alone).ok()) return std::nullopt;
-    }
-    return candidate;
-  }
-
-  void select(const Unit& unit, const std::vector<size_t>& selection) {
-    for (size_t g = 0; g < unit.groups.size(); ++g) {
-      const Group& group = unit.groups[g];
-      const Candidate& candidate = group.candidates[selection[g]];
-      for (size_t i = 0; i < group.places.size(); ++i) {
-        blobs_[group.places[i].segment][group.places[i].matrix] = candidate.blobs[i];
-      }
-    }
-  }
-
-  BlobLayout layout_of(size_t segment) const {
-    BlobLayout layout;
-    for (const BlobMatrix& blob : blobs_[segment]) check(layout.matrices.push(blob));
-    check(place(&layout));
-    return layout;
-  }
-
-  uint64_t file_bytes() const {
-    std::vector<BlobLayout> layouts;
-    for (size_t s = 0; s < blobs_.size(); ++s) layouts.push_back(layout_of(s));
-    return file_bytes_(layouts);
-  }
-
-  uint64_t matrix_bytes(size_t segment) const {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < blobs_[segment].size(); ++i) {
-      if (is_reported(at({segment, i}))) bytes += stored_bytes(blobs_[segment][i]);
-    }
-    return bytes;
-  }
-
-  uint64_t matrix_bytes() const {
-    uint64_t bytes = 0;
-    for (size_t s = 0; s < blobs_.size(); ++s) bytes += matrix_bytes(s);
-    return bytes;
-  }
-
-  // The goal limits these.
-  uint64_t bytes_of(const Unit& unit) const {
-    uint64_t bytes = 0;
-    for (const size_t s : unit.segments) {
-      bytes += goal_.most_bits != 0 ? matrix_bytes(s) : round_up(layout_of(s).bytes, kSegmentAlign);
-    }
-    return bytes;
-  }
-
-  uint64_t bytes_for_bits() const {
-    return static_cast<uint64_t>(goal_.most_bits * n_weights_ / 8);
-  }
-
-  void check_smallest() {
-    for (const Unit& unit : units_) select(unit, std::vector<size_t>(unit.groups.size()));
-    if (goal_.most_bits != 0) {
-      const uint64_t bytes = matrix_bytes();
-      if (bytes <= bytes_for_bits()) return;
-      const double bits = std::ceil(8 * static_cast<double>(bytes) / n_weights_ * 1000) / 1000;
-      fail(MOE_ERR_ARGUMENT, "bits: this model needs at least %.3f per weight, %g are asked for",
-           bits, goal_.most_bits);
-    }
-    const uint64_t bytes = file_bytes();
-    if (bytes <= goal_.most_bytes) return;
-    fail(MOE_ERR_ARGUMENT,
-         "size: the smallest possible file of this model has %s, %llu are asked for",
-         sized(bytes).c_str(), static_cast<unsigned long long>(goal_.most_bytes));
-  }
-
-  std::vector<Sample> list_samples(const InputStatistics* inputs) {
-    std::vector<Sample> samples;
-    for (Unit& unit : units_) {
-      for (Group& group : unit.groups) {
-        const size_t n = std::min(group.places.size(), kSampledMatrices);
-        for (size_t i = 0; i < n; ++i) {
-          Sample sample{&group, group.places[group.places.size() * i / n], {}, {}};
-          PlannedMatrix m = at(sample.place);
-          for (const Candidate& candidate : group.candidates) {
-            request(candidate.format, &m.precision);
-            sample.storages.push_back(
-                choose_storage(m, checkpoint_, importance(inputs, m), pool_, tick_));
-          }
-          sample.errors.resize(group.candidates.size());
-          samples.push_back(std::move(sample));
-        }
-      }
-    }
-    return samples;
-  }
-
-  static const float* importance(const InputStatistics* inputs, const PlannedMatrix& m) {
-    return inputs == nullptr ? nullptr : inputs->importance(m.slot.short_name());
-  }
-
-  // Squared relative error of some tiles, or kTooLarge.
-  double error_of(const Sample& sample, const Storage& storage, const float* importance) const {
-    const PlannedMatrix& m = at(sample.place);
-    std::vector<float> scales = first_scales(m, storage);
-    TilePacker packer(m, storage, checkpoint_, {importance, nullptr}, &scales);
-    std::vector<uint8_t> tile(format_info(storage.format).tile_bytes(m.slot.cols));
-    const auto n_tiles = static_cast<size_t>((m.slot.rows + kTileRows - 1) / kTileRows);
-    const size_t n_sampled = std::min(sample.group->places.size(), kSampledMatrices);
-    const size_t n = std::min(n_tiles, std::max<size_t>(kSampledTiles / n_sampled, 1));
-    try {
-      for (size_t i = 0; i < n; ++i) {
-        packer.pack(static_cast<int32_t>(n_tiles * i / n), tile.data());
-      }
-    } catch (const Failure& failure) {
-      if (failure.status().code() != MOE_ERR_RANGE) throw;
-      return kTooLarge;
-    }
-    const StorageError error = packer.take_error();
-    return squared(packer.is_weighted() ? error.weighted() : error.relative());
-  }
-
-  void measure(const InputStatistics* inputs) {
-    std::vector<Sample> samples = list_samples(inputs);
-    InOrder work;
-    work.n = std::ssize(samples);
-    work.make = [&](int, int64_t i, size_t) {
-      Sample& sample = samples[static_cast<size_t>(i)];
-      for (size_t c = 0; c < sample.storages.size(); ++c) {
-        sample.errors[c] =
-            error_of(sample, sample.storages[c], importance(inputs, at(sample.place)));
-      }
-    };
-    work.use = [&](int64_t i, size_t) {
-      const Sample& sample = samples[static_cast<size_t>(i)];
-      const auto n = static_cast<double>(std::min(sample.group->places.size(), kSampledMatrices));
-      for (size_t c = 0; c < sample.errors.size(); ++c) {
-        sample.group->candidates[c].error += sample.errors[c] / n;
-      }
-      return true;
-    };
-    work.tell = [&](int64_t) { tick_(); };
-    for (const Sample& sample : samples) {  // each thread would hold many rows
-      const PlannedMatrix& m = at(sample.place);
-      work.alone |= !rows_are_together(*m.tensor, m.source);
-    }
-    run_in_order(pool_, work);
-    for (Unit& unit : units_) {
-      for (Group& group : unit.groups) leave_useful(&group);
-    }
-  }
-
-  // Candidates are in order of their bytes. Of two that hold ternary values the larger one, which
-  // is faster, is the better one.
-  static void leave_useful(Group* group) {
-    std::vector<Candidate>& all = group->candidates;
-    std::erase_if(all, [](const Candidate& c) { return c.error == kTooLarge; });
-    const auto enough = std::find_if(all.begin(), all.end(), [](const Candidate& c) {
-      return c.format != FormatId::kTernary3 && (c.exact || c.error <= kNoError);
-    });
-    if (enough != all.end()) all.erase(enough + 1, all.end());
-    for (Candidate& c : all) {
-      c.error += input_error(c.blobs[0].act);
-      if (c.format == FormatId::kTernary3) c.error += kSlower;
-    }
-  }
-
-  void add_option(const std::vector<size_t>& selection, Unit* unit) {
-    select(*unit, selection);
-    double damage = 0;
-    for (size_t g = 0; g < unit->groups.size(); ++g) {
-      const Group& group = unit->groups[g];
-      damage += group.damage * grown(group.candidates[selection[g]].error);
-    }
-    unit->selections.push_back(selection);
-    unit->options.push_back({bytes_of(*unit), damage});
-  }
-
-  // Several groups give the hull of all: their steps are in the order of what they buy per byte.
-  void list_options(Unit* unit) {
-    struct Step {
-      size_t group, candidate;
-      double per_byte;
-    };
-    std::vector<Step> steps;
-    std::vector<size_t> selection;
-    for (size_t g = 0; g < unit->groups.size(); ++g) {
-      const Group& group = unit->groups[g];
-      SizeOptions options;
-      for (const Candidate& c : group.candidates) {
-        options.push_back({c.bytes(), group.damage * grown(c.error)});
-      }
-      const std::vector<size_t> hull = convex_hull(options);
-      selection.push_back(hull[0]);
-      for (size_t i = 1; i < hull.size(); ++i) {
-        const SizeOption &from = options[hull[i - 1]], &to = options[hull[i]];
-        steps.push_back(
-            {g, hull[i], (from.damage - to.damage) / static_cast<double>(to.bytes - from.bytes)});
-      }
-    }
-    if (unit->groups.size() == 1) {
-      for (size_t c = 0; c < unit->groups[0].candidates.size(); ++c) add_option({c}, unit);
-      return;
-    }
-    std::stable_sort(steps.begin(), steps.end(),
-                     [](const Step& a, const Step& b) { return a.per_byte > b.per_byte; });
-    add_option(selection, unit);
-    for (const Step& step : steps) {
-      selection[step.group] = step.candidate;
-      add_option(selection, unit);
-    }
-  }
-
-  // The options that meet the goal. A file has more than its segments: a description of each, whose
-  // length depends a little on the formats.
-  std::vector<size_t> fit(const std::vector<SizeOptions>& parts) {
-    const uint64_t most = goal_.most_bits != 0 ? bytes_for_bits() : goal_.most_bytes;
-    const std::vector<size_t> smallest = least_damage(parts, 0);
-    uint64_t reserve = 0;
-    for (;;) {
-      std::vector<size_t> chosen = least_damage(parts, most - std::min(most, reserve));
-      const uint64_t found = bytes_with(chosen);
-      if (found <= most) return chosen;
-      if (chosen == smallest) break;
-      reserve += found - most;
-    }
-    // These are the smallest of those whose segments round to one size in the file.
-    const std::vector<size_t> first(units_.size());
-    const uint64_t found = bytes_with(first);
-    if (found <= most) return first;
-    fail(MOE_ERR_ARGUMENT, "size: with formats that can hold its values, this model needs %s",
-         sized(found).c_str());
-  }
-
-  uint64_t bytes_with(const std::vector<size_t>& options) {
-    for (size_t u = 0; u < units_.size(); ++u) select(units_[u], units_[u].selections[options[u]]);
-    return goal_.most_bits != 0 ? matrix_bytes() : file_bytes();
-  }
-
-  void put(const Unit& unit, const std::vector<size_t>& selection) {
-    for (size_t g = 0; g < unit.groups.size(); ++g) {
-      const Group& group = unit.groups[g];
-      const Candidate& candidate = group.candidates[selection[g]];
-      for (const Place& place : group.places) {
-        PlannedMatrix& m = plan_.segments[place.segment].matrices[place.matrix];
-        request(candidate.format, &m.precision);
-        m.reason = FormatReason{std::sqrt(candidate.error), group.damage};
-      }
-    }
-  }
-
-  const SizeGoal goal_;
-  Plan& plan_;
-  const Shape shape_;
-  const Checkpoint& checkpoint_;
-  ThreadPool& pool_;
-  const FileBytes file_bytes_;
-  const std::function<void()> tick_;
-  std::vector<Unit> units_;
-  std::vector<std::vector<BlobMatrix>> blobs_;  // of each segment, as last selected
-  double n_weights_ = 0;                        // of the matrices in a report
-};
+  return true;
+}
 
 }  // namespace
 
@@ -572,18 +87,294 @@ void check_goal(const SizeGoal& goal) {
   }
 }
 
-std::unique_ptr<FormatChoice> list_formats(const SizeGoal& goal, Plan& plan,
-                                           const ModelConfig& config, const Checkpoint& checkpoint,
-                                           ThreadPool& pool, FileBytes file_bytes,
-                                           std::function<void()> tick) {
-  Shape shape{config.n_layers(), true};
-  for (const PlannedSegment& segment : plan.segments) {
-    for (const PlannedMatrix& m : segment.matrices) {
-      if (segment.part == Part::kHead && m.slot.kind == SlotKind::kVocab) shape.tied_head = false;
+FormatChoice::FormatChoice(const SizeGoal& goal, Plan& plan, const ModelConfig& config,
+                           const Checkpoint& checkpoint, ThreadPool& pool, FileBytes file_bytes,
+                           std::function<void()> tick)
+    : goal_(goal),
+      plan_(plan),
+      shape_{config, has_tied_head(plan)},
+      file_bytes_(std::move(file_bytes)),
+      tick_(std::move(tick)),
+      source_{plan, checkpoint, pool, tick_} {
+  list_units();
+  for (Unit& unit : units_) {
+    set_damages(&unit);
+    for (FormatGroup& group : unit.groups) list_candidates(source_, &group);
+  }
+  check_smallest();
+}
+
+bool FormatChoice::can_calibrate() const {
+  for (const Unit& unit : units_) {
+    for (const std::vector<FormatGroup>* groups : {&unit.groups, &unit.fixed}) {
+      for (const FormatGroup& group : *groups) {
+        for (const Candidate& c : group.candidates) {
+          if (c.calibrated) return true;
+        }
+      }
     }
   }
-  return std::make_unique<Choice>(goal, plan, shape, checkpoint, pool, std::move(file_bytes),
-                                  std::move(tick));
+  return false;
+}
+
+SizeReport FormatChoice::choose(const InputStatistics* inputs) {
+  measure(inputs);
+  std::vector<SizeOptions> parts;
+  for (Unit& unit : units_) {
+    list_options(&unit);
+    parts.push_back(unit.options);
+  }
+  const std::vector<size_t> chosen = fit(parts);
+  SizeReport report;
+  report.most_bytes = goal_.most_bytes;
+  report.most_bits = goal_.most_bits;
+  for (size_t u = 0; u < units_.size(); ++u) {
+    const Unit& unit = units_[u];
+    const Selection& selection = unit.selections[chosen[u]];
+    put(unit, selection);
+    for (size_t g = 0; g < unit.groups.size(); ++g) {
+      report.damage += damage_of(unit.groups[g], unit.groups[g].candidates[selection[g]]);
+    }
+    for (const FormatGroup& group : unit.fixed) {
+      report.damage += damage_of(group, group.candidates[0]);
+    }
+  }
+  report.bits = 8 * static_cast<double>(matrix_bytes()) / n_weights_;
+  return report;
+}
+
+void FormatChoice::list_units() {
+  std::map<std::pair<Part, int32_t>, size_t> known;
+  for (size_t s = 0; s < plan_.segments.size(); ++s) {
+    const PlannedSegment& segment = plan_.segments[s];
+    const auto [found, is_new] = known.try_emplace({segment.part, segment.layer}, units_.size());
+    if (is_new) units_.emplace_back();
+    Unit& unit = units_[found->second];
+    unit.segments.push_back(s);
+    blobs_.emplace_back();
+    for (size_t i = 0; i < segment.matrices.size(); ++i) add_matrix({s, i}, &unit);
+  }
+}
+
+void FormatChoice::add_matrix(const MatrixPlace& place, Unit* unit) {
+  const PlannedMatrix& m = source_.at(place);
+  const double n_weights = static_cast<double>(m.slot.rows) * static_cast<double>(m.slot.cols);
+  if (is_reported(m)) n_weights_ += n_weights;
+  const bool open = is_open(m);
+  blobs_[place.segment].emplace_back();  // of a candidate
+  bool calibrated = false;
+  if (!open) {
+    const Storage storage = choose_storage(m, source_.checkpoint, nullptr, source_.pool, tick_);
+    blobs_[place.segment].back() = blob_matrix(m.slot, storage);
+    calibrated = moe::can_calibrate(m, storage);
+  }
+  if (!is_product(m)) return;
+  std::vector<FormatGroup>& groups = open ? unit->groups : unit->fixed;
+  const Role role = m.slot.role == Role::kGate ? Role::kUp : m.slot.role;
+  auto group = std::find_if(groups.begin(), groups.end(),
+                            [&](const FormatGroup& g) { return g.role == role; });
+  if (group == groups.end()) {
+    groups.emplace_back();
+    group = groups.end() - 1;
+    group->role = role;
+    group->fixed = !open;
+    if (!open) group->candidates.emplace_back();
+  }
+  group->places.push_back(place);
+  group->n_weights += n_weights;
+  if (calibrated) group->candidates[0].calibrated = true;
+}
+
+// Matrices of a role that have fixed formats count by their share of its weights.
+void FormatChoice::set_damages(Unit* unit) const {
+  std::map<Role, double> n_weights;
+  for (std::vector<FormatGroup>* groups : {&unit->groups, &unit->fixed}) {
+    for (const FormatGroup& group : *groups) n_weights[group.role] += group.n_weights;
+  }
+  const PlannedSegment& segment = plan_.segments[unit->segments[0]];
+  for (std::vector<FormatGroup>* groups : {&unit->groups, &unit->fixed}) {
+    for (FormatGroup& group : *groups) {
+      group.damage = sensitivity(segment.part, segment.layer, group.role, shape_) *
+                     group.n_weights / n_weights[group.role];
+    }
+  }
+  // Rounding that a model was trained with does it no damage.
+  std::erase_if(unit->fixed, [&](const FormatGroup& group) {
+    return !source_.at(group.places[0]).precision.fixed;
+  });
+}
+
+void FormatChoice::select(const Unit& unit, const Selection& selection) {
+  for (size_t g = 0; g < unit.groups.size(); ++g) {
+    const FormatGroup& group = unit.groups[g];
+    const Candidate& candidate = group.candidates[selection[g]];
+    for (size_t i = 0; i < group.places.size(); ++i) {
+      blobs_[group.places[i].segment][group.places[i].matrix] = candidate.blobs[i];
+    }
+  }
+}
+
+BlobLayout FormatChoice::layout_of(size_t segment) const {
+  BlobLayout layout;
+  for (const BlobMatrix& blob : blobs_[segment]) check(layout.matrices.push(blob));
+  check(place(&layout));
+  return layout;
+}
+
+uint64_t FormatChoice::file_bytes() const {
+  std::vector<BlobLayout> layouts;
+  for (size_t s = 0; s < blobs_.size(); ++s) layouts.push_back(layout_of(s));
+  return file_bytes_(layouts);
+}
+
+// A file has no more beside its segments, in any choice. It describes each layout once, so here
+// those of all units differ, and their matrices have every field.
+uint64_t FormatChoice::most_description_bytes() const {
+  constexpr uint64_t kNames = 1024;  // those of formats, each once, and other alternatives
+  std::vector<BlobLayout> layouts(blobs_.size());
+  uint64_t bytes = 0;
+  for (size_t u = 0; u < units_.size(); ++u) {
+    for (const size_t s : units_[u].segments) {
+      layouts[s] = layout_of(s);
+      for (BlobMatrix& m : layouts[s].matrices) {
+        m.scale = ScaleKind::kGroup;
+        m.act = ActPrecision::kA8Group;
+        m.group = static_cast<int32_t>(u) + 1;
+        m.offset = m.scales_offset = kMatrixAlign;
+      }
+      bytes += round_up(layouts[s].bytes, kSegmentAlign);
+    }
+  }
+  return file_bytes_(layouts) - bytes + kNames;
+}
+
+uint64_t FormatChoice::matrix_bytes(size_t segment) const {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < blobs_[segment].size(); ++i) {
+    if (is_reported(source_.at({segment, i}))) bytes += stored_bytes(blobs_[segment][i]);
+  }
+  return bytes;
+}
+
+uint64_t FormatChoice::matrix_bytes() const {
+  uint64_t bytes = 0;
+  for (size_t s = 0; s < blobs_.size(); ++s) bytes += matrix_bytes(s);
+  return bytes;
+}
+
+// The goal limits these.
+uint64_t FormatChoice::bytes_of(const Unit& unit) const {
+  uint64_t bytes = 0;
+  for (const size_t s : unit.segments) {
+    bytes += goal_.most_bits != 0 ? matrix_bytes(s) : round_up(layout_of(s).bytes, kSegmentAlign);
+  }
+  return bytes;
+}
+
+// A decimal fraction as a double may be a little less than what was written.
+uint64_t FormatChoice::bytes_for_bits() const {
+  return static_cast<uint64_t>(goal_.most_bits * n_weights_ / 8 * (1 + 1e-14));
+}
+
+// Leaves the smallest candidates, the first ones, selected.
+void FormatChoice::check_smallest() {
+  for (const Unit& unit : units_) select(unit, Selection(unit.groups.size()));
+  if (goal_.most_bits != 0) {
+    const uint64_t bytes = matrix_bytes();
+    if (bytes <= bytes_for_bits()) return;
+    const double bits = std::ceil(8 * static_cast<double>(bytes) / n_weights_ * 1000) / 1000;
+    fail(MOE_ERR_ARGUMENT, "bits: this model needs at least %.3f per weight, %g are asked for",
+         bits, goal_.most_bits);
+  }
+  const uint64_t bytes = file_bytes();
+  if (bytes <= goal_.most_bytes) return;
+  fail(MOE_ERR_ARGUMENT,
+       "size: the smallest possible file of this model has %s, %llu are asked for",
+       sized(bytes).c_str(), static_cast<unsigned long long>(goal_.most_bytes));
+}
+
+void FormatChoice::measure(const InputStatistics* inputs) {
+  std::vector<FormatGroup*> groups;
+  for (Unit& unit : units_) {
+    for (FormatGroup& group : unit.groups) groups.push_back(&group);
+    for (FormatGroup& group : unit.fixed) groups.push_back(&group);
+  }
+  measure_candidates(source_, inputs, groups);
+  for (Unit& unit : units_) {
+    for (FormatGroup& group : unit.groups) leave_useful(&group);
+  }
+}
+
+void FormatChoice::add_option(const Selection& selection, Unit* unit) {
+  select(*unit, selection);
+  double damage = 0;
+  for (size_t g = 0; g < unit->groups.size(); ++g) {
+    damage += order_of(unit->groups[g], unit->groups[g].candidates[selection[g]]);
+  }
+  unit->selections.push_back(selection);
+  unit->options.push_back({bytes_of(*unit), damage});
+}
+
+// The first option has the smallest candidates. Several groups give the hull of all.
+void FormatChoice::list_options(Unit* unit) {
+  add_option(Selection(unit->groups.size()), unit);
+  if (unit->groups.size() == 1) {
+    for (size_t c = 1; c < unit->groups[0].candidates.size(); ++c) add_option({c}, unit);
+    return;
+  }
+  std::vector<SizeOptions> parts;
+  Selection selection;
+  for (const FormatGroup& group : unit->groups) {
+    parts.emplace_back();
+    for (const Candidate& c : group.candidates) {
+      parts.back().push_back({c.bytes(), order_of(group, c)});
+    }
+    selection.push_back(convex_hull(parts.back())[0]);
+  }
+  add_option(selection, unit);
+  for (const SizeStep& step : steps_on_hulls(parts)) {
+    selection[step.part] = step.option;
+    add_option(selection, unit);
+  }
+}
+
+uint64_t FormatChoice::bytes_with(const std::vector<size_t>& options) {
+  for (size_t u = 0; u < units_.size(); ++u) select(units_[u], units_[u].selections[options[u]]);
+  return goal_.most_bits != 0 ? matrix_bytes() : file_bytes();
+}
+
+// The options that meet the goal. What describes the segments depends a little on the formats; the
+// most that it can be is set aside, so that more bytes are never worse.
+std::vector<size_t> FormatChoice::fit(const std::vector<SizeOptions>& parts) {
+  const bool by_bits = goal_.most_bits != 0;
+  const uint64_t most = by_bits ? bytes_for_bits() : goal_.most_bytes;
+  const std::vector<size_t> best = least_damage(parts, UINT64_MAX);
+  if (bytes_with(best) <= most) return best;
+  const std::vector<size_t> smallest = least_damage(parts, 0);
+  uint64_t reserve = by_bits ? 0 : most_description_bytes();
+  for (;;) {
+    std::vector<size_t> chosen = least_damage(parts, most - std::min(most, reserve));
+    const uint64_t found = bytes_with(chosen);
+    if (found <= most) return chosen;
+    if (chosen == smallest) break;
+    reserve += found - most;
+  }
+  // These have the shortest description too, and were found to fit.
+  std::vector<size_t> first(units_.size());
+  (void)bytes_with(first);
+  return first;
+}
+
+void FormatChoice::put(const Unit& unit, const Selection& selection) {
+  for (size_t g = 0; g < unit.groups.size(); ++g) {
+    const FormatGroup& group = unit.groups[g];
+    const Candidate& candidate = group.candidates[selection[g]];
+    for (const MatrixPlace& place : group.places) {
+      PlannedMatrix& m = plan_.segments[place.segment].matrices[place.matrix];
+      request(candidate.format, &m.precision);
+      m.reason = FormatReason{std::sqrt(candidate.error()), group.damage};
+    }
+  }
 }
 
 }  // namespace moe

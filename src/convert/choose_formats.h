@@ -4,46 +4,75 @@
 // of bits, with the least expected damage: docs/precision.md says what that is.
 
 #include <functional>
-#include <memory>
 #include <vector>
 
-#include "formats/moe/layout.h"
-#include "src/convert/calibration/input_statistics.h"
-#include "src/convert/plan.h"
+#include "src/convert/candidates.h"
+#include "src/convert/least_damage.h"
 #include "src/convert/report.h"
+#include "src/convert/sensitivity.h"
+#include "src/convert/size_goal.h"
 
 namespace moe {
-
-/// A conversion may take so much; neither: as much as its formats need.
-struct SizeGoal {
-  uint64_t most_bytes = 0;  // of the file, uncompressed
-  double most_bits = 0;     // of a weight, mean over all matrices
-
-  bool given() const { return most_bytes != 0 || most_bits != 0; }
-};
-
-/// Throws MOE_ERR_ARGUMENT for both at once and for numbers without a meaning.
-void check_goal(const SizeGoal& goal);
-
-class FormatChoice {
- public:
-  virtual ~FormatChoice() = default;
-
-  /// Measures what each format does to a sample of the weights, weighted by the mean squares of
-  /// their inputs if there are `inputs`, and writes the formats chosen into the plan.
-  virtual SizeReport choose(const InputStatistics* inputs) = 0;
-};
 
 /// Exact bytes of the file whose segments, those of the plan in order, have these layouts.
 using FileBytes = std::function<uint64_t(const std::vector<BlobLayout>& layouts)>;
 
-/// Lists the formats that each matrix may have; those with a format in the plan keep it. Throws
-/// MOE_ERR_ARGUMENT, naming the smallest possible size, if the goal is below it. `tick` is called
-/// regularly, on this thread, and may throw. `plan`, `checkpoint` and `pool` must outlive the
-/// result.
-std::unique_ptr<FormatChoice> list_formats(const SizeGoal& goal, Plan& plan,
-                                           const ModelConfig& config, const Checkpoint& checkpoint,
-                                           ThreadPool& pool, FileBytes file_bytes,
-                                           std::function<void()> tick);
+class FormatChoice {
+ public:
+  /// Lists the formats that each matrix may have; those with a format in the plan keep it. Reads
+  /// all weights. Throws MOE_ERR_ARGUMENT, naming the smallest possible size, if the goal is below
+  /// it, and what choose_storage() does. `tick` is called regularly, on this thread, and may throw.
+  /// The references must outlive this.
+  FormatChoice(const SizeGoal& goal, Plan& plan, const ModelConfig& config,
+               const Checkpoint& checkpoint, ThreadPool& pool, FileBytes file_bytes,
+               std::function<void()> tick);
+
+  /// True if input statistics can affect a matrix, in one of its formats.
+  bool can_calibrate() const;
+
+  /// Measures what each format does to a sample of the weights, weighted by the mean squares of
+  /// their inputs if there are `inputs`, and writes the formats chosen into the plan. Once.
+  SizeReport choose(const InputStatistics* inputs);
+
+ private:
+  // Segments of one part in one layer, whose size in the file depends on all of its groups.
+  struct Unit {
+    std::vector<size_t> segments;
+    std::vector<FormatGroup> groups;              // not fixed
+    std::vector<FormatGroup> fixed;               // whose damage is expected too
+    std::vector<std::vector<size_t>> selections;  // options: for each group a candidate
+    SizeOptions options;
+  };
+  using Selection = std::vector<size_t>;
+
+  void list_units();
+  void add_matrix(const MatrixPlace& place, Unit* unit);
+  void set_damages(Unit* unit) const;
+  void select(const Unit& unit, const Selection& selection);
+  BlobLayout layout_of(size_t segment) const;
+  uint64_t file_bytes() const;
+  uint64_t most_description_bytes() const;
+  uint64_t matrix_bytes(size_t segment) const;
+  uint64_t matrix_bytes() const;
+  uint64_t bytes_of(const Unit& unit) const;
+  uint64_t bytes_for_bits() const;
+  void check_smallest();
+  void measure(const InputStatistics* inputs);
+  void add_option(const Selection& selection, Unit* unit);
+  void list_options(Unit* unit);
+  uint64_t bytes_with(const std::vector<size_t>& options);
+  std::vector<size_t> fit(const std::vector<SizeOptions>& parts);
+  void put(const Unit& unit, const Selection& selection);
+
+  const SizeGoal goal_;
+  Plan& plan_;
+  ModelShape shape_;
+  const FileBytes file_bytes_;
+  const std::function<void()> tick_;
+  const CandidateSource source_;
+  std::vector<Unit> units_;
+  std::vector<std::vector<BlobMatrix>> blobs_;  // of each segment, as last selected
+  double n_weights_ = 0;                        // of the matrices in a report
+};
 
 }  // namespace moe

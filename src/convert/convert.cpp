@@ -11,6 +11,7 @@
 #include "quant/formats.h"
 #include "src/convert/calibration/calibrate.h"
 #include "src/convert/calibration/calibration_text.h"
+#include "src/convert/choose_formats.h"
 #include "src/convert/config_write.h"
 #include "src/convert/destination.h"
 #include "src/convert/gguf/gguf_source.h"
@@ -195,15 +196,15 @@ class Conversion {
     report_->source_bytes = plan_.source_bytes;
     for (const InputFile& file : checkpoint_.files()) report_->source_file_bytes += file.size();
     if (options.goal.given()) {
-      formats_ = in_words_of(checkpoint_, [&] {
-        return list_formats(
+      in_words_of(checkpoint_, [&] {
+        formats_.emplace(
             options.goal, plan_, imported_.config, checkpoint_, pool_,
             [this](const std::vector<BlobLayout>& layouts) { return outline_bytes(layouts); },
             [this] { advance(0); });
       });
     }
     const bool calibration = options.calibration || options.statistics;
-    calibrates_ = calibration && loses_something();
+    calibrates_ = calibration && (formats_ ? formats_->can_calibrate() : loses_something());
     if (calibration && !calibrates_ && !split_) {
       fail(MOE_ERR_ARGUMENT,
            "calibration: changes nothing here, as no matrix is rounded to codes; leave the %s "
@@ -435,7 +436,7 @@ class Conversion {
   std::vector<std::string> dropped_tokens_;
   std::optional<TokenizerData> tokenizer_;
   Plan plan_;
-  std::unique_ptr<FormatChoice> formats_;  // for a size
+  std::optional<FormatChoice> formats_;  // for a size
   CalibrationText text_;
   bool calibrates_ = false;        // errors of weights
   std::optional<Imported> dense_;  // with `split_`

@@ -10,8 +10,8 @@
 
 #include "formats/moe/writer.h"
 #include "src/base/status.h"
-#include "src/convert/choose_formats.h"
 #include "src/convert/report.h"
+#include "src/convert/size_goal.h"
 #include "src/convert/split/split_options.h"
 
 namespace moe {
@@ -63,11 +63,11 @@ struct ConvertOptions {
 /// and nothing else remains. MOE_ERR_ARGUMENT if the destination is a file of the checkpoint. With
 /// a calibration text a float copy of the model temporarily exists next to the destination, in an
 /// unnamed file. MOE_ERR_ARGUMENT, before anything is written, if the text has no tokens, the
-/// checkpoint has no tokenizer, or no matrix is rounded and no FFN is split. Splitting FFNs
-/// requires such a text; otherwise MOE_ERR_ARGUMENT. Saved statistics get their name just after
-/// the destination does: if that alone fails, the model is complete, and an older file of
-/// statistics is unchanged. MOE_ERR_ARGUMENT if they are the destination, a file of the checkpoint
-/// or a model file.
+/// checkpoint has no tokenizer, or no matrix is rounded (with a goal: none can be) and no FFN is
+/// split. Splitting FFNs requires such a text; otherwise MOE_ERR_ARGUMENT. Saved statistics get
+/// their name just after the destination does: if that alone fails, the model is complete, and an
+/// older file of statistics is unchanged. MOE_ERR_ARGUMENT if they are the destination, a file of
+/// the checkpoint or a model file.
 Status convert(const std::string& source, const std::string& destination,
                const ConvertOptions& options, ConvertReport* report);
 

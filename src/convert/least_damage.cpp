@@ -9,15 +9,6 @@
 namespace moe {
 namespace {
 
-struct Step {
-  size_t part = 0;
-  size_t option = 0;  // that it leads to
-  uint64_t bytes = 0;
-  double gain = 0;
-
-  double per_byte() const { return gain / static_cast<double>(bytes); }
-};
-
 // By bytes, without options that another one makes useless: no larger and no worse.
 std::vector<size_t> useful(const SizeOptions& options) {
   std::vector<size_t> order(options.size());
@@ -33,7 +24,7 @@ std::vector<size_t> useful(const SizeOptions& options) {
   return kept;
 }
 
-Step step_between(const SizeOptions& options, size_t from, size_t to) {
+SizeStep step_between(const SizeOptions& options, size_t from, size_t to) {
   return {.option = to,
           .bytes = options[to].bytes - options[from].bytes,
           .gain = options[from].damage - options[to].damage};
@@ -95,20 +86,14 @@ class Search {
     double damage = 0;
     for (size_t p = 0; p < parts_.size(); ++p) {
       if (is_searched[p]) continue;
-      const std::vector<size_t> hull = convex_hull(parts_[p]);
-      bytes += parts_[p][hull[0]].bytes;
-      damage += parts_[p][hull[0]].damage;
-      for (size_t i = 1; i < hull.size(); ++i) {
-        steps_.push_back(step_between(parts_[p], hull[i - 1], hull[i]));
-        steps_.back().part = p;
-      }
+      bytes += parts_[p][useful_[p].front()].bytes;
+      damage += parts_[p][useful_[p].front()].damage;
     }
-    // Steps of one part stay in order: each buys less per byte than the one before.
-    std::stable_sort(steps_.begin(), steps_.end(),
-                     [](const Step& a, const Step& b) { return a.per_byte() > b.per_byte(); });
+    steps_ = steps_on_hulls(parts_);
+    std::erase_if(steps_, [&](const SizeStep& step) { return is_searched[step.part]; });
     bytes_after_.push_back(bytes);
     damage_after_.push_back(damage);
-    for (const Step& step : steps_) {
+    for (const SizeStep& step : steps_) {
       bytes_after_.push_back(bytes_after_.back() + step.bytes);
       damage_after_.push_back(damage_after_.back() - step.gain);
     }
@@ -138,7 +123,7 @@ class Search {
   const uint64_t most_;
   std::vector<std::vector<size_t>> useful_;
   std::vector<size_t> searched_;
-  std::vector<Step> steps_;
+  std::vector<SizeStep> steps_;
   std::vector<uint64_t> bytes_after_;
   std::vector<double> damage_after_;
   std::vector<size_t> case_;
@@ -159,6 +144,21 @@ std::vector<size_t> convex_hull(const SizeOptions& options) {
     hull.push_back(i);
   }
   return hull;
+}
+
+std::vector<SizeStep> steps_on_hulls(const std::vector<SizeOptions>& parts) {
+  std::vector<SizeStep> steps;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const std::vector<size_t> hull = convex_hull(parts[p]);
+    for (size_t i = 1; i < hull.size(); ++i) {
+      steps.push_back(step_between(parts[p], hull[i - 1], hull[i]));
+      steps.back().part = p;
+    }
+  }
+  std::stable_sort(steps.begin(), steps.end(), [](const SizeStep& a, const SizeStep& b) {
+    return a.per_byte() > b.per_byte();
+  });
+  return steps;
 }
 
 std::vector<size_t> least_damage(const std::vector<SizeOptions>& parts, uint64_t most_bytes,

@@ -69,7 +69,7 @@ struct SizeReport {
   uint64_t most_bytes = 0;  // asked for, or 0
   double most_bits = 0;     // the same
   double bits = 0;          // per weight, mean over all matrices
-  double damage = 0;        // expected, in nats
+  double damage = 0;        // expected, in nats, with that of fixed formats
 };
 
 struct ConvertReport {

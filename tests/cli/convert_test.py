@@ -14,7 +14,7 @@ import struct
 import subprocess
 import time
 
-from support import CHAT, CHECKPOINT, MOE, Cli, main
+from support import CHAT, CHECKPOINT, MOE, Cli, main, run
 
 OLD = b"\x8fMOE\r\n\x1a\nold"  # begins as a model file, which may be replaced
 
@@ -226,7 +226,28 @@ class Convert(Cli):
             self.assertRegex(done.stdout, r"\n  [0-9.]+ bits per weight; expected divergence [0-9.e-]+ nats\n")
             self.assertRegex(done.stdout, r"layers\.1\..* bits, error expected [0-9.e-]+, sensitivity [0-9.e-]+\n")
             self.assertNotRegex(done.stdout, r"layers\.0\..*sensitivity")
-            self.assertNotIn("imprecise", done.stderr)
+
+            compressed = self.ok("convert", CHECKPOINT, self.path("s.moe"), "--size", text, "--compress", "zstd", "--json").stdout
+            self.assertLessEqual(os.path.getsize(self.path("s.moe")), most)
+            self.assertEqual(json.loads(compressed)["total"]["file_bytes"], os.path.getsize(self.path("s.moe")))
+
+    def test_errors_that_a_size_demands_are_no_warning(self):
+        source = self.dense(d_ff=256)
+        least = re.search("at least ([0-9.]+) per", self.fails(1, "convert", source, self.path("m.moe"), "--bits", "1").stderr)
+        done = self.ok("convert", source, self.path("m.moe"), "--bits", least[1], "--list")
+        self.assertRegex(done.stdout, r"layers\.0\.ffn\.down +16 x 256 +int2_k .* relative error 0\.[2-9]")
+        self.assertNotIn("imprecise", done.stderr)
+        fixed = self.ok("convert", source, self.path("m.moe"), "--bits", "9", "--set", "*down=int2_k")
+        self.assertIn("int2_k is imprecise here", fixed.stderr)
+
+    def test_a_size_with_a_text(self):
+        with open(self.path("t.txt"), "w") as f:
+            f.write("How vexingly quick daft zebras jump. " * 8)
+        to = ("convert", self.dense(d_ff=256), self.path("m.moe"), "--bits", "9", "--json")
+        total = json.loads(self.ok(*to, "--calibrate", self.path("t.txt"), "--save-statistics", self.path("t.stats")).stdout)["total"]
+        self.assertGreater(total["calibration"]["weighted_matrices"], 0)
+        again = json.loads(self.ok(*to, "--statistics", self.path("t.stats")).stdout)["total"]
+        self.assertEqual(again["size"], total["size"])
 
     def test_sizes_that_cannot_be_met(self):
         def fails(code, *options, contains):
@@ -234,6 +255,18 @@ class Convert(Cli):
 
         fails(1, "--size", "1K", contains=["size: the smallest possible file of this model has", "1024 are asked for"])
         fails(1, "--bits", "0.5", contains=["bits: this model needs at least", "0.5 are asked for"])
+        families = os.path.join(CHECKPOINT, "../../families")
+        for name in sorted(os.listdir(families)):
+            source = os.path.join(families, name)
+            if not os.path.exists(os.path.join(source, "config.json")):
+                continue
+            for option, words in (("--size", "this model has ([0-9]+) bytes"), ("--bits", "at least ([0-9.]+) per")):
+                with self.subTest(name, option=option):
+                    refused = run("convert", source, self.path("m.moe"), option, "1").stderr
+                    named = re.search(words, refused)
+                    self.assertIsNotNone(named, refused)
+                    self.ok("convert", source, self.path("m.moe"), option, named[1])
+                    os.remove(self.path("m.moe"))
         for text in ("0", "-3", "nan", "65", "two", ""):
             fails(2, "--bits", text, contains=["--bits"])
         for text in ("0", "-1G", "2Q", "1.5", "nan", "", "99999999T"):
@@ -257,18 +290,18 @@ class Convert(Cli):
             f.write(bytes(range(256)) * 4)
         self.ok(*to, "int4", "--calibrate", self.path("binary"))
 
-    def dense(self):
+    def dense(self, d_ff=24):
         """A dense checkpoint in the research layout with one token per byte."""
         config = {
             "model_type": "moe_research", "layout_version": 1, "vocab_size": 256, "d_model": 16, "n_layers": 1,
             "context_length": 64, "norm": {"kind": "rms", "eps": 1e-5}, "positions": "rope", "tie_embeddings": True,
             "add_bos": False, "tokenizer": "bytes",
             "layer_defaults": {"attention": {"n_heads": 2, "n_kv_heads": 2, "head_dim": 8},
-                               "ffn": {"kind": "dense", "d_ff": 24, "gated": True, "act": "silu"}}}
+                               "ffn": {"kind": "dense", "d_ff": d_ff, "gated": True, "act": "silu"}}}
         shapes = {"embedding": (256, 16), "final_norm": (16,), "layers.0.attention_norm": (16,), "layers.0.ffn_norm": (16,),
                   "layers.0.attention.q": (16, 16), "layers.0.attention.k": (16, 16), "layers.0.attention.v": (16, 16),
-                  "layers.0.attention.o": (16, 16), "layers.0.ffn.gate": (24, 16), "layers.0.ffn.up": (24, 16),
-                  "layers.0.ffn.down": (16, 24)}
+                  "layers.0.attention.o": (16, 16), "layers.0.ffn.gate": (d_ff, 16), "layers.0.ffn.up": (d_ff, 16),
+                  "layers.0.ffn.down": (16, d_ff)}
         header, data, state = {}, b"", 1
         for name, shape in shapes.items():
             values = []

@@ -76,33 +76,49 @@ TEST(LeastDamage, FewPartsAreSearchedCompletely) {
   }
 }
 
+double largest_step(const Parts& parts) {
+  double largest = 0;
+  for (const SizeStep& step : steps_on_hulls(parts)) largest = std::max(largest, step.gain);
+  return largest;
+}
+
 // Without the search, sizes that lie on the hull are met with the least damage, and others with one
-// that exceeds it by less than the step that does not fit.
+// that exceeds it by less than the largest step. A search over some parts only helps.
 TEST(LeastDamage, StepsAloneAreOptimalOnTheHull) {
   Random random(2);
   size_t n_on_hull = 0;
   for (int i = 0; i < 100; ++i) {
     const Parts parts = random_parts(6, 4, random);
-    double largest_step = 0;
-    for (const SizeOptions& options : parts) {
-      const std::vector<size_t> hull = convex_hull(options);
-      for (size_t k = 1; k < hull.size(); ++k) {
-        largest_step =
-            std::max(largest_step, options[hull[k - 1]].damage - options[hull[k]].damage);
-      }
-    }
     const uint64_t smallest = with_smallest(parts).bytes;
     for (int k = 0; k < 8; ++k) {
       const uint64_t most = smallest + random.next() % (1 + smallest * 2);
       const Total t = total(parts, least_damage(parts, most, 1));
       EXPECT_LE(t.bytes, most);
-      EXPECT_LT(t.damage, least_possible(parts, most) + largest_step + 1e-9);
+      EXPECT_LT(t.damage, least_possible(parts, most) + largest_step(parts) + 1e-9);
       EXPECT_NEAR(t.damage, least_possible(parts, t.bytes), 1e-9);
+      for (const size_t most_cases : {4, 16}) {
+        const Total searched = total(parts, least_damage(parts, most, most_cases));
+        EXPECT_LE(searched.bytes, most);
+        EXPECT_LE(searched.damage, t.damage + 1e-12);
+      }
       EXPECT_LE(chosen(parts, most).damage, t.damage + 1e-12);
       n_on_hull += t.bytes < most ? 1 : 0;
     }
   }
   EXPECT_GT(n_on_hull, 100u);
+}
+
+TEST(LeastDamage, StepsOfAllPartsAreInOrderOfWhatTheyBuy) {
+  const Parts parts = {{{1, 10}, {3, 4}, {7, 0}}, {{2, 9}, {4, 4}, {5, 2.5}}, {{6, 1}}};
+  const std::vector<SizeStep> steps = steps_on_hulls(parts);
+  ASSERT_EQ(steps.size(), 4u);
+  const size_t expected[][2] = {{0, 1}, {1, 1}, {1, 2}, {0, 2}};
+  const double per_byte[] = {3, 2.5, 1.5, 1};
+  for (size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_EQ(steps[i].part, expected[i][0]);
+    EXPECT_EQ(steps[i].option, expected[i][1]);
+    EXPECT_DOUBLE_EQ(steps[i].per_byte(), per_byte[i]);
+  }
 }
 
 TEST(LeastDamage, MoreBytesNeverDoMoreDamage) {
@@ -140,13 +156,18 @@ TEST(LeastDamage, TheExtremesAreTheSmallestAndTheBest) {
   EXPECT_NEAR(chosen(parts, UINT64_MAX).damage, best.damage, 1e-9);
 }
 
-TEST(LeastDamage, ManyLayersTakeLittleTime) {
+// With so many parts what no search fills is little.
+TEST(LeastDamage, ManyPartsFillTheRoom) {
   Random random(5);
   const Parts parts = random_parts(2000, 12, random);
   const uint64_t smallest = with_smallest(parts).bytes;
   const Total t = chosen(parts, smallest * 2);
   EXPECT_LE(t.bytes, smallest * 2);
-  EXPECT_GE(t.bytes, smallest * 2 - smallest / 100);
+  EXPECT_GE(t.bytes, smallest * 2 - smallest / 10000);
+  // Any solution's damage is at least that of the steps, of which the last is taken in part.
+  const Total on_hull = total(parts, least_damage(parts, smallest * 2, 1));
+  EXPECT_LE(t.damage, on_hull.damage + 1e-9);
+  EXPECT_GT(t.damage, on_hull.damage - largest_step(parts));
   EXPECT_EQ(least_damage({}, 10), std::vector<size_t>{});
 }
 

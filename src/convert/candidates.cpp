@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+// Looks at all weights for the formats that can hold them, and packs some tiles in each format for
+// its error.
+#include "src/convert/candidates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "formats/import/failure.h"
+#include "quant/formats.h"
+#include "quant/half.h"
+#include "src/convert/sensitivity.h"
+#include "src/convert/weights/in_order.h"
+#include "src/convert/weights/largest.h"
+#include "src/convert/weights/row_reader.h"
+#include "src/convert/weights/storage.h"
+#include "src/convert/weights/tile_packer.h"
+
+namespace moe {
+namespace {
+
+// A sample has tiles of up to so many matrices of a group, and so many tiles of a single one.
+constexpr size_t kSampledMatrices = 8;
+constexpr size_t kSampledTiles = 4;
+
+struct Sample {
+  FormatGroup* group = nullptr;
+  size_t index = 0;  // among those of the group
+  MatrixPlace place;
+  std::vector<Storage> storages;  // of each candidate
+  std::vector<double> errors;     // of the weights, the same
+};
+
+// Formats for the codes of some checkpoints: others gain nothing by them.
+bool only_keeps_codes(FormatId format) {
+  return format == FormatId::kInt4Min || format == FormatId::kNf4 || format == FormatId::kFp4;
+}
+
+Storage storage_of(const CandidateSource& source, const PlannedMatrix& m,
+                   const float* importance = nullptr) {
+  return choose_storage(m, source.checkpoint, importance, source.pool, source.tick);
+}
+
+// Ternary formats only without loss: others are ruined.
+bool all_ternary(const CandidateSource& source, const FormatGroup& group) {
+  return std::all_of(group.places.begin(), group.places.end(), [&](const MatrixPlace& place) {
+    PlannedMatrix m = source.at(place);
+    if (m.slot.kind != SlotKind::kLinear) return false;
+    m.precision = {};
+    m.precision.int8_by_row = true;  // looks no further than for ternary values
+    return storage_of(source, m).fit.scale_kind != ScaleKind::kNone;
+  });
+}
+
+float largest_of(const CandidateSource& source, const FormatGroup& group) {
+  float largest = 0;
+  for (const MatrixPlace& place : group.places) {
+    const PlannedMatrix& m = source.at(place);
+    largest = std::max(largest, largest_weight(m, source.checkpoint, source.pool, source.tick));
+  }
+  return largest;
+}
+
+// Every format that holds the largest weight holds all.
+bool holds(const WeightFormat& format, float weight) {
+  std::vector<uint8_t> tile(format.tile_bytes(1));
+  float stored = 0;
+  if (format.quantise_row != nullptr) {
+    int8_t code = 0;
+    float scale = 1;
+    if (!format.quantise_row(&weight, 1, &code, &scale).ok()) return false;
+    stored = static_cast<float>(code) * scale;
+  } else {
+    if (format.quantise_tile != nullptr) {
+      if (!format.quantise_tile(&weight, 1, 1, 1, nullptr, tile.data()).ok()) return false;
+    } else {
+      format.pack_values(&weight, 1, 1, 1, tile.data());
+    }
+    read_weights(format, tile.data(), 1, 0, &stored);
+  }
+  return std::isfinite(stored);
+}
+
+// Nothing if one of the matrices cannot have the format.
+std::optional<Candidate> candidate_of(const CandidateSource& source, const FormatGroup& group,
+                                      const WeightFormat& format) {
+  Candidate candidate;
+  candidate.format = format.id;
+  candidate.exact = true;
+  for (const MatrixPlace& place : group.places) {
+    PlannedMatrix m = source.at(place);
+    request(format.id, &m.precision);
+    const ActPrecision act = m.precision.activations_for(format.id);
+    if (activations_instead(format, act) != nullptr) return std::nullopt;
+    const Storage storage = storage_of(source, m);
+    const bool ternary = storage.fit.scale_kind != ScaleKind::kNone;
+    if (format.ternary() && !ternary) return std::nullopt;
+    candidate.exact &= storage.own_codes || ternary;
+    candidate.calibrated |= can_calibrate(m, storage);
+    candidate.blobs.push_back(blob_matrix(m.slot, storage));
+    BlobLayout alone;
+    check(alone.matrices.push(candidate.blobs.back()));
+    if (!moe::place(&alone).ok()) return std::nullopt;
+  }
+  return candidate;
+}
+
+size_t sampled_matrices(const FormatGroup& group) {
+  return std::min(group.places.size(), kSampledMatrices);
+}
+
+// Sample i is from the i-th of equal stretches. Gates and ups take turns in a group: so does the
+// place in the stretch.
+size_t sampled_place(const FormatGroup& group, size_t i) {
+  const size_t n = sampled_matrices(group), size = group.places.size();
+  const size_t begin = size * i / n, end = size * (i + 1) / n;
+  return begin + i % (end - begin);
+}
+
+std::vector<Sample> list_samples(const CandidateSource& source, const InputStatistics* inputs,
+                                 const std::vector<FormatGroup*>& groups) {
+  std::vector<Sample> samples;
+  for (FormatGroup* group : groups) {
+    for (size_t i = 0; i < sampled_matrices(*group); ++i) {
+      Sample sample{group, i, group->places[sampled_place(*group, i)], {}, {}};
+      PlannedMatrix m = source.at(sample.place);
+      const float* importance =
+          inputs == nullptr ? nullptr : inputs->importance(m.slot.short_name());
+      for (const Candidate& candidate : group->candidates) {
+        if (!group->fixed) request(candidate.format, &m.precision);
+        sample.storages.push_back(storage_of(source, m, importance));
+      }
+      sample.errors.resize(group->candidates.size());
+      samples.push_back(std::move(sample));
+    }
+  }
+  return samples;
+}
+
+// The squared relative error of some tiles. The samples of a group are from different rows.
+double error_of(const CandidateSource& source, const Sample& sample, const Storage& storage,
+                const InputStatistics* inputs) {
+  const PlannedMatrix& m = source.at(sample.place);
+  std::vector<float> scales = first_scales(m, storage);
+  const float* importance = inputs == nullptr ? nullptr : inputs->importance(m.slot.short_name());
+  TilePacker packer(m, storage, source.checkpoint, {importance, nullptr}, &scales);
+  std::vector<uint8_t> tile(format_info(storage.format).tile_bytes(m.slot.cols));
+  const auto n_tiles = static_cast<size_t>((m.slot.rows + kTileRows - 1) / kTileRows);
+  const size_t n_matrices = sampled_matrices(*sample.group);
+  const size_t n = std::min(n_tiles, std::max<size_t>(kSampledTiles / n_matrices, 1));
+  for (size_t i = 0; i < n; ++i) {
+    const size_t at = 2 * (i * n_matrices + sample.index) + 1;  // of 2 * n * n_matrices
+    packer.pack(static_cast<int32_t>(n_tiles * at / (2 * n * n_matrices)), tile.data());
+  }
+  const StorageError error = packer.take_error();
+  const double relative = packer.is_weighted() ? error.weighted() : error.relative();
+  return relative * relative;
+}
+
+}  // namespace
+
+uint64_t Candidate::bytes() const {
+  uint64_t n = 0;
+  for (const BlobMatrix& blob : blobs) n += stored_bytes(blob);
+  return n;
+}
+
+void request(FormatId format, PrecisionChoice* choice) {
+  choice->weights = format;
+  choice->only_codes = false;
+}
+
+void list_candidates(const CandidateSource& source, FormatGroup* group) {
+  const bool ternary = all_ternary(source, *group);
+  const float largest = largest_of(source, *group);
+  FormatId own = own_format(source.at(group->places[0]).tensor->type);
+  for (const MatrixPlace& place : group->places) {
+    if (own_format(source.at(place).tensor->type) != own) own = FormatId::kF32;
+  }
+  std::vector<Candidate>& all = group->candidates;
+  for (const WeightFormat& format : kWeightFormats) {
+    if (format.table || (format.ternary() && !ternary)) continue;
+    // Other floats are no smaller, or lose what the checkpoint has.
+    const bool half = format.id == FormatId::kBf16 && own == FormatId::kF32;
+    if (!format.integer && format.id != own && !half) continue;
+    std::optional<Candidate> candidate = candidate_of(source, *group, format);
+    if (!candidate || (only_keeps_codes(format.id) && !candidate->exact)) continue;
+    candidate->exact |= format.id == own;
+    if (candidate->exact || holds(format, largest)) all.push_back(std::move(*candidate));
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.bytes() < b.bytes(); });
+  // Two formats hold ternary values exactly, and the larger one is faster.
+  const auto enough = std::find_if(all.begin(), all.end(), [](const Candidate& c) {
+    return c.exact && c.format != FormatId::kTernary3;
+  });
+  if (enough != all.end()) all.erase(enough + 1, all.end());
+}
+
+void measure_candidates(const CandidateSource& source, const InputStatistics* inputs,
+                        const std::vector<FormatGroup*>& groups) {
+  std::vector<Sample> samples = list_samples(source, inputs, groups);
+  InOrder work;
+  work.n = std::ssize(samples);
+  work.make = [&](int, int64_t i, size_t) {
+    Sample& sample = samples[static_cast<size_t>(i)];
+    for (size_t c = 0; c < sample.storages.size(); ++c) {
+      sample.errors[c] = error_of(source, sample, sample.storages[c], inputs);
+    }
+  };
+  work.use = [&](int64_t i, size_t) {
+    const Sample& sample = samples[static_cast<size_t>(i)];
+    const auto n = static_cast<double>(sampled_matrices(*sample.group));
+    for (size_t c = 0; c < sample.errors.size(); ++c) {
+      Candidate& candidate = sample.group->candidates[c];
+      candidate.weight_error += sample.errors[c] / n;
+      candidate.input_error += input_error(sample.storages[c].act) / n;
+    }
+    return true;
+  };
+  work.tell = [&](int64_t) { source.tick(); };
+  for (const Sample& sample : samples) {  // each thread would hold many rows
+    const PlannedMatrix& m = source.at(sample.place);
+    work.alone |= !rows_are_together(*m.tensor, m.source);
+  }
+  run_in_order(source.pool, work);
+}
+
+}  // namespace moe
