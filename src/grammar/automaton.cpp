@@ -318,20 +318,30 @@ Status Automaton::combine(const Automaton& a, const Automaton& b, Op op) {
     uint32_t added = 0;
     return add_state(op == Op::kAnd ? p && q : op == Op::kOr ? p || q : p && !q, &added);
   };
+  Array<uint32_t> classes(cuts_.allocator());  // of `a` and of `b`, for each class here
+  for (const uint32_t cut : cuts_) {
+    for (const Automaton* of : {&a, &b}) {
+      MOE_TRY(classes.push(static_cast<uint32_t>(of->class_of(cut))));
+    }
+  }
   uint32_t id = 0;
   MOE_TRY(state(a.n_states() == 0 ? kNone : 0, b.n_states() == 0 ? kNone : 0, &id));
   for (uint32_t s = 0; s < pairs.size(); ++s) {
+    const uint32_t x = pairs[s][0];
+    const uint32_t y = pairs[s][1];
+    uint32_t last_x = kNone;  // most neighbours among the classes lead to the same state
+    uint32_t last_y = kNone;
     for (size_t c = 0; c < cuts_.size(); ++c) {
       if (cuts_[c] == 0xD800 && class_of(0xE000) == c + 1) continue;  // surrogates are in no text
-      const uint32_t x = pairs[s][0];
-      const uint32_t y = pairs[s][1];
-      const uint32_t nx = x == kNone ? kNone : a.next(x, a.class_of(cuts_[c]));
-      const uint32_t ny = y == kNone ? kNone : b.next(y, b.class_of(cuts_[c]));
+      const uint32_t nx = a.next(x, classes[2 * c]);
+      const uint32_t ny = b.next(y, classes[2 * c + 1]);
       const bool dead = op == Op::kOr    ? nx == kNone && ny == kNone
                         : op == Op::kAnd ? nx == kNone || ny == kNone
                                          : nx == kNone;
       if (dead) continue;
-      MOE_TRY(state(nx, ny, &id));
+      if (nx != last_x || ny != last_y) MOE_TRY(state(nx, ny, &id));
+      last_x = nx;
+      last_y = ny;
       set_next(s, c, id);
     }
   }
