@@ -109,9 +109,8 @@ TEST(ConfigKeys, AListOfWrongLengthIsNamed) {
 // A family's configuration without its weights.
 class FamilyKeys : public TransformersTest {
  protected:
-  void load(const char* family) {
-    config_ = read_text_file(kFamilies + family + "/config.json", 1u << 20);
-  }
+  void load(const char* family) { load_file(kFamilies + family + "/config.json"); }
+  void load_file(const std::string& path) { config_ = read_text_file(path, 1u << 20); }
   std::string refused(const char* patch, moe_status code = MOE_ERR_UNSUPPORTED) {
     return error(patch, code, config_.c_str());
   }
@@ -260,6 +259,38 @@ TEST_F(FamilyKeys, TheFilesOwnNames) {
   EXPECT_EQ(alphas("1e5", MOE_ERR_FORMAT),
             "config.json: full_attn_alpha_factor: expected a number above 0 and at most 10000, "
             "found 100000.0");
+}
+
+TEST_F(FamilyKeys, HeadsThatDoNotDivideTheWidth) {
+  struct Row {
+    const char* folder;
+    const char* heads;
+    const char* width;
+  };
+  const Row rows[] = {{"families/mixtral", "num_attention_heads", "hidden_size"},
+                      {"families/xmoe_megatron", "num_attention_heads", "hidden_size"},
+                      {"families/torchscale_xmoe", "decoder_attention_heads", "decoder_embed_dim"},
+                      {"encoders/bert_model", "num_attention_heads", "hidden_size"},
+                      {"encoders/xlmr_model", "num_attention_heads", "hidden_size"},
+                      {"encoders/modernbert_maskedlm", "num_attention_heads", "hidden_size"},
+                      {"encoders/nomic_model", "num_attention_heads", "hidden_size"},
+                      {"translation/bart", "encoder_attention_heads", "d_model"},
+                      {"translation/bart", "decoder_attention_heads", "d_model"}};
+  for (const Row& row : rows) {
+    load_file(std::string("tests/data/") + row.folder + "/config.json");
+    const std::string width = parse_json(config_, "test").at(row.width).dump();
+    const std::string patch = std::string("{\"") + row.heads +
+                              "\": 5, \"head_dim\": null, \"num_key_value_heads\": null}";
+    const std::string text = refused(patch.c_str(), MOE_ERR_SHAPE);
+    EXPECT_TRUE(text.starts_with(std::string("config.json: ") + row.heads + ": 5 does not divide " +
+                                 row.width + " " + width))
+        << row.folder << ": " << text;
+  }
+  load_file("tests/data/encoders/nomic_model/config.json");
+  EXPECT_EQ(refused(R"({"num_attention_heads": null, "n_head": 5, "hidden_size": null,
+                        "n_embd": 24, "head_dim": null})",
+                    MOE_ERR_SHAPE),
+            "config.json: n_head: 5 does not divide n_embd 24");
 }
 
 // Not "missing".

@@ -240,6 +240,13 @@ std::vector<JsonNode> ConfigKeys::list(const char* key, size_t n) {
   return out;
 }
 
+void ConfigKeys::check_divides(const char* key, int32_t part, const char* whole_key, int32_t whole,
+                               const char* reason) {
+  if (whole % part == 0) return;
+  fail(MOE_ERR_SHAPE, "%s: %d does not divide %s %d%s", place(key).c_str(), part,
+       spelled(whole_key).c_str(), whole, reason);
+}
+
 void ConfigKeys::require(const char* key, const Json& value) {
   if (!has(key) || node(key).value() == value) return;
   fail_value(node(key), "only " + shown(value) + " is");

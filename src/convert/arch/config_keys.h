@@ -67,6 +67,11 @@ class ConfigKeys {
   /// other number, 0 included.
   std::vector<JsonNode> list(const char* key, size_t n);
 
+  /// Throws MOE_ERR_SHAPE unless `part`, the value of `key`, divides `whole`, that of `whole_key`.
+  /// `reason` is added to the error.
+  void check_divides(const char* key, int32_t part, const char* whole_key, int32_t whole,
+                     const char* reason = "");
+
   /// Throws MOE_ERR_UNSUPPORTED, naming the key and its value, unless the key is missing, null or
   /// has this value.
   void require(const char* key, const Json& value);
