@@ -293,6 +293,46 @@ TEST_F(FamilyKeys, HeadsThatDoNotDivideTheWidth) {
             "config.json: n_head: 5 does not divide n_embd 24");
 }
 
+// The list counts: `transformers` saves a default number beside it.
+TEST_F(FamilyKeys, TwoKeysForTheLayersWithoutExperts) {
+  for (const char* family : {"kimi_linear", "bailing_hybrid", "glm4_moe_lite", "deepseek_v3"}) {
+    load(family);
+    Json config = parse_json(config_, "test");
+    Json list = Json::array();
+    const auto n = config.at("num_hidden_layers").get<size_t>();
+    for (size_t l = 0; l < n; ++l) list.push_back(l == 1 ? "dense" : "sparse");
+    config["mlp_layer_types"] = list;
+    config_ = config.dump();
+    const auto warnings = [&](const char* patch) {
+      const Imported in = read_patched(patch, config_.c_str());
+      for (size_t l = 0; l < n; ++l) {
+        EXPECT_EQ(in.config.layers[l].ffn.kind, l == 1 ? FfnKind::kDense : FfnKind::kMoe)
+            << family << ": " << patch;
+      }
+      return in.warnings;
+    };
+    EXPECT_EQ(warnings(R"({"first_k_dense_replace": null})"), std::vector<std::string>());
+    const std::vector<std::string> unused = {
+        "config.json: first_k_dense_replace is not used: the dense layers of mlp_layer_types are "
+        "others"};
+    EXPECT_EQ(warnings(R"({"first_k_dense_replace": 0})"), unused) << family;
+    EXPECT_EQ(warnings(R"({"first_k_dense_replace": 2})"), unused) << family;
+    config["mlp_layer_types"][0] = "dense";
+    config_ = config.dump();
+    EXPECT_EQ(read_patched(R"({"first_k_dense_replace": 2})", config_.c_str()).warnings,
+              std::vector<std::string>());
+  }
+}
+
+// `transformers` replaces it by the width of what is rotated; a head has qk_head_dim numbers.
+TEST_F(FamilyKeys, KimisHeadDimHasNoEffect) {
+  load("kimi_linear");
+  for (const char* patch : {R"({"head_dim": 72})", R"({"head_dim": null})", "{}"}) {
+    const Imported in = read_patched(patch, config_.c_str());
+    EXPECT_EQ(in.config.layers[2].attention.head_dim, 12) << patch;
+  }
+}
+
 // Not "missing".
 TEST_F(FamilyKeys, ABaseOfZero) {
   for (const char* family : {"mixtral", "llama", "olmoe", "qwen3_moe", "lfm2", "granitemoehybrid",
