@@ -11,6 +11,7 @@
 #include "formats/import/failure.h"
 #include "src/convert/gguf/gguf_source.h"
 #include "src/convert/importer.h"
+#include "src/convert/packed/packed_checkpoint.h"
 #include "tests/convert/golden_logits.h"
 #include "tests/convert/transformers_fixture.h"
 
@@ -331,6 +332,43 @@ TEST_F(FamilyKeys, KimisHeadDimHasNoEffect) {
     const Imported in = read_patched(patch, config_.c_str());
     EXPECT_EQ(in.config.layers[2].attention.head_dim, 12) << patch;
   }
+}
+
+// Both places give the weights of the usual one.
+TEST(ConfigKeys, AQuantizationWithinTheText) {
+  const std::string folder = kFamilies + "deepseek_v3_fp8";
+  Checkpoint usual(folder);
+  const Json config = usual.document("config.json");
+  const Json quantization = config.at("quantization_config");
+  unpack_checkpoint(&usual);
+  const std::string name = "model.layers.0.self_attn.o_proj.weight";
+  ASSERT_NE(usual.find(name), nullptr);
+  std::vector<float> wanted(usual.find(name)->n_elements), found(wanted.size());
+  usual.read(*usual.find(name), 0, wanted.size(), wanted.data());
+  for (const bool beside : {false, true}) {
+    Json other = config;
+    other["text_config"] = {{"quantization_config", quantization}};
+    if (!beside) other.erase("quantization_config");
+    Checkpoint checkpoint(folder);
+    checkpoint.put_document("config.json", std::move(other));
+    unpack_checkpoint(&checkpoint);
+    EXPECT_EQ(checkpoint.tensors().size(), usual.tensors().size());
+    ASSERT_NE(checkpoint.find(name), nullptr);
+    checkpoint.read(*checkpoint.find(name), 0, found.size(), found.data());
+    EXPECT_EQ(found, wanted);
+    const Json left = checkpoint.document("config.json");
+    EXPECT_FALSE(JsonNode(left, "config.json").has("quantization_config"));
+    EXPECT_FALSE(JsonNode(left.at("text_config"), "text_config").has("quantization_config"));
+  }
+  Json both = config;
+  both["text_config"] = {{"quantization_config", {{"quant_method", "gptq"}}}};
+  Checkpoint checkpoint(folder);
+  checkpoint.put_document("config.json", std::move(both));
+  const std::string text = guarded([&] { unpack_checkpoint(&checkpoint); }).text();
+  EXPECT_TRUE(text.starts_with("config.json: quantization_config is {") &&
+              text.find("but text_config.quantization_config, which means the same, is "
+                        "{\"quant_method\":\"gptq\"}") != text.npos)
+      << text;
 }
 
 // Not "missing".
