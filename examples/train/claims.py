@@ -209,7 +209,6 @@ TABLES = (
         "operations are under \"Other thresholds at inference\".",
         ("xmoe-dense", "xmoe-dense-8", "xmoe-dense-16"),
         (),
-        seeds=1,
     ),
     Table(
         "X-MoE and XMoE: translation",
@@ -231,13 +230,18 @@ TABLES = (
 )
 
 
-def _jobs(tables: tuple[Table, ...], seeds: range, ending: str | None = None) -> Iterator[tuple[str, int]]:
-    """The rows and seeds of tables, table after table, each seed of a table's rows after the one before; ending: of those
-    rows alone whose names end with it, "" for the full width."""
+def _width(name: str) -> int:
+    """The width of a row."""
+    return int(name.partition("@")[2] or OWN_WIDTH)
+
+
+def _jobs(tables: tuple[Table, ...], seeds: range, width: int | None = None) -> Iterator[tuple[str, int]]:
+    """The rows and seeds of tables, table after table, each seed of a table's rows after the one before; width: of the
+    rows of that width alone."""
     for table in tables:
         for seed in seeds:
             for name in table.rows:
-                if seed <= table.seeds_of(name) and ending in (None, "".join(name.partition("@")[1:])):
+                if seed <= table.seeds_of(name) and width in (None, _width(name)):
                     yield name, seed
 
 
@@ -246,9 +250,9 @@ def planned() -> list[tuple[str, int]]:
     others; then two seeds of each other table, with which every claim is tested, before any third. Encoders come after
     the others, because a run of them takes two to three times as long."""
     widths, studies, others = TABLES[:1], TABLES[1:3], tuple(sorted(TABLES[3:], key=lambda table: table.task == "encoder"))
-    every = range(1, 1 + max(table.seeds for table in TABLES) + 1)
-    jobs = (_jobs(widths, every), *(_jobs(studies, every, "" if w == OWN_WIDTH else f"@{w}") for w in GATED),
-            _jobs(others, range(1, 3)), _jobs(others, every))
+    most = max(table.seeds_of(name) for table in TABLES for name in table.rows)
+    every = range(1, most + 1)
+    jobs = (_jobs(widths, every), *(_jobs(studies, every, w) for w in GATED), _jobs(others, range(1, 3)), _jobs(others, every))
     return list(dict.fromkeys(job for part in jobs for job in part))
 
 

@@ -28,8 +28,9 @@ class RmsNorm(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         x, scale, weight = ctx.saved_tensors
         unit, own = x * scale, None
-        if weight is not None:
+        if ctx.needs_input_grad[1]:
             own = (grad * unit).flatten(0, -2).sum(dim=0)
+        if weight is not None:
             grad = grad * weight
         along = torch.linalg.vecdot(grad, unit).div_(-x.shape[-1]).unsqueeze(-1)
         return torch.addcmul(grad, unit, along).mul_(scale), own, None
@@ -128,14 +129,18 @@ class GroupedProduct(Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         (x, w), counts, grad = ctx.saved_tensors, ctx.counts, grad.contiguous()
+        learnt = ctx.needs_input_grad[1]
         if _in_one_call(x, w):
-            ends, learnt = _ends(counts), ctx.needs_input_grad[1]
+            ends = _ends(counts)
             return F.grouped_mm(grad, w, offs=ends), F.grouped_mm(grad.mT, x, offs=ends) if learnt else None, None
-        gx, gw = torch.empty_like(x), torch.empty_like(w)  # a product of no rows is 0
-        parts = zip(x.split(counts), w.unbind(), grad.split(counts), gx.split(counts), gw.unbind(), strict=True)
-        for rows, own, g, out, out_w in parts:
+        gx, grads = torch.empty_like(x), grad.split(counts)
+        for own, g, out in zip(w.unbind(), grads, gx.split(counts), strict=True):
             torch.mm(g, own, out=out)
-            torch.mm(g.T, rows, out=out_w)
+        if not learnt:
+            return gx, None, None
+        gw = torch.empty_like(w)  # a product of no rows is 0
+        for rows, g, out in zip(x.split(counts), grads, gw.unbind(), strict=True):
+            torch.mm(g.T, rows, out=out)
         return gx, gw, None
 
 
@@ -154,13 +159,16 @@ class GroupedScale(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         (x, w), counts = ctx.saved_tensors, ctx.counts
-        gx, gw = torch.empty_like(x), torch.empty_like(w)
-        parts = zip(x.split(counts), w.unbind(), grad.split(counts), gx.split(counts), gw.unbind(), strict=True)
-        for rows, own, g, out, out_w in parts:
+        gx, grads = torch.empty_like(x), grad.split(counts)
+        for own, g, out in zip(w.unbind(), grads, gx.split(counts), strict=True):
             torch.mul(g, own, out=out)
-            torch.sum(g * rows, dim=0, out=out_w)
+        if not ctx.needs_input_grad[1]:
+            return gx, None, None
+        gw = torch.empty_like(w)
+        for rows, g, out in zip(x.split(counts), grads, gw.unbind(), strict=True):
+            torch.sum(g * rows, dim=0, out=out)
         return gx, gw, None
 
 

@@ -853,6 +853,18 @@ def test_gradients_that_are_written_out_are_those_of_autograd(name: str) -> None
         torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("name, of_weights", [("experts", "mm"), ("norms of experts", "sum")])
+def test_frozen_experts_pass_on_the_same_for_less(monkeypatch: pytest.MonkeyPatch, name: str, of_weights: str) -> None:
+    ours, _, (x, w) = WRITTEN_OUT[name]
+    calls, function = [], getattr(torch, of_weights)
+    monkeypatch.setattr(torch, of_weights, lambda *args, **options: calls.append(args) or function(*args, **options))
+    learnt = _gradients(ours, x, w)
+    n_learnt = len(calls)
+    frozen = _gradients(lambda a: ours(a, w), x)
+    assert len(calls) - n_learnt == n_learnt - len(COUNTS)
+    assert len(frozen) == 2 and all(torch.equal(a, b) for a, b in zip(frozen, learnt[:2], strict=True))
+
+
 @pytest.mark.skipif(not hasattr(F, "grouped_mm"), reason="this PyTorch has no function for it")
 def test_experts_in_one_call_are_those_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     x, w = _drawn(6, 8).float(), _drawn(4, 12, 8).float()

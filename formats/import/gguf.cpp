@@ -12,6 +12,7 @@
 #include "formats/import/failure.h"
 #include "formats/import/gguf_parts.h"
 #include "src/base/checked.h"
+#include "src/base/number.h"
 
 namespace moe {
 namespace {
@@ -184,7 +185,7 @@ bool is_ternary_model(const Json& metadata) {
     const Json* value = metadata.find(key);
     if (value != nullptr && value->is_string()) names += value->text() + " ";
   }
-  for (char& c : names) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  for (char& c : names) c = ascii_lower(c);
   const auto says = [&](const char* word) { return names.find(word) != std::string::npos; };
   return says("bitnet") || says("1.58") || says("1_58") || says("ternary") || says("maple");
 }

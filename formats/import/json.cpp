@@ -239,12 +239,11 @@ JsonNode JsonNode::child(const Json& value, const std::string& path) const {
 JsonNode JsonNode::at(const char* key) const {
   if (!value_->is_object()) fail_expected("an object");
   const Json* found = value_->find(key);
-  const std::string name = spelled(key);
   if (found == nullptr) {
-    fail(MOE_ERR_FORMAT, "%s: \"%s\" is missing", path_.c_str(), name.c_str());
+    fail(MOE_ERR_FORMAT, "%s: \"%s\" is missing", path_.c_str(), spelled(key).c_str());
   }
   const bool is_default = spellings_ != nullptr && spellings_->defaults.contains(key);
-  return child(*found, path_ + (root_ ? ": " : ".") + name + (is_default ? " (by default)" : ""));
+  return child(*found, place(key) + (is_default ? " (by default)" : ""));
 }
 
 bool JsonNode::has(const char* key) const {
@@ -255,6 +254,15 @@ bool JsonNode::has(const char* key) const {
 
 bool JsonNode::given(const char* key) const {
   return has(key) && (spellings_ == nullptr || !spellings_->defaults.contains(key));
+}
+
+bool JsonNode::is_beside(const std::string& key) const {
+  return spellings_ != nullptr && spellings_->beside.contains(key);
+}
+
+std::string JsonNode::place(const std::string& key) const {
+  if (is_beside(key)) return path_.substr(0, path_.find(": ")) + ": " + spelled(key);
+  return path_ + (root_ ? ": " : ".") + spelled(key);
 }
 
 std::string JsonNode::spelled(const std::string& key) const {
@@ -374,6 +382,7 @@ std::vector<std::string> JsonNode::others(std::span<const char* const> keys) con
 }
 
 std::string JsonNode::member_path(const std::string& key) const {
+  if (is_beside(key)) return spelled(key);
   std::string out;
   for (size_t at = path_.find(": "); at != std::string::npos;) {
     const size_t next = path_.find(": ", at + 2);

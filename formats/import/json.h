@@ -37,6 +37,8 @@ Json read_json_file(const std::string& path, const JsonLimits& limits = {});
 struct Spellings {
   std::map<std::string, std::string, std::less<>> in_file;  // by the readers' names
   std::set<std::string, std::less<>> defaults;              // readers' names that the file lacks
+  // Readers' names of what the file has beside the object, at its top.
+  std::set<std::string, std::less<>> beside = {};
 };
 
 /// A value in a document and the path that leads to it. Borrows the document. Getters throw a
@@ -91,6 +93,8 @@ class JsonNode {
   }
   /// The argument of --ignore-key for the member `key`: "member.member[3].key".
   std::string member_path(const std::string& key) const;
+  /// The path of the member `key`.
+  std::string place(const std::string& key) const;
   /// The name of the member `key` in the file.
   std::string spelled(const std::string& key) const;
   /// Whether the member is there, not null, and in the file.
@@ -103,6 +107,7 @@ class JsonNode {
 
  private:
   JsonNode child(const Json& value, const std::string& path) const;
+  bool is_beside(const std::string& key) const;
 
   const Json* value_;
   std::string path_;

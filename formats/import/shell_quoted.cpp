@@ -10,8 +10,8 @@ namespace moe {
 namespace {
 
 bool is_plain(char c) {
-  const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-  return letter || is_digit(c) || std::string_view("_./,-+=:@%").find(c) != std::string_view::npos;
+  return is_letter(c) || is_digit(c) ||
+         std::string_view("_./,-+=:@%").find(c) != std::string_view::npos;
 }
 
 }  // namespace

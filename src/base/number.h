@@ -11,6 +11,8 @@ constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr char ascii_lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
+/// True for the letters of ASCII.
+constexpr bool is_letter(char c) { return ascii_lower(c) >= 'a' && ascii_lower(c) <= 'z'; }
 
 /// The value of a hexadecimal digit, -1 for another character.
 constexpr int hex_value(char c) {

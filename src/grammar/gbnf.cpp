@@ -7,10 +7,7 @@
 namespace moe::grammar {
 namespace {
 
-bool is_name(char c) {
-  const char low = ascii_lower(c);
-  return (low >= 'a' && low <= 'z') || is_digit(c) || c == '-' || c == '_';
-}
+bool is_name(char c) { return is_letter(c) || is_digit(c) || c == '-' || c == '_'; }
 
 class GbnfParser {
  public:

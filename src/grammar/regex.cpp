@@ -193,7 +193,7 @@ class Parser {
         if (in_.take_hex(2, code)) return {};
         break;
       case 'c':
-        if ((in_.peek() | 32) >= 'a' && (in_.peek() | 32) <= 'z') {
+        if (is_letter(in_.peek())) {
           *code = static_cast<uint32_t>(in_.peek() & 31);
           in_.skip();
           return {};

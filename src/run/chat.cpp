@@ -3,6 +3,7 @@
 // turns if there is no room, and collects replies.
 #include "src/run/chat.h"
 
+#include "src/base/number.h"
 #include "src/run/answer_gate.h"
 #include "src/run/chat_change.h"
 #include "src/run/reply_collector.h"
@@ -56,12 +57,9 @@ bool cancel_asked(const void* state) {
 }
 
 bool is_name(std::string_view text) {
-  const auto letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  };
-  if (text.empty() || text.size() > 64 || !letter(text[0])) return false;
+  if (text.empty() || text.size() > 64 || is_digit(text[0])) return false;
   for (const char c : text) {
-    if (!letter(c) && (c < '0' || c > '9')) return false;
+    if (!is_letter(c) && c != '_' && !is_digit(c)) return false;
   }
   return true;
 }

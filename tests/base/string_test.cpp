@@ -59,6 +59,12 @@ TEST(Begun, IsTheLongestBeginningAtTheEnd) {
   EXPECT_EQ(begun("text", ""), 0U);
 }
 
+TEST(IsLetter, OfAsciiAlone) {
+  for (const char c : {'a', 'z', 'A', 'Z', 'm', 'M'}) EXPECT_TRUE(is_letter(c)) << c;
+  for (const char c : {'@', '[', '`', '{', '0', '_', ' ', '\0', '\xe4', '\xff'})
+    EXPECT_FALSE(is_letter(c)) << c;
+}
+
 TEST(HexValue, OfDigitsAlone) {
   EXPECT_EQ(hex_value('0'), 0);
   EXPECT_EQ(hex_value('9'), 9);

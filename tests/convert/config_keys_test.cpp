@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <iterator>
@@ -11,6 +12,7 @@
 #include "formats/import/failure.h"
 #include "src/convert/gguf/gguf_source.h"
 #include "src/convert/importer.h"
+#include "src/convert/packed/packed_checkpoint.h"
 #include "tests/convert/golden_logits.h"
 #include "tests/convert/transformers_fixture.h"
 
@@ -46,72 +48,89 @@ void each_member(Json* object, const F& f) {
   }
 }
 
-bool names_any(const std::string& text, Json* config) {
-  bool found = false;
-  each_member(config,
-              [&](Json*, const std::string& key) { found = found || text.find(key) != text.npos; });
-  return found;
-}
-
-// 7 contradicts other keys, of which the error may name one instead.
-TEST(ConfigKeys, ABadNumberIsNamed) {
-  int n_errors = 0;
+// Calls f(family, checkpoint, config, member, key) for every member of every family's config.json.
+template <class F>
+void each_key(const F& f) {
   for (const std::string& family : families()) {
     const Checkpoint checkpoint = open_checkpoint(kFamilies + family, [] {}, {});
     Json config = checkpoint.document("config.json");
     each_member(&config, [&](Json* member, const std::string& key) {
-      if (!member->is_number()) return;
-      const Json good = *member;
-      for (const Json& bad : {Json("x"), Json(-1), Json(0), Json(1e-30), Json(1e30), Json(7)}) {
-        *member = bad;
-        const std::string text = import_error(config, checkpoint);
-        if (text.empty() || text.starts_with("tensor ")) continue;
-        ++n_errors;
-        EXPECT_TRUE(text.find(key) != text.npos || (bad == 7 && names_any(text, &config)))
-            << family << ": " << key << " " << bad.dump() << ": " << text;
-      }
-      *member = good;
+      f(family, checkpoint, &config, member, key);
     });
   }
+}
+
+// As a whole word: keys such as "n" are in many others.
+bool names(const std::string& text, const std::string& key) {
+  const auto in_word = [&](size_t at) {
+    return at < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
+  };
+  for (size_t at = text.find(key); at != text.npos; at = text.find(key, at + 1)) {
+    if (!in_word(at - 1) && !in_word(at + key.size())) return true;
+  }
+  return false;
+}
+
+bool names_any(const std::string& text, Json* config) {
+  bool found = false;
+  each_member(config, [&](Json*, const std::string& key) { found = found || names(text, key); });
+  return found;
+}
+
+// 7 contradicts other keys, of which the error may name one instead, and tensors.
+TEST(ConfigKeys, ABadNumberIsNamed) {
+  int n_errors = 0;
+  each_key([&](const std::string& family, const Checkpoint& checkpoint, Json* config, Json* member,
+               const std::string& key) {
+    if (!member->is_number()) return;
+    const Json good = *member;
+    for (const Json& bad :
+         {Json("x"), Json(-1), Json(0), Json(1e-40), Json(1e-30), Json(1e30), Json(7)}) {
+      *member = bad;
+      const std::string text = import_error(*config, checkpoint);
+      if (text.empty() || (bad == 7 && text.starts_with("tensor "))) continue;
+      ++n_errors;
+      EXPECT_TRUE(names(text, key) || (bad == 7 && names_any(text, config)))
+          << family << ": " << key << " " << bad.dump() << ": " << text;
+    }
+    *member = good;
+  });
   EXPECT_GT(n_errors, 3000);
 }
 
 // Lists with an entry for each layer or each factor: too short, and empty.
 TEST(ConfigKeys, AListOfWrongLengthIsNamed) {
   int n_lists = 0;
-  for (const std::string& family : families()) {
-    const Checkpoint checkpoint = open_checkpoint(kFamilies + family, [] {}, {});
-    Json config = checkpoint.document("config.json");
-    each_member(&config, [&](Json* member, const std::string& key) {
-      // Lists of any length, and those of other objects.
-      for (const char* other :
-           {"architectures", "eos_token_id", "mlp_only_layers", "short_factor", "long_factor",
-            "layers_block_type", "mtp_layers_block_type", "keys_to_ignore_at_inference",
-            "full_attn_idxs", "num_experts", "lr"}) {
-        if (key == other) return;
-      }
-      if (!member->is_array() || member->size() == 0) return;
-      ++n_lists;
-      const Json good = *member;
-      for (const size_t n : {size_t{0}, good.size() - 1}) {
-        *member = Json(Json::Array(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)));
-        const std::string wanted = key + ": expected " + std::to_string(good.size()) +
-                                   " entries, found " + std::to_string(n);
-        EXPECT_NE(import_error(config, checkpoint).find(wanted), std::string::npos)
-            << family << ": " << wanted << ", not " << import_error(config, checkpoint);
-      }
-      *member = good;
-    });
-  }
+  each_key([&](const std::string& family, const Checkpoint& checkpoint, Json* config, Json* member,
+               const std::string& key) {
+    // Lists of any length, and those of other objects.
+    for (const char* other :
+         {"architectures", "eos_token_id", "mlp_only_layers", "short_factor", "long_factor",
+          "layers_block_type", "mtp_layers_block_type", "keys_to_ignore_at_inference",
+          "full_attn_idxs", "num_experts", "lr"}) {
+      if (key == other) return;
+    }
+    if (!member->is_array() || member->size() == 0) return;
+    ++n_lists;
+    const Json good = *member;
+    for (const size_t n : {size_t{0}, good.size() - 1}) {
+      *member = Json(Json::Array(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)));
+      const std::string wanted = key + ": expected " + std::to_string(good.size()) +
+                                 " entries, found " + std::to_string(n);
+      const std::string text = import_error(*config, checkpoint);
+      EXPECT_NE(text.find(wanted), text.npos) << family << ": " << wanted << ", not " << text;
+    }
+    *member = good;
+  });
   EXPECT_GT(n_lists, 20);
 }
 
 // A family's configuration without its weights.
 class FamilyKeys : public TransformersTest {
  protected:
-  void load(const char* family) {
-    config_ = read_text_file(kFamilies + family + "/config.json", 1u << 20);
-  }
+  void load(const char* family) { load_file(kFamilies + family + "/config.json"); }
+  void load_file(const std::string& path) { config_ = read_text_file(path, 1u << 20); }
   std::string refused(const char* patch, moe_status code = MOE_ERR_UNSUPPORTED) {
     return error(patch, code, config_.c_str());
   }
@@ -196,6 +215,38 @@ TEST_F(FamilyKeys, TwoNamesOfOneThing) {
        "hidden_activation is \"gelu_pytorch_tanh\", but hidden_act, which means the same, is "
        "\"silu\"",
        R"({"hidden_act": "gelu_pytorch_tanh"})"},
+      {"gemma3", R"({"hidden_activation": null, "hidden_act": "silu"})",
+       "hidden_activation (by default) is \"gelu_pytorch_tanh\", but hidden_act, which means the "
+       "same, is \"silu\"",
+       R"({"hidden_activation": null, "hidden_act": "gelu_pytorch_tanh"})"},
+      {"gemma3_with_images", R"({"text_config": {"tie_word_embeddings": false}})",
+       "tie_word_embeddings is true, but text_config.tie_word_embeddings, which means the same, is "
+       "false",
+       "{}"},
+      {"gemma4_with_images", R"({"text_config": {"tie_word_embeddings": false}})",
+       "tie_word_embeddings is true, but text_config.tie_word_embeddings, which means the same, is "
+       "false",
+       "{}"},
+      {"qwen3_5_with_images", R"({"text_config": {"tie_word_embeddings": true}})",
+       "tie_word_embeddings is false, but text_config.tie_word_embeddings, which means the same, "
+       "is true",
+       R"({"tie_word_embeddings": true, "text_config": {"tie_word_embeddings": true}})"},
+      {"gemma3_with_images", R"({"eos_token_id": [1, 7]})",
+       "eos_token_id is [1,7], but text_config.eos_token_id, which means the same, is 2",
+       R"({"eos_token_id": [1, 2]})"},
+      {"gemma4_with_images", R"({"eos_token_id": 7})",
+       "eos_token_id is 7, but text_config.eos_token_id, which means the same, is 2",
+       R"({"eos_token_id": 2})"},
+      {"qwen3_5_with_images", R"({"eos_token_id": [7]})",
+       "eos_token_id is [7], but text_config.eos_token_id, which means the same, is 2",
+       R"({"eos_token_id": [7, 2]})"},
+      {"gemma4_with_images",
+       R"({"quantization_config": {"quant_method": "fp8"},
+           "text_config": {"quantization_config": {"quant_method": "mxfp4"}}})",
+       "quantization_config is {\"quant_method\":\"fp8\"}, but text_config.quantization_config, "
+       "which "
+       "means the same, is {\"quant_method\":\"mxfp4\"}",
+       "{}"},
       {"gpt_oss", R"({"experts_per_token": 4})",
        "num_experts_per_tok is 2, but experts_per_token, which means the same, is 4",
        R"({"experts_per_token": 2})"},
@@ -241,8 +292,8 @@ TEST_F(FamilyKeys, TheFilesOwnNames) {
   load("gemma3");
   EXPECT_EQ(
       refused(R"({"rope_parameters": {"sliding_attention": {"rope_theta": 0}}})", MOE_ERR_FORMAT),
-      "config.json: rope_parameters.sliding_attention.rope_theta: expected a number above 0 "
-      "and below 1e30, found 0");
+      "config.json: rope_parameters.sliding_attention.rope_theta: expected a number of at least "
+      "1e-30 and below 1e30, found 0");
   load("minimax");
   EXPECT_EQ(refused(R"({"rms_norm_eps": -1})", MOE_ERR_FORMAT),
             "config.json: rms_norm_eps: expected a number above 0 and at most 1, found -1");
@@ -262,16 +313,200 @@ TEST_F(FamilyKeys, TheFilesOwnNames) {
             "found 100000.0");
 }
 
+// Keys that models with images have beside the text part, too.
+class BesideTheText : public FamilyKeys {
+ protected:
+  ModelConfig imported(const char* patch) {
+    Imported in;
+    const Status status = guarded([&] { in = read_patched(patch, config_.c_str()); });
+    EXPECT_TRUE(status.ok()) << patch << ": " << status.text();
+    return std::move(in.config);
+  }
+};
+
+TEST_F(BesideTheText, AnErrorNamesThePlaceInTheFile) {
+  for (const char* family : {"gemma3_with_images", "gemma4_with_images", "qwen3_5_with_images"}) {
+    load(family);
+    EXPECT_EQ(refused(R"({"tie_word_embeddings": "x"})", MOE_ERR_FORMAT),
+              "config.json: tie_word_embeddings: expected true or false, found \"x\"");
+    EXPECT_EQ(refused(R"({"tie_word_embeddings": null,
+                          "text_config": {"tie_word_embeddings": "x"}})",
+                      MOE_ERR_FORMAT),
+              "config.json: text_config: tie_word_embeddings: expected true or false, found \"x\"");
+    EXPECT_EQ(refused(R"({"eos_token_id": [2, "x"]})", MOE_ERR_FORMAT),
+              "config.json: eos_token_id[1]: expected an integer in -1..16777216, found \"x\"");
+  }
+  load("qwen3_5_with_images");
+  EXPECT_TRUE(refused(R"({"quantization_config": {"quant_method": "x"}})")
+                  .starts_with("config.json: quantization_config.quant_method: \"x\" is not"));
+}
+
+// Both places give the weights of the usual one.
+TEST(ConfigKeys, AQuantizationWithinTheText) {
+  const std::string folder = kFamilies + "deepseek_v3_fp8";
+  Checkpoint usual(folder);
+  const Json config = usual.document("config.json");
+  const Json quantization = config.at("quantization_config");
+  unpack_checkpoint(&usual);
+  const std::string name = "model.layers.0.self_attn.o_proj.weight";
+  ASSERT_NE(usual.find(name), nullptr);
+  std::vector<float> wanted(usual.find(name)->n_elements), found(wanted.size());
+  usual.read(*usual.find(name), 0, wanted.size(), wanted.data());
+  for (const bool beside : {false, true}) {
+    Json other = config;
+    other["text_config"] = {{"quantization_config", quantization}};
+    if (!beside) other.erase("quantization_config");
+    Checkpoint checkpoint(folder);
+    checkpoint.put_document("config.json", std::move(other));
+    unpack_checkpoint(&checkpoint);
+    EXPECT_EQ(checkpoint.tensors().size(), usual.tensors().size());
+    ASSERT_NE(checkpoint.find(name), nullptr);
+    checkpoint.read(*checkpoint.find(name), 0, found.size(), found.data());
+    EXPECT_EQ(found, wanted);
+    const Json left = checkpoint.document("config.json");
+    EXPECT_FALSE(JsonNode(left, "config.json").has("quantization_config"));
+    EXPECT_FALSE(JsonNode(left.at("text_config"), "text_config").has("quantization_config"));
+  }
+  Json both = config;
+  both["text_config"] = {{"quantization_config", {{"quant_method", "gptq"}}}};
+  Checkpoint checkpoint(folder);
+  checkpoint.put_document("config.json", std::move(both));
+  const std::string text = guarded([&] { unpack_checkpoint(&checkpoint); }).text();
+  EXPECT_TRUE(text.starts_with("config.json: quantization_config is {") &&
+              text.find("but text_config.quantization_config, which means the same, is "
+                        "{\"quant_method\":\"gptq\"}") != text.npos)
+      << text;
+}
+
+// transformers 5.24 takes those beside the text, and saves its defaults within: tying in Gemma 3
+// and 4, none in Qwen 3.5, and the token 1 in Gemma.
+TEST_F(BesideTheText, WhatTransformersSavesIsRead) {
+  for (const char* family : {"gemma3_with_images", "gemma4_with_images"}) {
+    load(family);
+    EXPECT_FALSE(imported(R"({"tie_word_embeddings": false,
+                              "text_config": {"tie_word_embeddings": true}})")
+                     .tie_embeddings);
+    EXPECT_FALSE(imported(R"({"tie_word_embeddings": null,
+                              "text_config": {"tie_word_embeddings": false}})")
+                     .tie_embeddings);
+    const ModelConfig ends =
+        imported(R"({"eos_token_id": [5, 6], "text_config": {"eos_token_id": 1}})");
+    ASSERT_EQ(ends.eos_token_ids.size(), 2u);
+    EXPECT_EQ(ends.eos_token_ids[0], 5);
+    EXPECT_EQ(ends.eos_token_ids[1], 6);
+  }
+  load("qwen3_5_with_images");
+  EXPECT_TRUE(imported(R"({"tie_word_embeddings": true,
+                           "text_config": {"tie_word_embeddings": false}})")
+                  .tie_embeddings);
+  EXPECT_EQ(
+      imported(R"({"eos_token_id": 5, "text_config": {"eos_token_id": null}})").eos_token_ids[0],
+      5);
+}
+
+TEST_F(FamilyKeys, GptOssByItsOwnName) {
+  load("gpt_oss");
+  const Imported in =
+      read_patched(R"({"num_experts_per_tok": null, "experts_per_token": 3})", config_.c_str());
+  EXPECT_EQ(in.config.layers[0].ffn.moe.router.k, 3);
+  EXPECT_EQ(refused(R"({"num_experts_per_tok": null, "experts_per_token": 0})", MOE_ERR_FORMAT)
+                .substr(0, 60),
+            "config.json: experts_per_token: expected an integer in 1..6,");
+}
+
+TEST_F(FamilyKeys, ADivisorWithoutAReciprocal) {
+  load("granite");
+  EXPECT_EQ(refused(R"({"logits_scaling": 1e-40})", MOE_ERR_FORMAT),
+            "config.json: logits_scaling: expected a number of at least 1e-30 and below 1e30, "
+            "found 1e-40");
+}
+
+TEST_F(FamilyKeys, HeadsThatDoNotDivideTheWidth) {
+  struct Row {
+    const char* folder;
+    const char* heads;
+    const char* width;
+  };
+  const Row rows[] = {{"families/mixtral", "num_attention_heads", "hidden_size"},
+                      {"families/xmoe_megatron", "num_attention_heads", "hidden_size"},
+                      {"families/torchscale_xmoe", "decoder_attention_heads", "decoder_embed_dim"},
+                      {"encoders/bert_model", "num_attention_heads", "hidden_size"},
+                      {"encoders/xlmr_model", "num_attention_heads", "hidden_size"},
+                      {"encoders/modernbert_maskedlm", "num_attention_heads", "hidden_size"},
+                      {"encoders/nomic_model", "num_attention_heads", "hidden_size"},
+                      {"translation/bart", "encoder_attention_heads", "d_model"},
+                      {"translation/bart", "decoder_attention_heads", "d_model"}};
+  for (const Row& row : rows) {
+    load_file(std::string("tests/data/") + row.folder + "/config.json");
+    const std::string width = parse_json(config_, "test").at(row.width).dump();
+    const std::string patch = std::string("{\"") + row.heads +
+                              "\": 5, \"head_dim\": null, \"num_key_value_heads\": null}";
+    const std::string text = refused(patch.c_str(), MOE_ERR_SHAPE);
+    EXPECT_TRUE(text.starts_with(std::string("config.json: ") + row.heads + ": 5 does not divide " +
+                                 row.width + " " + width))
+        << row.folder << ": " << text;
+  }
+  load_file("tests/data/encoders/nomic_model/config.json");
+  EXPECT_EQ(refused(R"({"num_attention_heads": null, "n_head": 5, "hidden_size": null,
+                        "n_embd": 24, "head_dim": null})",
+                    MOE_ERR_SHAPE),
+            "config.json: n_head: 5 does not divide n_embd 24");
+}
+
+// The list counts: `transformers` saves a default number beside it.
+TEST_F(FamilyKeys, TwoKeysForTheLayersWithoutExperts) {
+  for (const char* family : {"kimi_linear", "bailing_hybrid", "glm4_moe_lite", "deepseek_v3"}) {
+    load(family);
+    Json config = parse_json(config_, "test");
+    Json list = Json::array();
+    const auto n = config.at("num_hidden_layers").get<size_t>();
+    for (size_t l = 0; l < n; ++l) list.push_back(l == 1 ? "dense" : "sparse");
+    config["mlp_layer_types"] = list;
+    config_ = config.dump();
+    const auto warnings = [&](const char* patch) {
+      const Imported in = read_patched(patch, config_.c_str());
+      for (size_t l = 0; l < n; ++l) {
+        EXPECT_EQ(in.config.layers[l].ffn.kind, l == 1 ? FfnKind::kDense : FfnKind::kMoe)
+            << family << ": " << patch;
+      }
+      return in.warnings;
+    };
+    EXPECT_EQ(warnings(R"({"first_k_dense_replace": null})"), std::vector<std::string>());
+    const std::vector<std::string> unused = {
+        "config.json: first_k_dense_replace is not used: the dense layers of mlp_layer_types are "
+        "others"};
+    EXPECT_EQ(warnings(R"({"first_k_dense_replace": 0})"), unused) << family;
+    EXPECT_EQ(warnings(R"({"first_k_dense_replace": 2})"), unused) << family;
+    config["mlp_layer_types"][0] = "dense";
+    config_ = config.dump();
+    EXPECT_EQ(read_patched(R"({"first_k_dense_replace": 2})", config_.c_str()).warnings,
+              std::vector<std::string>());
+  }
+}
+
+// `transformers` replaces it by the width of what is rotated; a head has qk_head_dim numbers.
+TEST_F(FamilyKeys, KimisHeadDimHasNoEffect) {
+  load("kimi_linear");
+  for (const char* patch : {R"({"head_dim": 72})", R"({"head_dim": null})", "{}"}) {
+    const Imported in = read_patched(patch, config_.c_str());
+    EXPECT_EQ(in.config.layers[2].attention.head_dim, 12) << patch;
+  }
+}
+
 // Not "missing".
 TEST_F(FamilyKeys, ABaseOfZero) {
   for (const char* family : {"mixtral", "llama", "olmoe", "qwen3_moe", "lfm2", "granitemoehybrid",
-                             "minimax", "olmo3", "gemma2", "phi3", "deepseek_v3", "nomic"}) {
-    if (!path_exists(kFamilies + family + "/config.json")) continue;
+                             "minimax", "olmo3", "gemma2", "phi3", "deepseek_v3"}) {
     load(family);
-    EXPECT_EQ(refused(R"({"rope_parameters": null, "rope_theta": 0})", MOE_ERR_FORMAT),
-              "config.json: rope_theta: expected a number above 0 and below 1e30, found 0")
+    EXPECT_EQ(
+        refused(R"({"rope_parameters": null, "rope_theta": 0})", MOE_ERR_FORMAT),
+        "config.json: rope_theta: expected a number of at least 1e-30 and below 1e30, found 0")
         << family;
   }
+  load_file("tests/data/encoders/nomic_model/config.json");
+  EXPECT_EQ(
+      refused(R"({"rope_parameters": null, "rotary_emb_base": 0})", MOE_ERR_FORMAT),
+      "config.json: rotary_emb_base: expected a number of at least 1e-30 and below 1e30, found 0");
 }
 
 // The family's file is of bfloat16, saved by transformers.

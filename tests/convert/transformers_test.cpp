@@ -278,7 +278,7 @@ TEST_F(TransformersTest, DynamicRopeIsUnscaledUpToTheContext) {
   EXPECT_NE(error(R"({"rope_scaling": {"rope_type": "dynamic"}})", MOE_ERR_FORMAT).find("factor"),
             std::string::npos);
   EXPECT_NE(error(R"({"rope_scaling": {"rope_type": "dynamic", "factor": 0}})", MOE_ERR_FORMAT)
-                .find("factor: expected a number above 0"),
+                .find("factor: expected a number of at least 1e-30"),
             std::string::npos);
   error(R"({"rope_scaling": {"rope_type": "dynamic", "factor": 2, "alpha": 1000}})",
         MOE_ERR_UNSUPPORTED);

@@ -61,11 +61,13 @@ void drop_rotary_factor(const JsonNode& config, Json* object) {
 
 // `transformers` writes its defaults of these beside the keys that it reads.
 void drop_saved_defaults(RenamedConfig* c) {
-  const JsonNode node = c->node();
-  const bool rotates = c->has("rope_parameters") && node.at("rope_parameters").has("rope_theta");
-  if (rotates && c->json()["rope_theta"] == 6000000) c->erase("rope_theta");
-  const bool convolves = c->has("linear_conv_kernel_dim");
-  if (convolves && c->json()["short_conv_kernel_size"] == 4) c->erase("short_conv_kernel_size");
+  const auto drop = [c](const char* key, int64_t saved) {
+    if (c->has(key) && c->node().at(key).value() == saved) c->erase(key);
+  };
+  if (c->has("rope_parameters") && c->node().at("rope_parameters").has("rope_theta")) {
+    drop("rope_theta", 6000000);
+  }
+  if (c->has("linear_conv_kernel_dim")) drop("short_conv_kernel_size", 4);
 }
 
 // config.json with DeepSeek-V3's keys.

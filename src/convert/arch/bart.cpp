@@ -104,11 +104,9 @@ void EncoderDecoder::read_layers(const char* side, bool decoder) {
   const int32_t d = config().d_model;
   LayerConfig layer;
   AttentionConfig& a = layer.attention;
-  a.n_heads = a.n_kv_heads = keys_.integer((prefix + "attention_heads").c_str(), 1, d);
-  if (d % a.n_heads != 0) {
-    fail(MOE_ERR_SHAPE, "config.json: %sattention_heads %d does not divide %d", prefix.c_str(),
-         a.n_heads, d);
-  }
+  const std::string heads_key = prefix + "attention_heads";
+  a.n_heads = a.n_kv_heads = keys_.integer(heads_key.c_str(), 1, d);
+  keys_.check_divides(heads_key.c_str(), a.n_heads, "d_model", d);
   a.head_dim = d / a.n_heads;
   a.causal = decoder;
   a.norms = layer.ffn.norms = {kind_.pre, false, !kind_.pre};

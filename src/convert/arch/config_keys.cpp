@@ -118,10 +118,13 @@ std::string shown(const Json& value) {
   return text;
 }
 
-// Its path without the file's name.
+// Its path without the file's name, as --ignore-key takes it.
 std::string key_of(const JsonNode& node) {
   const size_t end = node.path().find(": ");
-  return end == std::string::npos ? node.path() : node.path().substr(end + 2);
+  if (end == std::string::npos) return node.path();
+  std::string key = node.path().substr(end + 2);
+  const size_t within = key.find(": ");
+  return within == std::string::npos ? key : key.replace(within, 2, ".");
 }
 
 constexpr size_t kListRoom = 180;  // bytes of keys and values in an error
@@ -168,6 +171,13 @@ std::string says_method(const JsonNode& node, const char* method) {
   return node.path() + " says " + method;
 }
 
+float positive_of(const JsonNode& node) {
+  const double value = node.number();
+  if (!(value >= 1e-30 && value < 1e30))
+    node.fail_expected("a number of at least 1e-30 and below 1e30");
+  return static_cast<float>(value);
+}
+
 const char* ConfigKeys::either(const char* one, const char* other) {
   known_.insert(other);
   if (has(one) && has(other)) check_same(node(one), node(other));
@@ -210,9 +220,7 @@ float ConfigKeys::number(const char* key, float fallback, float low, float high)
 }
 
 float ConfigKeys::positive(const char* key, float fallback) {
-  const float value = number(key, fallback);
-  if (!(value > 0 && value < 1e30f)) node(key).fail_expected("a number above 0 and below 1e30");
-  return value;
+  return has(key) ? positive_of(node(key)) : fallback;
 }
 
 float ConfigKeys::eps(const char* key, float fallback) {
@@ -238,6 +246,13 @@ std::vector<JsonNode> ConfigKeys::list(const char* key, size_t n) {
          out.size());
   }
   return out;
+}
+
+void ConfigKeys::check_divides(const char* key, int32_t part, const char* whole_key, int32_t whole,
+                               const char* reason) {
+  if (whole % part == 0) return;
+  fail(MOE_ERR_SHAPE, "%s: %d does not divide %s %d%s", place(key).c_str(), part,
+       spelled(whole_key).c_str(), whole, reason);
 }
 
 void ConfigKeys::require(const char* key, const Json& value) {

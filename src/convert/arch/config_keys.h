@@ -35,7 +35,7 @@ class ConfigKeys {
   /// True if the file has the key and it is not null: it is no importer's default.
   bool given(const char* key) const { return config_.given(key); }
   /// "config.json: KEY", as the file spells it.
-  std::string place(const char* key) const { return config_.path() + ": " + spelled(key); }
+  std::string place(const char* key) const { return config_.place(key); }
   /// "config.json", or a part of it.
   const std::string& file() const { return config_.path(); }
   /// The key as the file spells it.
@@ -53,10 +53,10 @@ class ConfigKeys {
   float number(const char* key);
   float number(const char* key, float fallback);
   float number(const char* key, float fallback, float low, float high);
-  /// A number above 0 and below 1e30.
+  /// The member, as positive_of reads it, or `fallback`.
   float positive(const char* key, float fallback);
-  /// A norm's: a number above 0 and, as a larger one would dominate, at most 1. `fallback` 0: the
-  /// member must exist.
+  /// The number that a norm adds to a mean square or a variance: above 0 and, as a larger one would
+  /// outweigh those, at most 1. `fallback` 0: the member must exist.
   float eps(const char* key, float fallback);
   bool boolean(const char* key, bool fallback);
   /// The activation that `transformers`, fairseq and torchscale call by the member's name.
@@ -66,6 +66,11 @@ class ConfigKeys {
   /// The same with `n` entries, one or more, if the key is there. Throws MOE_ERR_SHAPE for any
   /// other number, 0 included.
   std::vector<JsonNode> list(const char* key, size_t n);
+
+  /// Throws MOE_ERR_SHAPE unless `part`, the value of `key`, divides `whole`, that of `whole_key`.
+  /// `reason` is added to the error.
+  void check_divides(const char* key, int32_t part, const char* whole_key, int32_t whole,
+                     const char* reason = "");
 
   /// Throws MOE_ERR_UNSUPPORTED, naming the key and its value, unless the key is missing, null or
   /// has this value.
@@ -93,6 +98,9 @@ class ConfigKeys {
   std::vector<UnknownKey> unknown_;
   std::vector<std::string> warnings_;
 };
+
+/// A number of at least 1e-30 and below 1e30, so that its reciprocal is a float, too.
+float positive_of(const JsonNode& node);
 
 /// Throws MOE_ERR_UNSUPPORTED: "config.json: ONE is X, but OTHER, which means the same, is Y".
 [[noreturn]] void fail_different(const JsonNode& one, const JsonNode& other);

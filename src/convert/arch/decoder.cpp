@@ -64,13 +64,10 @@ void Decoder::read_sizes(float default_theta, float default_eps) {
   AttentionConfig& a = layer.attention;
   a.n_heads = keys.integer("num_attention_heads", 1, kMaxWidth);
   a.n_kv_heads = keys.integer("num_key_value_heads", a.n_heads, 1, a.n_heads);
-  if (a.n_heads % a.n_kv_heads != 0) {
-    fail(MOE_ERR_SHAPE, "%s: %d does not divide %s %d", keys.place("num_key_value_heads").c_str(),
-         a.n_kv_heads, keys.spelled("num_attention_heads").c_str(), a.n_heads);
-  }
-  if (!keys.has("head_dim") && c.d_model % a.n_heads != 0) {
-    fail(MOE_ERR_SHAPE, "%s: %d does not divide hidden_size %d, and head_dim is missing",
-         keys.place("num_attention_heads").c_str(), a.n_heads, c.d_model);
+  keys.check_divides("num_key_value_heads", a.n_kv_heads, "num_attention_heads", a.n_heads);
+  if (!keys.has("head_dim")) {
+    keys.check_divides("num_attention_heads", a.n_heads, "hidden_size", c.d_model,
+                       ", and head_dim is missing");
   }
   a.head_dim = keys.integer_or_derived("head_dim", c.d_model / a.n_heads, 1, kMaxWidth);
   a.rope = read_rope(keys, a.head_dim, c.context_length, default_theta, &out_.factors);
@@ -204,10 +201,7 @@ void read_expert_groups(ConfigKeys* keys, const char* count_key, int32_t n_group
   const int32_t n = keys->integer(count_key, 1, 1 << 16);
   router->n_groups = keys->integer("n_group", n_groups, 1, std::min(n, 1024));
   router->top_groups = keys->integer("topk_group", top_groups, 1, router->n_groups);
-  if (n % router->n_groups != 0) {
-    fail(MOE_ERR_SHAPE, "%s: %d does not divide %s %d", keys->place("n_group").c_str(),
-         router->n_groups, keys->spelled(count_key).c_str(), n);
-  }
+  keys->check_divides("n_group", router->n_groups, count_key, n);
   (void)keys->integer("num_experts_per_tok", 1, n / router->n_groups * router->top_groups);
 }
 

@@ -54,8 +54,7 @@ class Decoder {
   void precision(const PrecisionRule& rule) { out_.precision.push_back(rule); }
 
   /// Replaces the names of q, k and v: all heads of each, in this order, are the rows of one
-  /// tensor,
-  /// "*.weight" or "*.bias", of which `tensors` are alternative names.
+  /// tensor, "*.weight" or "*.bias", of which `tensors` are alternative names.
   void qkv_in_one(std::initializer_list<const char*> tensors);
   /// Biases of q, k, v and o if the key says so.
   void attention_bias(const char* key, bool fallback);
@@ -75,7 +74,8 @@ class Decoder {
   bool window_by_layer_type(int32_t positions);
   /// Windows as "layer_types" says or, if it is missing, in all layers but every `n`-th.
   void window_except_every(int32_t n);
-  /// Rotary positions of the layers with a window: "rope_local" of split_rope.
+  /// Gives the layers with a window the rotary positions that split_rope set apart; `local_key` as
+  /// there. The windows must be set.
   void local_rope(const char* local_key);
   /// Experts in every layer, with a softmax router; `k_key`: the experts per token.
   void experts(const char* count_key, const char* other_count_key, int32_t d_ff,
@@ -107,11 +107,15 @@ void read_expert_groups(ConfigKeys* keys, const char* count_key, int32_t n_group
 RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float default_theta,
                      std::deque<std::vector<float>>* factors);
 
-/// Leaves in "rope_parameters" those of the layers without a window, and puts those of the others,
-/// or unscaled ones with `local_theta`, into the key "rope_local". `local_key`: of this theta.
+/// Sets the rotary positions of layers with a window apart, for read_local_rope. If
+/// "rope_parameters" has the members "full_attention" and "sliding_attention", the first takes its
+/// place and the second is set apart; if not, it stays, and positions without scaling are set
+/// apart. `local_key`: the file's key for the base of those, `local_theta` its value or default.
+/// Throws for any further member.
 void split_rope(const char* local_key, double local_theta, RenamedConfig* config);
 
-/// The positions of split_rope's "rope_local".
+/// The rotary positions that split_rope set apart; errors name the file's keys. Other arguments as
+/// of read_rope.
 RopeConfig read_local_rope(ConfigKeys& keys, const char* local_key, int32_t head_dim,
                            int32_t context, std::deque<std::vector<float>>* factors);
 

@@ -134,15 +134,23 @@ RouterConfig read_v3_router(ConfigKeys* keys) {
   return r;
 }
 
-// The layers without experts: those of the list, or the first ones.
+// The layers without experts: those of the list or, without one, the first ones. `transformers`
+// saves its default number of the first ones beside another list.
 std::vector<bool> dense_layers(Decoder* d) {
-  const int32_t first = d->keys.integer("first_k_dense_replace", 0, 0, 1 << 16);
+  const char *const count_key = "first_k_dense_replace", *const list_key = "mlp_layer_types";
+  const auto first = static_cast<size_t>(d->keys.integer(count_key, 0, 0, 1 << 16));
   const size_t n = d->layers().size();
+  const std::vector<JsonNode> types = d->keys.list(list_key, n);
   std::vector<bool> dense;
-  for (const JsonNode& type : d->keys.list("mlp_layer_types", n)) {
-    dense.push_back(type.choice({"dense", "sparse"}) == 0);
+  bool same = true;
+  for (size_t l = 0; l < n; ++l) {
+    dense.push_back(types.empty() ? l < first : types[l].choice({"dense", "sparse"}) == 0);
+    same = same && dense[l] == (l < first);
   }
-  for (size_t l = dense.size(); l < n; ++l) dense.push_back(l < static_cast<size_t>(first));
+  if (!same && d->keys.given(count_key)) {
+    d->keys.warn(d->keys.place(count_key) + " is not used: the dense layers of " +
+                 d->keys.spelled(list_key) + " are others");
+  }
   return dense;
 }
 

@@ -137,9 +137,7 @@ AttentionConfig FairseqModel::attention(ConfigKeys* keys, const FairseqSide& sid
   const std::string key = side.key("attention_heads");
   AttentionConfig a;
   a.n_heads = a.n_kv_heads = keys->integer(key.c_str(), 1, kMaxWidth);
-  if (d_model % a.n_heads != 0) {
-    fail(MOE_ERR_SHAPE, "config.json: %s %d does not divide %d", key.c_str(), a.n_heads, d_model);
-  }
+  keys->check_divides(key.c_str(), a.n_heads, main().key("embed_dim").c_str(), d_model);
   a.head_dim = d_model / a.n_heads;
   a.causal = side.causal;
   return a;

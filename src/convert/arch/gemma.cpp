@@ -13,22 +13,19 @@
 namespace moe::arch::gemma {
 namespace {
 
-/// config.json with the keys of other decoders.
-RenamedConfig as_others(const JsonNode& config) {
+RenamedConfig with_defaults(const JsonNode& config) {
   RenamedConfig c(config);
   c.fallback("hidden_activation", "gelu_pytorch_tanh");
   c.fallback("tie_word_embeddings", true);
   c.fallback("head_dim", 256);
-  c.copy("hidden_activation", "hidden_act");
   return c;
 }
 
 // Gemma 2 and 3 read hidden_activation alone, and files have the same under the usual name.
 RenamedConfig as_later_ones(const JsonNode& config) {
-  if (config.has("hidden_act") && config.has("hidden_activation")) {
-    check_same(config.at("hidden_activation"), config.at("hidden_act"));
-  }
-  return as_others(config);
+  RenamedConfig c = with_defaults(config);
+  c.rename("hidden_activation", "hidden_act");
+  return c;
 }
 
 constexpr const char* kLocalTheta = "rope_local_base_freq";
@@ -90,7 +87,8 @@ Imported import_gemma1(const JsonNode& config, const Checkpoint& checkpoint) {
   RenamedConfig c(config);
   const bool exact = !config.has("hidden_act") || config.at("hidden_act").value() == "gelu";
   if (!config.has("hidden_activation") && !exact) c.copy("hidden_act", "hidden_activation");
-  const RenamedConfig renamed = as_others(c.node());
+  RenamedConfig renamed = with_defaults(c.node());
+  renamed.copy("hidden_activation", "hidden_act");
   const JsonNode node = renamed.node();
   Decoder d(node, checkpoint, 10000);
   set_common(&d);
@@ -135,9 +133,8 @@ RenamedConfig text_config(const JsonNode& config) {
       {"num_key_value_heads", 4}, {"max_position_embeddings", 131072},
       {"rms_norm_eps", 1e-6},     {"bos_token_id", 2},
       {"pad_token_id", 0},        {"eos_token_id", 1}};
-  for (const char* key : {"eos_token_id", "tie_word_embeddings"}) {
-    if (config.has(key)) c.json()[key] = config.at(key).value();
-  }
+  c.take_beside(config, "eos_token_id", 1);
+  c.take_beside(config, "tie_word_embeddings", true);
   for (const auto& [key, value] : defaults) {
     if (!c.json().contains(key)) c.fallback(key, value);
   }

@@ -70,9 +70,7 @@ RenamedConfig as_others(const JsonNode& config) {
   for (const auto& [key, value] : defaults) {
     if (!config.value().contains(key)) c.fallback(key, value);
   }
-  if (config.has("hidden_act"))
-    check_same(c.node().at("hidden_activation"), config.at("hidden_act"));
-  c.copy("hidden_activation", "hidden_act");
+  c.rename("hidden_activation", "hidden_act");
   Json local = {{"rope_type", "default"}, {"rope_theta", 1e4}};
   Json whole = {
       {"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}, {"rope_theta", 1e6}};
@@ -286,7 +284,6 @@ Imported import_gemma4(const JsonNode& config, const Checkpoint& checkpoint) {
   const RenamedConfig renamed = as_others(config);
   const JsonNode node = renamed.node();
   Decoder d(node, checkpoint);
-  d.keys.ignore({"hidden_activation"});
   set_layer_input(&d);
   d.out_norms(true);
   d.replace_name({"ffn_norm.weight", "pre_feedforward_layernorm.weight"});
@@ -316,21 +313,17 @@ Imported import_gemma4(const JsonNode& config, const Checkpoint& checkpoint) {
 }
 
 Imported import_with_images(const JsonNode& config, const Checkpoint& checkpoint) {
-  const JsonNode text = config.at("text_config");
-  if (!text.value().is_object()) text.fail_expected("an object");
-  Json c = text.value();
-  for (const char* key : {"tie_word_embeddings", "quantization_config", "eos_token_id"}) {
-    if (config.has(key) && (!c.contains(key) || std::string_view(key) == "eos_token_id")) {
-      c[key] = config.at(key).value();
-    }
-  }
+  RenamedConfig c(config.at("text_config"));
+  c.take_beside(config, "eos_token_id", 1);
+  c.take_beside(config, "quantization_config");
+  c.take_beside(config, "tie_word_embeddings", true);
   ConfigKeys keys(config);
   keys.ignore({"text_config", "vision_config", "audio_config", "boi_token_id", "eoi_token_id",
                "image_token_id", "video_token_id", "boa_token_id", "eoa_token_id",
                "eoa_token_index", "audio_token_id", "vision_soft_tokens_per_image", "eos_token_id",
                "bos_token_id", "pad_token_id", "tie_word_embeddings", "quantization_config"});
   keys.check_all_understood();
-  Imported out = import_gemma4(JsonNode(c, "config.json: text_config"), checkpoint);
+  Imported out = import_gemma4(c.node(), checkpoint);
   out.ignored.insert(out.ignored.end(), {"vision_tower.*", "model.embed_vision.*",
                                          "model.audio_tower.*", "model.embed_audio.*"});
   return out;

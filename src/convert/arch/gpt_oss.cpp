@@ -45,7 +45,8 @@ Imported import_gpt_oss(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint);
   d.names(kNames);
   d.attention_bias("attention_bias", true);
-  d.experts("num_local_experts", "num_experts", d.layer(0).ffn.d_ff, RouterWeights::kChosen);
+  const char* const k_key = d.keys.either("num_experts_per_tok", "experts_per_token");
+  d.experts("num_local_experts", "num_experts", d.layer(0).ffn.d_ff, RouterWeights::kChosen, k_key);
   const int32_t positions = d.sliding_window(128);
   if (!d.window_by_layer_type(positions)) {
     for (size_t l = 0; l < d.layers().size(); l += 2) d.layer(l).attention.window = positions;
@@ -56,7 +57,6 @@ Imported import_gpt_oss(const JsonNode& config, const Checkpoint& checkpoint) {
     layer.ffn.act.limit = d.keys.number("swiglu_limit", 7, 0, 1e30f);
     layer.ffn.act.up_offset = 1;
   }
-  (void)d.keys.either("num_experts_per_tok", "experts_per_token");
   d.keys.ignore({"initial_context_length"});  // a duplicate of rope_scaling's original length
   d.quantization(Quantization::kMxfp4);
   return d.finish();

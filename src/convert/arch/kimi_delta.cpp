@@ -49,6 +49,8 @@ void add_deepseek_keys(const KimiDefaults& defaults, RenamedConfig* config) {
   config->fallback("topk_group", defaults.top_groups);
   config->fallback("first_k_dense_replace", defaults.n_dense);
   (void)config->node().at("qk_rope_head_dim");
+  // `transformers` overwrites the file's head_dim, too: published ones have there what a model
+  // without a latent would have, or the width of the rule's heads.
   config->copy("qk_rope_head_dim", "head_dim");
   if (!config->has("num_key_value_heads")) {
     config->copy("num_attention_heads", "num_key_value_heads");

@@ -16,7 +16,9 @@ struct KimiDefaults {
   int32_t n_dense = 1;  // layers without experts
 };
 
-/// Gives `config` DeepSeek-V3's keys, and what its readers take for granted.
+/// Gives `config` DeepSeek-V3's keys, and what its readers take for granted: "head_dim" becomes the
+/// width of what is rotated, whatever it was. Throws if "qk_rope_head_dim" is missing, or if a key
+/// and its older name have different values.
 void add_deepseek_keys(const KimiDefaults& defaults, RenamedConfig* config);
 
 /// The rule's heads and convolutions, `heads` if no key gives their number.

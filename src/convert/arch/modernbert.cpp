@@ -88,10 +88,7 @@ LayerConfig read_layer(ConfigKeys* keys, int32_t d_model) {
   LayerConfig layer;
   AttentionConfig& a = layer.attention;
   a.n_heads = a.n_kv_heads = keys->integer("num_attention_heads", 1, d_model);
-  if (d_model % a.n_heads != 0) {
-    fail(MOE_ERR_SHAPE, "config.json: num_attention_heads %d does not divide %d", a.n_heads,
-         d_model);
-  }
+  keys->check_divides("num_attention_heads", a.n_heads, "hidden_size", d_model);
   a.head_dim = d_model / a.n_heads;
   a.causal = false;
   a.rope.kind = RopeKind::kHalf;

@@ -107,10 +107,7 @@ void read_layers(ConfigKeys* keys, Imported* out) {
   LayerConfig layer;
   AttentionConfig& a = layer.attention;
   a.n_heads = a.n_kv_heads = keys->integer("num_attention_heads", 1, c.d_model);
-  if (c.d_model % a.n_heads != 0) {
-    fail(MOE_ERR_SHAPE, "%s %d does not divide %s %d", keys->place("num_attention_heads").c_str(),
-         a.n_heads, keys->spelled("hidden_size").c_str(), c.d_model);
-  }
+  keys->check_divides("num_attention_heads", a.n_heads, "hidden_size", c.d_model);
   a.head_dim = c.d_model / a.n_heads;
   keys->require("head_dim", a.head_dim);
   a.causal = false;

@@ -142,18 +142,16 @@ Imported import_qwen3_5_moe(const JsonNode& config, const Checkpoint& checkpoint
 // The part that reads text.
 template <Imported (*kRead)(const JsonNode&, const Checkpoint&)>
 Imported import_text_of(const JsonNode& config, const Checkpoint& checkpoint) {
-  const JsonNode text = config.at("text_config");
-  if (!text.value().is_object()) text.fail_expected("an object");
-  Json c = text.value();
-  for (const char* key : {"tie_word_embeddings", "quantization_config"}) {
-    if (config.has(key) && !c.contains(key)) c[key] = config.at(key).value();
-  }
+  RenamedConfig c(config.at("text_config"));
+  c.take_beside(config, "eos_token_id");
+  c.take_beside(config, "quantization_config");
+  c.take_beside(config, "tie_word_embeddings", false);
   ConfigKeys keys(config);
   keys.ignore({"text_config", "vision_config", "image_token_id", "video_token_id",
                "vision_start_token_id", "vision_end_token_id", "tie_word_embeddings",
                "quantization_config", "eos_token_id", "bos_token_id", "pad_token_id"});
   keys.check_all_understood();
-  Imported out = kRead(JsonNode(c, "config.json: text_config"), checkpoint);
+  Imported out = kRead(c.node(), checkpoint);
   out.ignored.insert(out.ignored.end(), {"model.visual.*", "visual.*"});
   return out;
 }

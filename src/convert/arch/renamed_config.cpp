@@ -2,6 +2,8 @@
 // Renames keys, and remembers what the file calls them.
 #include "src/convert/arch/renamed_config.h"
 
+#include <algorithm>
+
 namespace moe {
 
 RenamedConfig::RenamedConfig(const JsonNode& config)
@@ -11,7 +13,8 @@ RenamedConfig::RenamedConfig(const JsonNode& config)
 }
 
 void RenamedConfig::rename(const char* from, const char* to) {
-  if (has(from)) take(node().at(from), to);
+  if (has(from) && node().given(to)) check_same(node().at(from), node().at(to));
+  copy(from, to);
   erase(from);
 }
 
@@ -21,8 +24,26 @@ void RenamedConfig::take(const JsonNode& from, const char* to) {
   put(from, to);
 }
 
+void RenamedConfig::take_beside(const JsonNode& config, const char* key, const Json& saved) {
+  if (!config.has(key)) return;
+  const JsonNode beside = config.at(key);
+  const Json own = has(key) ? Json(value_.at(key)) : Json();
+  const auto is_own = [&](const JsonNode& entry) { return entry.value() == own; };
+  bool differs = own != saved;
+  if (differs && beside.value().is_array()) {
+    const std::vector<JsonNode> entries = beside.elements();
+    differs = std::none_of(entries.begin(), entries.end(), is_own);
+  }
+  if (!differs) erase(key);
+  take(beside, key);
+}
+
 void RenamedConfig::put(const JsonNode& from, const char* to) {
-  spellings_.in_file[to] = from.path().substr(path_.size() + 2);
+  const std::string& path = from.path();
+  const bool within = path.starts_with(path_ + ": ");
+  spellings_.in_file[to] = path.substr((within ? path_.size() : path.find(": ")) + 2);
+  spellings_.beside.erase(to);
+  if (!within) spellings_.beside.insert(to);
   spellings_.defaults.erase(to);
   value_[to] = Json(from.value());
 }
@@ -30,10 +51,9 @@ void RenamedConfig::put(const JsonNode& from, const char* to) {
 void RenamedConfig::copy(const char* from, const char* to) {
   if (!has(from)) return;
   spellings_.in_file[to] = node().spelled(from);
-  if (node().given(from)) {
-    spellings_.defaults.erase(to);
-  } else {
-    spellings_.defaults.insert(to);
+  for (auto* const names : {&spellings_.defaults, &spellings_.beside}) {
+    names->erase(to);
+    if (names->contains(from)) names->insert(to);
   }
   value_[to] = Json(value_.at(from));
 }

@@ -17,9 +17,14 @@ class RenamedConfig {
   /// Gives `to` the value of `from`, if that is there, and removes `from`. Throws if the file has
   /// both with different values.
   void rename(const char* from, const char* to);
-  /// The same with a member of a member, which stays.
+  /// The same with a member anywhere in the same file, which stays.
   void take(const JsonNode& from, const char* to);
-  /// Gives `to` the value of a member's member, whatever it was.
+  /// Gives `key`, of this object within `config`, the value that `config` has for it, if any.
+  /// Throws if both have it with different values, unless this one is an entry of the other, a
+  /// list, or `saved`: what `transformers` writes here although nobody chose it (null: nothing).
+  void take_beside(const JsonNode& config, const char* key, const Json& saved = {});
+  /// Gives `to` the value of `from`, which is anywhere in the same file, whatever `to` was. Errors
+  /// about `to` then name the place of `from`.
   void put(const JsonNode& from, const char* to);
   /// Gives `to` the value of `from`, if that is there, whatever `to` was.
   void copy(const char* from, const char* to);

@@ -15,11 +15,7 @@ namespace {
 constexpr int32_t kMaxContext = 1 << 24;
 
 float positive(const JsonNode& node, const char* key, float fallback) {
-  const float value = node.number(key, fallback);
-  if (node.has(key) && !(value > 0 && value < 1e30f)) {
-    node.at(key).fail_expected("a number above 0 and below 1e30");
-  }
-  return value;
+  return node.has(key) ? positive_of(node.at(key)) : fallback;
 }
 
 double read_share(const JsonNode& node) {

@@ -72,17 +72,6 @@ RouterConfig read_router(ConfigKeys* keys, Selection routing, const char* k_key,
   return r;
 }
 
-AttentionConfig read_heads(ConfigKeys* keys, const char* key, int32_t d_model) {
-  AttentionConfig a;
-  a.n_heads = keys->integer(key, 1, kMaxWidth);
-  a.n_kv_heads = a.n_heads;
-  if (d_model % a.n_heads != 0) {
-    fail(MOE_ERR_SHAPE, "config.json: %s %d does not divide %d", key, a.n_heads, d_model);
-  }
-  a.head_dim = d_model / a.n_heads;
-  return a;
-}
-
 bool has_experts(int32_t layer, int32_t interval) {
   return interval > 0 && (layer + 1) % interval == 0;
 }
@@ -232,10 +221,13 @@ Imported import_xmoe_megatron(const JsonNode& config, const Checkpoint& checkpoi
   c->norm_eps = keys.eps("layernorm_epsilon", 1e-5f);
   c->tie_embeddings = !keys.boolean("untie_embeddings_and_output_weights", false);
   LayerConfig dense;
-  dense.attention = read_heads(&keys, "num_attention_heads", c->d_model);
-  keys.require("num_key_value_heads", dense.attention.n_heads);
-  keys.require("kv_channels", dense.attention.head_dim);
-  read_megatron_positions(&keys, c, &dense.attention);
+  AttentionConfig& a = dense.attention;
+  a.n_heads = a.n_kv_heads = keys.integer("num_attention_heads", 1, kMaxWidth);
+  keys.check_divides("num_attention_heads", a.n_heads, "hidden_size", c->d_model);
+  a.head_dim = c->d_model / a.n_heads;
+  keys.require("num_key_value_heads", a.n_heads);
+  keys.require("kv_channels", a.head_dim);
+  read_megatron_positions(&keys, c, &a);
   dense.ffn.d_ff = keys.integer("ffn_hidden_size", 4 * c->d_model, 1, kMaxWidth);
   dense.ffn.act.kind = megatron_activation(&keys);
   const int32_t n_experts = count_experts(&keys);
@@ -253,7 +245,7 @@ Imported import_xmoe_megatron(const JsonNode& config, const Checkpoint& checkpoi
   table.add(kMegatron);
   if (keys.boolean("add_bias_linear", true)) table.add(kMegatronBias);
   locate_by(std::move(table), checkpoint, &out);
-  split_query_key_value(dense.attention.head_dim, &out);
+  split_query_key_value(a.head_dim, &out);
   // Megatron returns an expert's last bias separately, and nothing adds it.
   out.ignored = {"*.yyh_local_experts.*.dense_4h_to_h.bias", "*.rotary_pos_emb.inv_freq"};
   return out;

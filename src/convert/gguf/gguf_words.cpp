@@ -80,9 +80,7 @@ std::string_view find_word(std::span<const Word> words, std::string_view made) {
   return {};
 }
 
-bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' || c == '.';
-}
+bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '.'; }
 
 class Words {
  public:

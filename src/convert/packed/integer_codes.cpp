@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "formats/import/failure.h"
+#include "src/base/number.h"
 #include "src/convert/arch/config_keys.h"
 #include "src/convert/packed/packed_matrix.h"
 #include "src/convert/packed/unused_scales.h"
@@ -59,7 +60,7 @@ std::string read_format(const JsonNode& config, std::initializer_list<const char
   for (const char* key : keys) {
     if (!config.has(key)) continue;
     name = config.at(key).string();
-    for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    for (char& c : name) c = ascii_lower(c);
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       fail_value(config.at(key), accepted);
     }

@@ -3,6 +3,7 @@
 #include "src/convert/packed/packed_checkpoint.h"
 
 #include "formats/import/failure.h"
+#include "src/convert/arch/config_keys.h"
 #include "src/convert/packed/bitnet.h"
 #include "src/convert/packed/bitsandbytes.h"
 #include "src/convert/packed/compressed_tensors.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr const char* kConfig = "config.json";
 constexpr const char* kKey = "quantization_config";
+constexpr const char* kText = "text_config";
 
 struct Method {
   const char* name;
@@ -116,6 +118,12 @@ void unpack_by_older_files(Checkpoint* checkpoint) {
   refuse_undescribed(*checkpoint);
 }
 
+// Models that see images have it beside their text part, within, or in both places.
+bool has_within(const Json& document) {
+  const Json* const text = document.find(kText);
+  return text != nullptr && text->is_object() && JsonNode(*text, kText).has(kKey);
+}
+
 }  // namespace
 
 void unpack_checkpoint(Checkpoint* checkpoint) {
@@ -123,13 +131,17 @@ void unpack_checkpoint(Checkpoint* checkpoint) {
   Json document = checkpoint->document(kConfig);
   const JsonNode config(document, kConfig);
   if (!document.is_object()) return;
-  if (!config.has(kKey)) return unpack_by_older_files(checkpoint);
-  const JsonNode quantization = config.at(kKey);
+  const bool beside = config.has(kKey), within = has_within(document);
+  if (!beside && !within) return unpack_by_older_files(checkpoint);
+  if (beside && within) check_same(config.at(kKey), config.at(kText).at(kKey));
+  const JsonNode quantization = beside ? config.at(kKey) : config.at(kText).at(kKey);
   const Method* method = find_method(quantization);
   if (method == nullptr) return;
   method->unpack(checkpoint, quantization);
   drop_unused_scales(checkpoint);
-  document[kKey] = left_of(*method, quantization);
+  Json left = left_of(*method, quantization);
+  if (within) document[kText].erase(kKey);
+  (beside ? document : document[kText])[kKey] = std::move(left);
   checkpoint->put_document(kConfig, std::move(document));
 }
 

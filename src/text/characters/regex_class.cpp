@@ -442,9 +442,8 @@ bool read_escaped(std::string_view in, size_t* at, uint32_t* code) {
     *at = i + 2;
     return true;
   }
-  const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   const bool plain = c == 'B' || c == 'Q' || c == 'E' || c == 'A' || c == 'Z' || c == 'z';
-  if (c == '\0' || (letter && !plain) || (c >= '8' && c <= '9')) return false;
+  if (c == '\0' || (is_letter(c) && !plain) || (c >= '8' && c <= '9')) return false;
   const Utf8Char next = utf8_next(in.data() + i + 1);
   *code = next.code;
   *at = i + 1 + next.length;

@@ -10,9 +10,7 @@ namespace moe::jinja {
 namespace {
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-bool is_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c);
-}
+bool is_name(char c) { return is_letter(c) || c == '_' || is_digit(c); }
 
 class Lexer {
  public:

@@ -2,6 +2,7 @@
 // Operations on texts for templates: search, strip, split, replace, case, indent, join, slices.
 #include <cstdlib>
 
+#include "src/base/number.h"
 #include "src/base/string.h"
 #include "src/text/characters/utf8.h"
 #include "src/text/chat/jinja/evaluator.h"
@@ -153,7 +154,7 @@ Value Evaluator::change_case(Value text, Case to) {
     }
     const bool up = to == Case::kUpper || (to == Case::kCapitalized && i == begin);
     if (up && c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-    if (!up && c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (!up) c = ascii_lower(c);
   }
   return since(begin);
 }
