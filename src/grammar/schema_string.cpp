@@ -21,10 +21,14 @@ namespace {
 #define LETTER "[A-Za-z0-9]"
 #define LABEL LETTER "(?:[A-Za-z0-9\\-]{0,61}" LETTER ")?"
 #define SHORT_LABEL LETTER "(?:[A-Za-z0-9\\-]{0,20}" LETTER ")?"
-// A host name has at most 253 characters: counting them would take 30,000 states, so of many labels
-// only few are long.
+#define ANY_LABEL LETTER "(?:[A-Za-z0-9\\-]*" LETTER ")?"
+// A host name has at most 253 characters, an address of mail 254, and 64 before the @. To count
+// them beside those of a label would take 30,000 states, so of many labels only few are long.
 #define HOSTNAME \
   LABEL "(?:(?:\\." LABEL "){0,2}(?:\\." SHORT_LABEL "){0,2}|(?:\\." SHORT_LABEL "){0,8})"
+#define MAIL_HOST \
+  LABEL "(?:(?:\\." LABEL ")?(?:\\." SHORT_LABEL "){0,2}|(?:\\." SHORT_LABEL "){0,5})"
+#define ANY_HOST ANY_LABEL "(?:\\." ANY_LABEL ")*"
 #define URI_CHAR "(?:[A-Za-z0-9\\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})"
 
 #define URI                                                                              \
@@ -35,9 +39,9 @@ namespace {
 #define URI_REFERENCE                                                        \
   "(?:" URI "|(?:/?" PATH_CHAR "+(?:/" PATH_CHAR "*)*|/)?(?:\\?(?:" URI_CHAR \
   "|\\?)*)?(?:#(?:" URI_CHAR "|\\?)*)?)"
-// At most 64 characters are before the @.
 #define MAIL_CHAR "[A-Za-z0-9!#$%&'*+/=?\\^_`{|}~\\-]"
-#define EMAIL "(?:" MAIL_CHAR "(?:\\.?" MAIL_CHAR "){0,31}|" MAIL_CHAR "{33,64})@" HOSTNAME
+#define EMAIL "(?:" MAIL_CHAR "(?:\\.?" MAIL_CHAR "){0,31}|" MAIL_CHAR "{33,64})@" MAIL_HOST
+#define ANY_EMAIL MAIL_CHAR "+(?:\\." MAIL_CHAR "+)*@" ANY_HOST
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 #define VARIABLE "[A-Za-z0-9_]+(?:\\*|:[1-9][0-9]{0,3})?"
 #define SCHEME "^[A-Za-z][A-Za-z0-9+\\-.]*:"
@@ -46,8 +50,18 @@ struct Format {
   std::string_view name;
   std::string_view texts;  // some or all that have it
   std::string_view all;    // part of all texts that have it; empty: `texts` are all
+  // Where parts of a text have lengths: `texts` have at most `longest` characters. A smaller limit
+  // takes `short_texts`, which have the format if they are not longer than `bound`.
+  uint32_t longest = kNoLimit;
+  std::string_view short_texts = {};
+  uint32_t bound = 0;
 };
 constexpr std::string_view kAnything = "^";
+constexpr uint32_t kLongestLabel = 63;
+constexpr uint32_t kShortLabel = 22;
+constexpr uint32_t kLongestHost = kLongestLabel + 8 * (1 + kShortLabel);
+constexpr uint32_t kLongestMail = 64 + 1 + kLongestLabel + 5 * (1 + kShortLabel);
+constexpr uint32_t kShortMail = 2 + kLongestLabel;  // no part of it is too long
 
 constexpr Format kFormats[] = {
     {"date", DATE, ""},
@@ -60,10 +74,10 @@ constexpr Format kFormats[] = {
      "M(?:"
      "[0-9]+S)?|[0-9]+S))",
      "^P"},
-    {"email", EMAIL, "@"},
-    {"idn-email", EMAIL, "@"},
-    {"hostname", HOSTNAME, kAnything},
-    {"idn-hostname", HOSTNAME, kAnything},
+    {"email", EMAIL, "@", kLongestMail, ANY_EMAIL, kShortMail},
+    {"idn-email", EMAIL, "@", kLongestMail, ANY_EMAIL, kShortMail},
+    {"hostname", HOSTNAME, kAnything, kLongestHost, ANY_HOST, kLongestLabel},
+    {"idn-hostname", HOSTNAME, kAnything, kLongestHost, ANY_HOST, kLongestLabel},
     {"ipv4", IPV4, ""},
     {"ipv6",
      "(?:" H ":){7}" H "|(?:" H ":){1,7}:|(?:" H ":){1,6}:" H "|(?:" H ":){1,5}(?::" H
@@ -108,13 +122,14 @@ uint32_t one_repetition(const Expressions& e, uint32_t expr, Match match) {
 
 }  // namespace
 
-Status SchemaCompiler::lengths(const Parts& parts, uint32_t* min, uint32_t* max) const {
-  return least_and_most(parts, "minLength", "maxLength", min, max);
+Status SchemaCompiler::lengths(const Parts& parts, Lengths* to) const {
+  return least_and_most(parts, "minLength", "maxLength", &to->min, &to->max);
 }
 
-// Parses the value of `pattern` or `format`. all: no text that has a format is left out.
-Status SchemaCompiler::pattern(uint32_t keyword, bool all, Expressions& to, uint32_t* expr,
-                               Match* match) const {
+// Parses the value of `pattern` or `format`. all: no text that has a format is left out. *limits:
+// afterwards those that the expression does not keep by itself.
+Status SchemaCompiler::pattern(uint32_t keyword, bool all, Lengths* limits, Expressions& to,
+                               uint32_t* expr, Match* match) const {
   if (json_.kind(keyword) != Json::kString) return malformed(keyword, "expected a string");
   std::string_view text = json_.text(keyword);
   *match = Match::kAnywhere;
@@ -124,7 +139,15 @@ Status SchemaCompiler::pattern(uint32_t keyword, bool all, Expressions& to, uint
     if (found == std::end(kFormats)) return unsupported(keyword, "an unknown format");
     all = all && !found->all.empty();
     text = all ? found->all : found->texts;
-    if (!all) *match = Match::kWhole;
+    if (!all) {
+      *match = Match::kWhole;
+      if (limits->max >= found->longest) {
+        limits->max = kNoLimit;
+      } else if (!found->short_texts.empty() && limits->min <= found->bound) {
+        text = found->short_texts;
+        limits->max = std::min(limits->max, found->bound);
+      }
+    }
   }
   return at(keyword, parse_regex(text, to, expr));
 }
@@ -133,6 +156,8 @@ Status SchemaCompiler::pattern(uint32_t keyword, bool all, Expressions& to, uint
 // texts may be there than those that satisfy formats, which none lacks.
 Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any, bool all) {
   *any = true;
+  Lengths limits;
+  MOE_TRY(lengths(parts, &limits));
   const auto both = [&](Automaton& with) -> Status {
     if (*any) {
       out = std::move(with);
@@ -148,7 +173,7 @@ Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any,
     Expressions e(allocator());
     uint32_t expr = 0;
     Match match = Match::kAnywhere;
-    MOE_TRY(pattern(k, all, e, &expr, &match));
+    MOE_TRY(pattern(k, all, &limits, e, &expr, &match));
     Automaton next(allocator());
     MOE_TRY(at(k, next.from_expression(e, expr, match)));
     MOE_TRY(spend(1000 + 10 * uint64_t{next.n_cells()}));
@@ -168,7 +193,7 @@ Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any,
       Expressions e(allocator());
       uint32_t expr = 0;
       Match match = Match::kAnywhere;
-      MOE_TRY(pattern(p.node, true, e, &expr, &match));
+      MOE_TRY(pattern(p.node, true, &limits, e, &expr, &match));
       Automaton wrong(allocator());
       MOE_TRY(at(p.node, wrong.from_expression(e, expr, match)));
       Automaton rest(allocator());
@@ -188,25 +213,21 @@ Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any,
     }
     if (!texts.empty()) MOE_TRY(at(p.node, all_but(texts.span())));
   }
-  uint32_t min = 0;
-  uint32_t max = 0;
-  MOE_TRY(lengths(parts, &min, &max));
-  if (min == 0 && max == kNoLimit) return {};
-  if (min > max) {
+  if (limits.min == 0 && limits.max == kNoLimit) return {};
+  if (limits.min > limits.max) {
     *any = false;
     out = Automaton(allocator());
     return {};
   }
   Automaton length(allocator());
   const uint32_t node = parts[0].node;
-  MOE_TRY(at(node, length.from_lengths(min, max)));
+  MOE_TRY(at(node, length.from_lengths(limits.min, limits.max)));
   return at(node, both(length));
 }
 
 Status SchemaCompiler::string(const Parts& parts, uint32_t next, uint32_t* out) {
-  uint32_t min = 0;
-  uint32_t max = 0;
-  MOE_TRY(lengths(parts, &min, &max));
+  Lengths limits;
+  MOE_TRY(lengths(parts, &limits));
   uint32_t keyword = Json::kNone;
   uint32_t n_patterns = 0;
   for (const std::string_view name : {"pattern"sv, "format"sv}) {
@@ -216,12 +237,12 @@ Status SchemaCompiler::string(const Parts& parts, uint32_t next, uint32_t* out) 
       return {};
     }));
   }
-  const bool free_length = min == 0 && max == kNoLimit;
+  const auto free_length = [&] { return limits.min == 0 && limits.max == kNoLimit; };
   const bool negated = std::any_of(parts.begin(), parts.end(), [&](const Part& p) {
     return breaks(p, "pattern"sv) || breaks(p, "format"sv) || breaks(p, "enum"sv) ||
            breaks(p, "const"sv);
   });
-  if (n_patterns == 0 && free_length && !negated) {
+  if (n_patterns == 0 && free_length() && !negated) {
     *out = network_.call(shared(kAnyString), next);
     return {};
   }
@@ -233,7 +254,7 @@ Status SchemaCompiler::string(const Parts& parts, uint32_t next, uint32_t* out) 
   }
   const uint32_t end = network_.byte('"', '"', next);
   uint32_t inside = kNever;
-  if (min > max) {
+  if (limits.min > limits.max) {
   } else if (negated) {
     Automaton texts(allocator());
     bool any = false;
@@ -241,22 +262,22 @@ Status SchemaCompiler::string(const Parts& parts, uint32_t next, uint32_t* out) 
     if (any) MOE_TRY(texts.from_lengths(0, kNoLimit));
     inside = texts.build(network_, Spelling::kJson, end);
   } else if (n_patterns == 0) {
-    inside = network_.repeat(shared(kAnyChar), min, max, end);
+    inside = network_.repeat(shared(kAnyChar), limits.min, limits.max, end);
   } else {
     Expressions e(allocator());
     uint32_t expr = 0;
     Match match = Match::kAnywhere;
-    MOE_TRY(pattern(keyword, false, e, &expr, &match));
+    MOE_TRY(pattern(keyword, false, &limits, e, &expr, &match));
     const uint32_t repeat = n_patterns == 1 ? one_repetition(e, expr, match) : ~0U;
     if (repeat != ~0U) {
       Expr both = e[repeat];
-      both.min = std::max(both.min, min);
-      both.max = std::min(both.max, max);
+      both.min = std::max(both.min, limits.min);
+      both.max = std::min(both.max, limits.max);
       if (both.min <= both.max) {
         MOE_TRY(e.add(both, &expr));
         inside = e.build(network_, expr, Spelling::kJson, end);
       }
-    } else if (n_patterns == 1 && free_length) {
+    } else if (n_patterns == 1 && free_length()) {
       MOE_TRY(at(keyword, build_match(e, expr, match, Spelling::kJson, network_, end, &inside)));
     } else {
       Automaton texts(allocator());

@@ -37,7 +37,7 @@ def texts(program, model, schemas, r, most):
 
 
 def judge(schema, line):
-    """What became of a text; raises SystemExit if it is complete and wrong."""
+    """Says what became of a text; raises SystemExit if it is complete and wrong."""
     if "error" in line:
         return "refused: " + re.sub(r"#\S*: ", "", str(line["error"]))[-70:]
     if line["finish"] != "eos":

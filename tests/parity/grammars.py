@@ -200,7 +200,7 @@ def complete(oracle, schema, begin, r):
 
 
 def judge_byte(oracle, schema, validator, begin, r):
-    """What becomes of texts of `oracle` that begin so: "valid", with the text, if one of them satisfies the schema."""
+    """Says what becomes of texts of `oracle` that begin so: "valid", with the text, if one of them satisfies the schema."""
     ended = False
     for _ in range(12):
         text = complete(oracle, schema, begin, r)
