@@ -2,6 +2,8 @@
 // Finds the largest logit, sums exponentials exactly, and reports a logit that is not finite.
 #include "src/run/logits.h"
 
+#include <algorithm>
+
 #include "kernels/math_four.h"
 #include "kernels/sample.h"
 #include "src/base/inline.h"
@@ -52,23 +54,30 @@ bool all_finite(std::span<const float> x) {
   return total == 0;
 }
 
+// Every e^x from here on is a normal number; a smaller one is nobody's weight, and denormals are
+// slow: a grammar bans most tokens.
+constexpr float kLeastExponent = -80;
+
 // Calls f(i, n, values) with the n values exp((x[j] - best) / temperature) from j = i on,
 // ascending.
 template <class F>
 void each_exp(std::span<const float> x, float best, float temperature, F&& f) {
   const L::F subtract = L::splat(best);
   const L::F divide = L::splat(temperature);
+  const L::F least = L::splat(kLeastExponent);
   float e[kStep];
   size_t i = 0;
   for (; i + kStep <= x.size(); i += kStep) {
     for (size_t u = 0; u < kUnroll; ++u) {
-      const L::F v = L::sub(L::load(x.data() + i + kWidth * u), subtract);
-      L::store(e + kWidth * u, exp_lanes<L>(L::div(v, divide)));
+      const L::F v = L::div(L::sub(L::load(x.data() + i + kWidth * u), subtract), divide);
+      L::store(e + kWidth * u, exp_lanes<L>(L::select_lt(v, least, least, v)));
     }
     f(i, kStep, e);
   }
   const size_t rest = x.size() - i;
-  for (size_t j = 0; j < rest; ++j) e[j] = exp_float((x[i + j] - best) / temperature);
+  for (size_t j = 0; j < rest; ++j) {
+    e[j] = exp_float(std::max((x[i + j] - best) / temperature, kLeastExponent));
+  }
   f(i, rest, e);
 }
 

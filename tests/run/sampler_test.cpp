@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "kernels/sample.h"
 #include "src/run/logits.h"
 #include "tests/support/failing_allocator.h"
 
@@ -202,6 +203,24 @@ TEST(LogitsTest, ProbabilitiesAreThoseOfEachLogitAlone) {
       EXPECT_EQ(p[i], one[0]) << n << ' ' << i;
       EXPECT_NEAR(p[i], std::exp(x[i] / 0.7f), 1e-6);
     }
+  }
+}
+
+// Denormals would make a sample with a grammar, which bans most tokens, many times slower.
+TEST(LogitsTest, BannedTokensHaveNoWeightAndNoDenormal) {
+  const std::vector<float> x = {0, -kInf, -80, -87.5f, -100, -1e30f, -kInf, -60};
+  for (const float temperature : {0.01f, 1.0f, 3.0f}) {
+    std::vector<float> p(3 * x.size());
+    std::vector<float> logits;
+    for (int i = 0; i < 3; ++i) logits.insert(logits.end(), x.begin(), x.end());
+    probabilities({logits.data(), logits.size()}, 0.0f, temperature, p.data());
+    for (size_t i = 0; i < p.size(); ++i) {
+      EXPECT_TRUE(std::isnormal(p[i])) << logits[i] << " at " << temperature;
+      if (logits[i] / temperature < -45) {
+        EXPECT_EQ(token_weight(p[i], weight_units(2)), 0u);
+      }
+    }
+    EXPECT_EQ(p[0], 1.0f);
   }
 }
 
