@@ -148,11 +148,12 @@ class SchemaCompiler final {
 
   // schema_string.cpp
   Status string(const Parts& parts, uint32_t next, uint32_t* out);
-  Status string_set(const Parts& parts, Automaton& out, bool* any, bool all = false);
   struct Lengths {
     uint32_t min = 0;
     uint32_t max = kNoLimit;
   };
+  Status string_set(const Parts& parts, Automaton& out, bool* any, bool all = false);
+  Status string_set(const Parts& parts, Lengths limits, Automaton& out, bool* any, bool all);
   Status pattern(uint32_t keyword, bool all, Lengths* limits, Expressions& to, uint32_t* expr,
                  Match* match) const;
   Status lengths(const Parts& parts, Lengths* to) const;

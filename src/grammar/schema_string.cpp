@@ -50,8 +50,8 @@ struct Format {
   std::string_view name;
   std::string_view texts;  // some or all that have it
   std::string_view all;    // part of all texts that have it; empty: `texts` are all
-  // Where parts of a text have lengths: `texts` have at most `longest` characters. A smaller limit
-  // takes `short_texts`, which have the format if they are not longer than `bound`.
+  // Where parts of a text have lengths: `texts` have at most `longest` characters. Beside other
+  // lengths `short_texts` are taken, which have the format if they are not longer than `bound`.
   uint32_t longest = kNoLimit;
   std::string_view short_texts = {};
   uint32_t bound = 0;
@@ -141,7 +141,7 @@ Status SchemaCompiler::pattern(uint32_t keyword, bool all, Lengths* limits, Expr
     text = all ? found->all : found->texts;
     if (!all) {
       *match = Match::kWhole;
-      if (limits->max >= found->longest) {
+      if (limits->min == 0 && limits->max >= found->longest) {
         limits->max = kNoLimit;
       } else if (!found->short_texts.empty() && limits->min <= found->bound) {
         text = found->short_texts;
@@ -155,9 +155,15 @@ Status SchemaCompiler::pattern(uint32_t keyword, bool all, Lengths* limits, Expr
 // The texts that satisfy all patterns and lengths. *any: all do, and `out` is untouched. all: more
 // texts may be there than those that satisfy formats, which none lacks.
 Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any, bool all) {
-  *any = true;
   Lengths limits;
   MOE_TRY(lengths(parts, &limits));
+  return string_set(parts, limits, out, any, all);
+}
+
+// The same with other lengths than those of the parts.
+Status SchemaCompiler::string_set(const Parts& parts, Lengths limits, Automaton& out, bool* any,
+                                  bool all) {
+  *any = true;
   const auto both = [&](Automaton& with) -> Status {
     if (*any) {
       out = std::move(with);

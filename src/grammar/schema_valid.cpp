@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: MIT
 // Whether a value that a schema lists (enum, const) satisfies the rest of it.
+#include <algorithm>
+
 #include "src/grammar/schema_compiler.h"
 
 namespace moe::grammar {
 namespace {
 
 constexpr uint32_t kMaxNesting = 60;  // of schemas in each other, also by reference
+
+uint32_t n_characters(std::string_view text) {
+  return static_cast<uint32_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
+}
 
 }  // namespace
 
@@ -109,14 +116,28 @@ Status SchemaCompiler::size_admits(uint32_t value, const Parts& parts, bool* out
 }
 
 Status SchemaCompiler::text_admits(uint32_t value, const Parts& parts, bool* out) {
-  Automaton texts(allocator());
+  const std::string_view text = json_.text(value);
+  Lengths asked;
+  MOE_TRY(lengths(parts, &asked));
+  const uint32_t length = n_characters(text);
+  *out = false;
+  if (length < asked.min || length > asked.max) return {};
+  bool formats = false;
+  MOE_TRY(each(parts, "format"sv, [&](uint32_t) -> Status {
+    formats = true;
+    return {};
+  }));
   bool any = false;
-  MOE_TRY(string_set(parts, texts, &any));
-  *out = any || texts.contains(json_.text(value));
-  if (*out) return {};
+  for (const uint32_t max : {kNoLimit, length}) {
+    if (max != kNoLimit && !formats) continue;  // other texts are written beside a length
+    Automaton texts(allocator());
+    MOE_TRY(string_set(parts, {.max = max}, texts, &any, false));
+    *out = any || texts.contains(text);
+    if (*out) return {};
+  }
   Automaton more(allocator());
-  MOE_TRY(string_set(parts, more, &any, true));
-  unsure_ = unsure_ || any || more.contains(json_.text(value));
+  MOE_TRY(string_set(parts, Lengths(), more, &any, true));
+  unsure_ = unsure_ || any || more.contains(text);
   return {};
 }
 

@@ -139,6 +139,15 @@ TEST(Schema, Strings) {
             quoted("a@" + std::string(63, 'b'))},
            {"\"a@b.c\"", quoted(std::string(65, 'a') + "@b"), quoted("a@" + std::string(64, 'b')),
             quoted("a@" + dotted(2, 63))}},
+          {R"({"type":"string","format":"email","minLength":5,"maxLength":254})",
+           {"\"a@b.c\"", "\"first.last@mail.example.org\""},
+           {"\"a@b\""}},
+          // Listed values: one that is written beside no length, one beside a small one.
+          {R"({"format":"email","maxLength":200,"enum":[")" + dotted(30, 1) + "@" + dotted(2, 40) +
+               R"(",")" + std::string(40, 'a') + R"(.b@c","a@b","@"]})",
+           {quoted(dotted(30, 1) + "@" + dotted(2, 40)), quoted(std::string(40, 'a') + ".b@c"),
+            "\"a@b\""},
+           {"\"@\"", "\"b@a\""}},
           {R"({"allOf":[{"format":"email","maxLength":8},{"pattern":"^.{4}"}],"type":"string"})",
            {"\"ab@c.def\"", "\"ab@c\""},
            {"\"ab@cd.efg\"", "\"a@b\"", "\"abcd\""}},
