@@ -340,8 +340,8 @@ Status SchemaCompiler::disjoint(uint32_t a, uint32_t b, uint32_t depth, bool* ou
     Automaton q(allocator());
     bool any_p = false;
     bool any_q = false;
-    MOE_TRY(string_set(x, p, &any_p, true));
-    MOE_TRY(string_set(y, q, &any_q, true));
+    MOE_TRY(string_set(x, p, &any_p, Texts::kAll));
+    MOE_TRY(string_set(y, q, &any_q, Texts::kAll));
     if (any_p || any_q) return {};
     Automaton both(allocator());
     MOE_TRY(both.combine(p, q, Automaton::Op::kAnd));

@@ -69,6 +69,20 @@ enum Type : uint32_t {
   kTypeAll = 127,
 };
 
+/// Lengths of strings, in characters.
+struct Lengths {
+  uint32_t min = 0;
+  uint32_t max = kNoLimit;
+};
+
+/// Texts that stand for those that have a format. The first three surely have it.
+enum class Texts : uint8_t {
+  kAlone,    // are written if no other keyword restricts them
+  kWritten,  // are written if one does
+  kListed,   // may be values of `enum` and `const`
+  kAll,      // are all that may have it
+};
+
 class SchemaCompiler final {
  public:
   SchemaCompiler(const Json& json, Network& network, SchemaWork& work);
@@ -148,13 +162,9 @@ class SchemaCompiler final {
 
   // schema_string.cpp
   Status string(const Parts& parts, uint32_t next, uint32_t* out);
-  struct Lengths {
-    uint32_t min = 0;
-    uint32_t max = kNoLimit;
-  };
-  Status string_set(const Parts& parts, Automaton& out, bool* any, bool all = false);
-  Status string_set(const Parts& parts, Lengths limits, Automaton& out, bool* any, bool all);
-  Status pattern(uint32_t keyword, bool all, Lengths* limits, Expressions& to, uint32_t* expr,
+  Status string_set(const Parts& parts, Automaton& out, bool* any, Texts which = Texts::kWritten);
+  Status texts_of(const Parts& parts, Texts which, Lengths* limits, Automaton& out, bool* any);
+  Status pattern(uint32_t keyword, Texts which, Lengths* limits, Expressions& to, uint32_t* expr,
                  Match* match) const;
   Status lengths(const Parts& parts, Lengths* to) const;
 

@@ -20,15 +20,24 @@ namespace {
 #define H "[0-9A-Fa-f]{1,4}"
 #define LETTER "[A-Za-z0-9]"
 #define LABEL LETTER "(?:[A-Za-z0-9\\-]{0,61}" LETTER ")?"
-#define SHORT_LABEL LETTER "(?:[A-Za-z0-9\\-]{0,20}" LETTER ")?"
+#define LABEL_22 LETTER "(?:[A-Za-z0-9\\-]{0,20}" LETTER ")?"
+#define LABEL_6 LETTER "(?:[A-Za-z0-9\\-]{0,4}" LETTER ")?"
 #define ANY_LABEL LETTER "(?:[A-Za-z0-9\\-]*" LETTER ")?"
+#define HOST(label) label "(?:\\." label ")*"
 // A host name has at most 253 characters, an address of mail 254, and 64 before the @. To count
 // them beside those of a label would take 30,000 states, so of many labels only few are long.
-#define HOSTNAME \
-  LABEL "(?:(?:\\." LABEL "){0,2}(?:\\." SHORT_LABEL "){0,2}|(?:\\." SHORT_LABEL "){0,8})"
-#define MAIL_HOST \
-  LABEL "(?:(?:\\." LABEL ")?(?:\\." SHORT_LABEL "){0,2}|(?:\\." SHORT_LABEL "){0,5})"
-#define ANY_HOST ANY_LABEL "(?:\\." ANY_LABEL ")*"
+#define HOSTNAME                                                                             \
+  "(?:" LABEL "(?:\\." LABEL "){0,2}(?:\\." LABEL_22 "){0,2}|(?:" LABEL_22 "\\.){0,3}" LABEL \
+  "(?:\\." LABEL_22 "){0,5}|" LABEL_6 "(?:\\." LABEL_6 "){0,34})"
+#define MAIL_HOST                                                                        \
+  "(?:" LABEL "(?:\\." LABEL ")?(?:\\." LABEL_22 "){0,2}|(?:" LABEL_22 "\\.){0,2}" LABEL \
+  "(?:\\." LABEL_22 "){0,3}|" LABEL_6 "(?:\\." LABEL_6 "){0,24})"
+// Those of other languages have no label with two hyphens, which may stand for other characters.
+#define IDN_LABEL LETTER "(?:\\-?" LETTER "){0,31}"
+#define IDN_LABEL_21 LETTER "(?:\\-?" LETTER "){0,10}"
+#define IDN_HOSTNAME \
+  "(?:" IDN_LABEL "(?:\\." IDN_LABEL "){0,2}|" IDN_LABEL_21 "(?:\\." IDN_LABEL_21 "){0,10})"
+#define ANY_IDN_LABEL LETTER "(?:\\-?" LETTER ")*"
 #define URI_CHAR "(?:[A-Za-z0-9\\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})"
 
 #define URI                                                                              \
@@ -41,7 +50,7 @@ namespace {
   "|\\?)*)?(?:#(?:" URI_CHAR "|\\?)*)?)"
 #define MAIL_CHAR "[A-Za-z0-9!#$%&'*+/=?\\^_`{|}~\\-]"
 #define EMAIL "(?:" MAIL_CHAR "(?:\\.?" MAIL_CHAR "){0,31}|" MAIL_CHAR "{33,64})@" MAIL_HOST
-#define ANY_EMAIL MAIL_CHAR "+(?:\\." MAIL_CHAR "+)*@" ANY_HOST
+#define ANY_NAME MAIL_CHAR "+(?:\\." MAIL_CHAR "+)*"
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 #define VARIABLE "[A-Za-z0-9_]+(?:\\*|:[1-9][0-9]{0,3})?"
 #define SCHEME "^[A-Za-z][A-Za-z0-9+\\-.]*:"
@@ -51,17 +60,22 @@ struct Format {
   std::string_view texts;  // some or all that have it
   std::string_view all;    // part of all texts that have it; empty: `texts` are all
   // Where parts of a text have lengths: `texts` have at most `longest` characters. Beside other
-  // lengths `short_texts` are taken, which have the format if they are not longer than `bound`.
+  // keywords `short_texts` are taken, which have the format if they are not longer than `bound`;
+  // and a text of `listed` has it if it is not longer than `most`.
   uint32_t longest = kNoLimit;
   std::string_view short_texts = {};
   uint32_t bound = 0;
+  std::string_view listed = {};
+  uint32_t most = kNoLimit;
 };
 constexpr std::string_view kAnything = "^";
 constexpr uint32_t kLongestLabel = 63;
-constexpr uint32_t kShortLabel = 22;
-constexpr uint32_t kLongestHost = kLongestLabel + 8 * (1 + kShortLabel);
-constexpr uint32_t kLongestMail = 64 + 1 + kLongestLabel + 5 * (1 + kShortLabel);
+constexpr uint32_t kLongestHost = 3 * (22 + 1) + kLongestLabel + 5 * (1 + 22);
+constexpr uint32_t kLongestIdnHost = 21 + 10 * (1 + 21);
+constexpr uint32_t kLongestMail = 64 + 1 + 2 * (22 + 1) + kLongestLabel + 3 * (1 + 22);
 constexpr uint32_t kShortMail = 2 + kLongestLabel;  // no part of it is too long
+constexpr uint32_t kMostHost = 253;
+constexpr uint32_t kMostMail = 254;
 
 constexpr Format kFormats[] = {
     {"date", DATE, ""},
@@ -74,10 +88,14 @@ constexpr Format kFormats[] = {
      "M(?:"
      "[0-9]+S)?|[0-9]+S))",
      "^P"},
-    {"email", EMAIL, "@", kLongestMail, ANY_EMAIL, kShortMail},
-    {"idn-email", EMAIL, "@", kLongestMail, ANY_EMAIL, kShortMail},
-    {"hostname", HOSTNAME, kAnything, kLongestHost, ANY_HOST, kLongestLabel},
-    {"idn-hostname", HOSTNAME, kAnything, kLongestHost, ANY_HOST, kLongestLabel},
+    {"email", EMAIL, "@", kLongestMail, ANY_NAME "@" HOST(ANY_LABEL), kShortMail,
+     ANY_NAME "@" HOST(LABEL), kMostMail},
+    {"idn-email", EMAIL, "@", kLongestMail, ANY_NAME "@" HOST(ANY_LABEL), kShortMail,
+     ANY_NAME "@" HOST(LABEL), kMostMail},
+    {"hostname", HOSTNAME, kAnything, kLongestHost, HOST(ANY_LABEL), kLongestLabel, HOST(LABEL),
+     kMostHost},
+    {"idn-hostname", IDN_HOSTNAME, kAnything, kLongestIdnHost, HOST(ANY_IDN_LABEL), kLongestLabel,
+     HOST(IDN_LABEL), kMostHost},
     {"ipv4", IPV4, ""},
     {"ipv6",
      "(?:" H ":){7}" H "|(?:" H ":){1,7}:|(?:" H ":){1,6}:" H "|(?:" H ":){1,5}(?::" H
@@ -96,6 +114,22 @@ constexpr Format kFormats[] = {
     {"json-pointer", POINTER, ""},
     {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|" POINTER ")", "^[0-9]"},
 };
+
+/// An expression of these texts. *limits: afterwards those that it does not keep by itself.
+std::string_view texts_within(const Format& format, Texts which, Lengths* limits) {
+  if (format.short_texts.empty()) return format.texts;
+  if (which == Texts::kListed) {
+    limits->max = std::min(limits->max, format.most);
+    return format.listed;
+  }
+  if (which == Texts::kAlone && limits->min == 0 && limits->max >= format.longest) {
+    limits->max = kNoLimit;
+    return format.texts;
+  }
+  if (limits->min > format.bound) return format.texts;
+  limits->max = std::min(limits->max, format.bound);
+  return format.short_texts;
+}
 
 /// The repetition of one set of characters that an expression is, between its anchors; or ~0.
 uint32_t one_repetition(const Expressions& e, uint32_t expr, Match match) {
@@ -126,9 +160,9 @@ Status SchemaCompiler::lengths(const Parts& parts, Lengths* to) const {
   return least_and_most(parts, "minLength", "maxLength", &to->min, &to->max);
 }
 
-// Parses the value of `pattern` or `format`. all: no text that has a format is left out. *limits:
-// afterwards those that the expression does not keep by itself.
-Status SchemaCompiler::pattern(uint32_t keyword, bool all, Lengths* limits, Expressions& to,
+// Parses the value of `pattern` or `format`. *limits: afterwards those that the expression does not
+// keep by itself.
+Status SchemaCompiler::pattern(uint32_t keyword, Texts which, Lengths* limits, Expressions& to,
                                uint32_t* expr, Match* match) const {
   if (json_.kind(keyword) != Json::kString) return malformed(keyword, "expected a string");
   std::string_view text = json_.text(keyword);
@@ -137,32 +171,41 @@ Status SchemaCompiler::pattern(uint32_t keyword, bool all, Lengths* limits, Expr
     const auto* const found = std::find_if(std::begin(kFormats), std::end(kFormats),
                                            [&](const Format& f) { return f.name == text; });
     if (found == std::end(kFormats)) return unsupported(keyword, "an unknown format");
-    all = all && !found->all.empty();
-    text = all ? found->all : found->texts;
-    if (!all) {
-      *match = Match::kWhole;
-      if (limits->min == 0 && limits->max >= found->longest) {
-        limits->max = kNoLimit;
-      } else if (!found->short_texts.empty() && limits->min <= found->bound) {
-        text = found->short_texts;
-        limits->max = std::min(limits->max, found->bound);
-      }
-    }
+    const bool all = which == Texts::kAll && !found->all.empty();
+    if (!all) *match = Match::kWhole;
+    text = all ? found->all : texts_within(*found, which, limits);
   }
   return at(keyword, parse_regex(text, to, expr));
 }
 
-// The texts that satisfy all patterns and lengths. *any: all do, and `out` is untouched. all: more
-// texts may be there than those that satisfy formats, which none lacks.
-Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any, bool all) {
+// The texts that satisfy all patterns and lengths. *any: all do, and `out` is untouched.
+Status SchemaCompiler::string_set(const Parts& parts, Automaton& out, bool* any, Texts which) {
   Lengths limits;
   MOE_TRY(lengths(parts, &limits));
-  return string_set(parts, limits, out, any, all);
+  MOE_TRY(texts_of(parts, which, &limits, out, any));
+  if (limits.min == 0 && limits.max == kNoLimit) return {};
+  if (limits.min > limits.max) {
+    *any = false;
+    out = Automaton(allocator());
+    return {};
+  }
+  Automaton length(allocator());
+  const uint32_t node = parts[0].node;
+  MOE_TRY(at(node, length.from_lengths(limits.min, limits.max)));
+  if (*any) {
+    out = std::move(length);
+    *any = false;
+    return {};
+  }
+  Automaton result(allocator());
+  MOE_TRY(at(node, result.combine(out, length, Automaton::Op::kAnd)));
+  out = std::move(result);
+  return {};
 }
 
-// The same with other lengths than those of the parts.
-Status SchemaCompiler::string_set(const Parts& parts, Lengths limits, Automaton& out, bool* any,
-                                  bool all) {
+// The same without lengths; *limits: afterwards those that are left to check.
+Status SchemaCompiler::texts_of(const Parts& parts, Texts which, Lengths* limits, Automaton& out,
+                                bool* any) {
   *any = true;
   const auto both = [&](Automaton& with) -> Status {
     if (*any) {
@@ -179,7 +222,7 @@ Status SchemaCompiler::string_set(const Parts& parts, Lengths limits, Automaton&
     Expressions e(allocator());
     uint32_t expr = 0;
     Match match = Match::kAnywhere;
-    MOE_TRY(pattern(k, all, &limits, e, &expr, &match));
+    MOE_TRY(pattern(k, which, limits, e, &expr, &match));
     Automaton next(allocator());
     MOE_TRY(at(k, next.from_expression(e, expr, match)));
     MOE_TRY(spend(1000 + 10 * uint64_t{next.n_cells()}));
@@ -199,7 +242,7 @@ Status SchemaCompiler::string_set(const Parts& parts, Lengths limits, Automaton&
       Expressions e(allocator());
       uint32_t expr = 0;
       Match match = Match::kAnywhere;
-      MOE_TRY(pattern(p.node, true, &limits, e, &expr, &match));
+      MOE_TRY(pattern(p.node, Texts::kAll, limits, e, &expr, &match));
       Automaton wrong(allocator());
       MOE_TRY(at(p.node, wrong.from_expression(e, expr, match)));
       Automaton rest(allocator());
@@ -219,16 +262,7 @@ Status SchemaCompiler::string_set(const Parts& parts, Lengths limits, Automaton&
     }
     if (!texts.empty()) MOE_TRY(at(p.node, all_but(texts.span())));
   }
-  if (limits.min == 0 && limits.max == kNoLimit) return {};
-  if (limits.min > limits.max) {
-    *any = false;
-    out = Automaton(allocator());
-    return {};
-  }
-  Automaton length(allocator());
-  const uint32_t node = parts[0].node;
-  MOE_TRY(at(node, length.from_lengths(limits.min, limits.max)));
-  return at(node, both(length));
+  return {};
 }
 
 Status SchemaCompiler::string(const Parts& parts, uint32_t next, uint32_t* out) {
@@ -273,7 +307,7 @@ Status SchemaCompiler::string(const Parts& parts, uint32_t next, uint32_t* out) 
     Expressions e(allocator());
     uint32_t expr = 0;
     Match match = Match::kAnywhere;
-    MOE_TRY(pattern(keyword, false, &limits, e, &expr, &match));
+    MOE_TRY(pattern(keyword, Texts::kAlone, &limits, e, &expr, &match));
     const uint32_t repeat = n_patterns == 1 ? one_repetition(e, expr, match) : ~0U;
     if (repeat != ~0U) {
       Expr both = e[repeat];

@@ -117,26 +117,18 @@ Status SchemaCompiler::size_admits(uint32_t value, const Parts& parts, bool* out
 
 Status SchemaCompiler::text_admits(uint32_t value, const Parts& parts, bool* out) {
   const std::string_view text = json_.text(value);
-  Lengths asked;
-  MOE_TRY(lengths(parts, &asked));
   const uint32_t length = n_characters(text);
   *out = false;
-  if (length < asked.min || length > asked.max) return {};
-  bool formats = false;
-  MOE_TRY(each(parts, "format"sv, [&](uint32_t) -> Status {
-    formats = true;
-    return {};
-  }));
+  Lengths limits;
+  MOE_TRY(lengths(parts, &limits));
+  if (length < limits.min || length > limits.max) return {};
+  Automaton texts(allocator());
   bool any = false;
-  for (const uint32_t max : {kNoLimit, length}) {
-    if (max != kNoLimit && !formats) continue;  // other texts are written beside a length
-    Automaton texts(allocator());
-    MOE_TRY(string_set(parts, {.max = max}, texts, &any, false));
-    *out = any || texts.contains(text);
-    if (*out) return {};
-  }
+  MOE_TRY(texts_of(parts, Texts::kListed, &limits, texts, &any));
+  *out = (any || texts.contains(text)) && length <= limits.max;
+  if (*out) return {};
   Automaton more(allocator());
-  MOE_TRY(string_set(parts, Lengths(), more, &any, true));
+  MOE_TRY(texts_of(parts, Texts::kAll, &limits, more, &any));
   unsure_ = unsure_ || any || more.contains(text);
   return {};
 }

@@ -37,9 +37,12 @@ def texts(program, model, schemas, r, most):
 
 
 def judge(schema, line):
-    """Says what became of a text; raises SystemExit if it is complete and wrong."""
+    """Says what became of a text; raises SystemExit if it is complete and wrong, or refused for another reason than its schema."""
     if "error" in line:
-        return "refused: " + re.sub(r"#\S*: ", "", str(line["error"]))[-70:]
+        why = str(line["error"])
+        if not re.search(r"JSON schema: |no text satisfies it", why):
+            raise SystemExit(f"{json.dumps(schema)}\n{why}")
+        return "refused: " + re.sub(r"#\S*: ", "", why)[-70:]
     if line["finish"] != "eos":
         return f"incomplete: {line['finish']}"
     validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)

@@ -20,7 +20,9 @@ import tempfile
 import urllib.parse
 
 WORDS = ["a", "ab", "name", "é", "x y", 'q"q', "back\\slash", "x1", "zz"]
-FORMATS = ["date", "time", "date-time", "ipv4", "uuid", "email", "hostname", "json-pointer", "uri-reference"]
+# Not relative-json-pointer: jsonschema refuses numbers of several digits.
+FORMATS = ["date", "time", "date-time", "duration", "ipv4", "ipv6", "uuid", "email", "idn-email", "hostname", "idn-hostname", "json-pointer",
+           "uri", "uri-reference", "uri-template", "iri", "iri-reference"]
 PATTERNS = ["^[a-c]+$", "x", "^a|b$", "[0-9]{2,4}", "^(foo|bar)?$", "é.$", "^[^a-z]{1,3}$"]
 
 
@@ -66,6 +68,10 @@ def schema(r, depth=0):
                 found["maxLength"] = r.randint(4, 9)
         elif what < 0.8:
             found["format"] = r.choice(FORMATS)
+            if r.random() < 0.4:
+                found["maxLength"] = r.choice([20, 64, 100, 255])
+            if r.random() < 0.2:
+                found["minLength"] = r.randint(1, 9)
     if kind == "object":
         names = r.sample(WORDS, r.randint(0, 4))
         found["properties"] = {n: schema(r, depth + 1) for n in names}
