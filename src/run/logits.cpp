@@ -54,31 +54,13 @@ bool all_finite(std::span<const float> x) {
   return total == 0;
 }
 
-// Every e^x from here on is a normal number; a smaller one is nobody's weight, and denormals are
-// slow: a grammar bans most tokens.
-constexpr float kLeastExponent = -80;
+// Exponents are at least this: e^-32 is below one unit of a weight, and much smaller powers are
+// denormal numbers, which are slow. With a grammar most logits are -inf.
+constexpr float kLeastExponent = -32;
 
-// Calls f(i, n, values) with the n values exp((x[j] - best) / temperature) from j = i on,
-// ascending.
-template <class F>
-void each_exp(std::span<const float> x, float best, float temperature, F&& f) {
-  const L::F subtract = L::splat(best);
-  const L::F divide = L::splat(temperature);
+L::F exp_at_least(L::F x) {
   const L::F least = L::splat(kLeastExponent);
-  float e[kStep];
-  size_t i = 0;
-  for (; i + kStep <= x.size(); i += kStep) {
-    for (size_t u = 0; u < kUnroll; ++u) {
-      const L::F v = L::div(L::sub(L::load(x.data() + i + kWidth * u), subtract), divide);
-      L::store(e + kWidth * u, exp_lanes<L>(L::select_lt(v, least, least, v)));
-    }
-    f(i, kStep, e);
-  }
-  const size_t rest = x.size() - i;
-  for (size_t j = 0; j < rest; ++j) {
-    e[j] = exp_float(std::max((x[i + j] - best) / temperature, kLeastExponent));
-  }
-  f(i, rest, e);
+  return exp_lanes<L>(L::select_lt(x, least, least, x));
 }
 
 }  // namespace
@@ -102,18 +84,16 @@ double log_sum_exp(float best, uint64_t weights, size_t vocab_size) {
 
 namespace {
 
-// The sum of token_weight(exp(x[i] - best)). Exponents whose weight is below one unit are clamped:
-// denormals are slow.
+// The sum of token_weight(exp(x[i] - best)).
 uint64_t sum_weights(std::span<const float> x, float best, float units) {
   const L::F subtract = L::splat(best);
-  const L::F least = L::splat(-32.0f);
   float e[kStep];
   uint64_t sum = 0;
   size_t i = 0;
   for (; i + kStep <= x.size(); i += kStep) {
     for (size_t u = 0; u < kUnroll; ++u) {
       const L::F v = L::sub(L::load(x.data() + i + kWidth * u), subtract);
-      L::store(e + kWidth * u, exp_lanes<L>(L::select_lt(v, least, least, v)));
+      L::store(e + kWidth * u, exp_at_least(v));
     }
     for (const float p : e) sum += token_weight(p, units);
   }
@@ -147,9 +127,19 @@ size_t largest_index(std::span<const float> logits) {
 }
 
 void probabilities(std::span<const float> logits, float best, float temperature, float* out) {
-  each_exp(logits, best, temperature, [out](size_t i, size_t n, const float* e) {
-    __builtin_memcpy(out + i, e, n * sizeof(float));
-  });
+  const L::F subtract = L::splat(best);
+  const L::F divide = L::splat(temperature);
+  size_t i = 0;
+  for (; i + kStep <= logits.size(); i += kStep) {
+    for (size_t u = 0; u < kUnroll; ++u) {
+      const size_t at = i + kWidth * u;
+      L::store(out + at,
+               exp_at_least(L::div(L::sub(L::load(logits.data() + at), subtract), divide)));
+    }
+  }
+  for (; i < logits.size(); ++i) {
+    out[i] = exp_float(std::max((logits[i] - best) / temperature, kLeastExponent));
+  }
 }
 
 }  // namespace moe

@@ -23,7 +23,7 @@ double log_sum_exp(float best, uint64_t weights, size_t vocab_size);
 /// Index of the largest, the lowest of equals. No NaN, at least one element.
 size_t largest_index(std::span<const float> logits);
 
-/// out[i] = exp((logits[i] - best) / temperature), at least e^-80: no weight, and no denormal.
+/// out[i] = exp((logits[i] - best) / temperature), at least e^-32, which is no weight.
 void probabilities(std::span<const float> logits, float best, float temperature, float* out);
 
 }  // namespace moe
