@@ -2,6 +2,7 @@
 #pragma once
 // The formats that matrices may have, and what each does to a sample of their weights.
 
+#include <functional>
 #include <vector>
 
 #include "formats/moe/layout.h"

@@ -105,12 +105,11 @@ FormatChoice::FormatChoice(const SizeGoal& goal, Plan& plan, const ModelConfig& 
 }
 
 bool FormatChoice::can_calibrate() const {
+  if (fixed_calibrated_) return true;
   for (const Unit& unit : units_) {
-    for (const std::vector<FormatGroup>* groups : {&unit.groups, &unit.fixed}) {
-      for (const FormatGroup& group : *groups) {
-        for (const Candidate& c : group.candidates) {
-          if (c.calibrated) return true;
-        }
+    for (const FormatGroup& group : unit.groups) {
+      for (const Candidate& c : group.candidates) {
+        if (c.calibrated) return true;
       }
     }
   }
@@ -162,17 +161,18 @@ void FormatChoice::add_matrix(const MatrixPlace& place, Unit* unit) {
   if (is_reported(m)) n_weights_ += n_weights;
   const bool open = is_open(m);
   blobs_[place.segment].emplace_back();  // of a candidate
-  bool calibrated = false;
   if (!open) {
     const Storage storage = choose_storage(m, source_.checkpoint, nullptr, source_.pool, tick_);
     blobs_[place.segment].back() = blob_matrix(m.slot, storage);
-    calibrated = moe::can_calibrate(m, storage);
+    fixed_calibrated_ = fixed_calibrated_ || moe::can_calibrate(m, storage);
   }
   if (!is_product(m)) return;
   std::vector<FormatGroup>& groups = open ? unit->groups : unit->fixed;
   const Role role = m.slot.role == Role::kGate ? Role::kUp : m.slot.role;
-  auto group = std::find_if(groups.begin(), groups.end(),
-                            [&](const FormatGroup& g) { return g.role == role; });
+  // A format that the caller fixed does damage; one that the model was trained with does none.
+  auto group = std::find_if(groups.begin(), groups.end(), [&](const FormatGroup& g) {
+    return g.role == role && source_.at(g.places[0]).precision.fixed == m.precision.fixed;
+  });
   if (group == groups.end()) {
     groups.emplace_back();
     group = groups.end() - 1;
@@ -182,7 +182,6 @@ void FormatChoice::add_matrix(const MatrixPlace& place, Unit* unit) {
   }
   group->places.push_back(place);
   group->n_weights += n_weights;
-  if (calibrated) group->candidates[0].calibrated = true;
 }
 
 // Matrices of a role that have fixed formats count by their share of its weights.

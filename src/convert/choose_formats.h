@@ -26,6 +26,8 @@ class FormatChoice {
   FormatChoice(const SizeGoal& goal, Plan& plan, const ModelConfig& config,
                const Checkpoint& checkpoint, ThreadPool& pool, FileBytes file_bytes,
                std::function<void()> tick);
+  FormatChoice(const FormatChoice&) = delete;
+  FormatChoice& operator=(const FormatChoice&) = delete;
 
   /// True if input statistics can affect a matrix, in one of its formats.
   bool can_calibrate() const;
@@ -73,6 +75,7 @@ class FormatChoice {
   std::vector<Unit> units_;
   std::vector<std::vector<BlobMatrix>> blobs_;  // of each segment, as last selected
   double n_weights_ = 0;                        // of the matrices in a report
+  bool fixed_calibrated_ = false;               // input statistics can affect a fixed matrix
 };
 
 }  // namespace moe

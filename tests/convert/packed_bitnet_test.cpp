@@ -240,6 +240,30 @@ TEST_F(PackedBitnet, OnlineWeightsAreRoundedWhereTheMethodApplies) {
   EXPECT_FALSE(is_rounded("layers.1.moe.router"));
 }
 
+// The caller's format for one expert does damage, the rounding of the others none, in any order.
+TEST_F(PackedBitnet, WhatTheCallerFixesAmongRoundedExpertsDoesDamage) {
+  open("qwen2_moe");
+  goal_.most_bits = 32;
+  for (const char* expert : {"0", "3"}) {
+    overrides_ = {std::string("*experts.") + expert + ".down=int2_k:f32"};
+    ConvertReport report;
+    const Status status = convert_patched(
+        R"({"quantization_config": {"quant_method": "bitnet", "quantization_mode": "online"}})",
+        &report);
+    ASSERT_TRUE(status.ok()) << status.text();
+    double expected = 0;
+    for (const auto& [name, m] : matrices_) {
+      if (m.format != FormatId::kInt2K) continue;
+      // The sensitivity of all `down` is halved by layers and shared by neurons: a token has two of
+      // six experts of 20, and a shared expert of 28.
+      const double x = m.relative_error * m.relative_error;
+      expected += 6.34 / 2 * (2 * 20.0 / (2 * 20 + 28)) / 6 * x * (1 + 250 * x * x);
+    }
+    EXPECT_GT(expected, 0.01);
+    EXPECT_NEAR(report.size->damage, expected, 0.15 * expected) << expert;
+  }
+}
+
 TEST_F(PackedBitnet, ErrorsNameTheTensor) {
   open("mistral_window");
   const std::string plain = R"({"quantization_config": {"quant_method": "bitnet"}})";

@@ -34,6 +34,8 @@ class PackedTest : public testing::Test {
     ConvertOptions options;
     options.verify = true;
     options.weights = weights_;
+    options.goal = goal_;
+    options.overrides = overrides_;
     matrices_.clear();
     options.on_matrix = [this](const MatrixReport& m) { matrices_[m.name] = m; };
     return convert(folder_.path(), folder_.file("m.moe"), options, report);
@@ -56,6 +58,8 @@ class PackedTest : public testing::Test {
   RawTensors tensors_;
   std::string config_;
   std::string weights_ = "auto";
+  SizeGoal goal_;
+  std::vector<std::string> overrides_;
   std::map<std::string, MatrixReport> matrices_;
 };
 
