@@ -10,6 +10,7 @@
 #include "quant/quantise.h"
 #include "quant/weight_group.h"
 #include "src/convert/weights/in_order.h"
+#include "src/convert/weights/largest.h"
 #include "src/convert/weights/row_reader.h"
 #include "src/convert/weights/storage.h"
 
@@ -62,29 +63,6 @@ Contest compare(const std::vector<float>& rows, int32_t cols) {
   }
   out.by_group = squared_difference(rows, stored);
   return out;
-}
-
-// True if an f16 can hold the scale of every group. NaN and infinity have none.
-bool group_scales_fit(const PlannedMatrix& m, MatrixReaders& readers, ThreadPool& pool,
-                      const std::function<void()>& tick) {
-  constexpr float kMost = 127 * kLargestHalf;
-  const int32_t per_part = rows_per_part(m.slot.cols);
-  std::vector<uint8_t> fits(slots_of(pool));
-  bool all = true;
-  InOrder work;
-  work.n = (m.slot.rows + per_part - 1) / per_part;
-  work.alone = !readers.together();
-  work.make = [&](int worker, int64_t part, size_t at) {
-    const auto first = static_cast<int32_t>(part) * per_part;
-    fits[at] = 1;
-    for (int32_t r = first; r < std::min(first + per_part, m.slot.rows) && fits[at] != 0; ++r) {
-      fits[at] = are_within(readers.of(worker).row(r), m.slot.cols, kMost) ? 1 : 0;
-    }
-  };
-  work.use = [&](int64_t, size_t at) { return all = fits[at] != 0; };
-  work.tell = [&](int64_t) { tick(); };
-  run_in_order(pool, work);
-  return all;
 }
 
 // The format with the smaller squared error; int8 if the errors are equal. A matrix with more than
@@ -157,7 +135,9 @@ FormatId eight_bits(const PlannedMatrix& m, const Checkpoint& checkpoint, Thread
   if (!contested) return FormatId::kInt8;
   MatrixReaders readers(checkpoint, *m.tensor, m.source, m.slot.rows, m.slot.cols, pool);
   if (closer(m, readers, pool, tick) == FormatId::kInt8) return FormatId::kInt8;
-  const bool fits = m.tensor->type == SourceType::kF16 || group_scales_fit(m, readers, pool, tick);
+  if (m.tensor->type == SourceType::kF16) return FormatId::kInt8Group;
+  // Scales are in f16.
+  const bool fits = largest_weight(m, checkpoint, pool, tick) <= 127 * kLargestHalf;
   return fits ? FormatId::kInt8Group : FormatId::kInt8;
 }
 

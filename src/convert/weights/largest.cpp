@@ -10,18 +10,6 @@
 #include "src/convert/weights/storage.h"
 
 namespace moe {
-namespace {
-
-// Magnitudes of floats are ordered like their bits; those of NaN and infinity are above all others.
-uint32_t largest_bits(const float* values, int32_t n) {
-  constexpr uint32_t kMagnitude = 0x7FFFFFFFu;
-  uint32_t largest = 0;
-  for (int32_t i = 0; i < n; ++i) largest = std::max(largest, f32_to_bits(values[i]) & kMagnitude);
-  return largest;
-}
-
-}  // namespace
-
 float largest_weight(const PlannedMatrix& m, const Checkpoint& checkpoint, ThreadPool& pool,
                      const std::function<void()>& tick) {
   const int32_t per_part = rows_per_part(m.slot.cols);
@@ -37,7 +25,7 @@ float largest_weight(const PlannedMatrix& m, const Checkpoint& checkpoint, Threa
     for (int32_t r = first; r < std::min(first + per_part, m.slot.rows); ++r) {
       const float* row = readers.of(worker).row(r);
       check_finite(m, r, row);
-      parts[at] = std::max(parts[at], largest_bits(row, m.slot.cols));
+      parts[at] = std::max(parts[at], largest_magnitude(row, m.slot.cols));
     }
   };
   work.use = [&](int64_t, size_t at) {

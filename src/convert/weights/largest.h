@@ -2,6 +2,8 @@
 #pragma once
 // The largest magnitude of a matrix's weights.
 
+#include <functional>
+
 #include "src/base/thread_pool.h"
 #include "src/convert/plan.h"
 

@@ -222,25 +222,27 @@ bool can_calibrate(const PlannedMatrix& m, const Storage& storage) {
          storage.fit.scale_kind == ScaleKind::kNone;
 }
 
-bool are_within(const float* values, int32_t n, float most) {
+uint32_t largest_magnitude(const float* values, int32_t n) {
   constexpr uint32_t kMagnitude = 0x7FFFFFFFu;
   constexpr int32_t kChunk = 64;  // a loop of this length is vectorised
-  const auto limit = static_cast<int32_t>(f32_to_bits(most));  // floats are ordered like their bits
-  const auto beyond = [&](int32_t i) {
-    return static_cast<int32_t>(f32_to_bits(values[i]) & kMagnitude) > limit ? 1 : 0;
+  int32_t largest[kChunk] = {};
+  const auto see = [&](int32_t i, int32_t j) {
+    const auto bits = static_cast<int32_t>(f32_to_bits(values[i]) & kMagnitude);
+    largest[j] = largest[j] < bits ? bits : largest[j];
   };
-  int32_t found = 0, i = 0;
+  int32_t i = 0;
   for (; i + kChunk <= n; i += kChunk) {
-    for (int32_t j = 0; j < kChunk; ++j) found |= beyond(i + j);
+    for (int32_t j = 0; j < kChunk; ++j) see(i + j, j);
   }
-  for (; i < n; ++i) found |= beyond(i);
-  return found == 0;
+  for (; i < n; ++i) see(i, 0);
+  return static_cast<uint32_t>(*std::max_element(largest, largest + kChunk));
 }
 
 void check_finite(const PlannedMatrix& m, int32_t row, const float* values) {
-  if (are_within(values, m.slot.cols, std::numeric_limits<float>::max())) return;
+  const uint32_t finite = f32_to_bits(std::numeric_limits<float>::max());
+  if (largest_magnitude(values, m.slot.cols) <= finite) return;
   int32_t c = 0;
-  while (are_within(values + c, 1, std::numeric_limits<float>::max())) ++c;
+  while (largest_magnitude(values + c, 1) <= finite) ++c;
   fail(MOE_ERR_NON_FINITE, "tensor %.200s: element (%d, %d) of %s is %s", m.tensor->name.c_str(),
        row, c, m.slot.short_name().c_str(), values[c] != values[c] ? "NaN" : "infinite");
 }

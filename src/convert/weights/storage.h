@@ -41,8 +41,9 @@ Storage storage_of_codes(FormatId format);
 /// True if input statistics can affect how it is stored.
 bool can_calibrate(const PlannedMatrix& matrix, const Storage& storage);
 
-/// False for NaN, infinity and values beyond -most..most (most > 0, finite).
-bool are_within(const float* values, int32_t n, float most);
+/// The bits of the largest magnitude, 0 if there are no values. Those of floats are ordered like
+/// their bits, and those of infinity and NaN are above all others.
+uint32_t largest_magnitude(const float* values, int32_t n);
 /// Throws MOE_ERR_NON_FINITE if the row contains NaN or infinity.
 void check_finite(const PlannedMatrix& matrix, int32_t row, const float* values);
 
