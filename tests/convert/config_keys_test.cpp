@@ -243,9 +243,8 @@ TEST_F(FamilyKeys, TwoNamesOfOneThing) {
       {"gemma4_with_images",
        R"({"quantization_config": {"quant_method": "fp8"},
            "text_config": {"quantization_config": {"quant_method": "mxfp4"}}})",
-       "quantization_config is {\"quant_method\":\"fp8\"}, but text_config.quantization_config, "
-       "which "
-       "means the same, is {\"quant_method\":\"mxfp4\"}",
+       "quantization_config.quant_method is \"fp8\", but "
+       "text_config.quantization_config.quant_method, which means the same, is \"mxfp4\"",
        "{}"},
       {"gpt_oss", R"({"experts_per_token": 4})",
        "num_experts_per_tok is 2, but experts_per_token, which means the same, is 4",
@@ -336,9 +335,12 @@ TEST_F(BesideTheText, AnErrorNamesThePlaceInTheFile) {
     EXPECT_EQ(refused(R"({"eos_token_id": [2, "x"]})", MOE_ERR_FORMAT),
               "config.json: eos_token_id[1]: expected an integer in -1..16777216, found \"x\"");
   }
-  load("qwen3_5_with_images");
-  EXPECT_TRUE(refused(R"({"quantization_config": {"quant_method": "x"}})")
-                  .starts_with("config.json: quantization_config.quant_method: \"x\" is not"));
+  for (const char* family : {"gemma3_with_images", "qwen3_5_with_images"}) {
+    load(family);
+    EXPECT_TRUE(refused(R"({"quantization_config": {"quant_method": "x"}})")
+                    .starts_with("config.json: quantization_config.quant_method: \"x\" is not"))
+        << family;
+  }
 }
 
 // Both places give the weights of the usual one.
@@ -372,9 +374,10 @@ TEST(ConfigKeys, AQuantizationWithinTheText) {
   Checkpoint checkpoint(folder);
   checkpoint.put_document("config.json", std::move(both));
   const std::string text = guarded([&] { unpack_checkpoint(&checkpoint); }).text();
-  EXPECT_TRUE(text.starts_with("config.json: quantization_config is {") &&
-              text.find("but text_config.quantization_config, which means the same, is "
-                        "{\"quant_method\":\"gptq\"}") != text.npos)
+  EXPECT_TRUE(
+      text.starts_with("config.json: quantization_config.quant_method is \"fp8\", but "
+                       "text_config.quantization_config.quant_method, which means the same, is "
+                       "\"gptq\""))
       << text;
 }
 
@@ -507,6 +510,24 @@ TEST_F(FamilyKeys, ABaseOfZero) {
   EXPECT_EQ(
       refused(R"({"rope_parameters": null, "rotary_emb_base": 0})", MOE_ERR_FORMAT),
       "config.json: rotary_emb_base: expected a number of at least 1e-30 and below 1e30, found 0");
+  load_file("tests/data/encoders/modernbert_maskedlm/config.json");
+  EXPECT_EQ(refused(R"({"rope_parameters": null, "local_rope_theta": 0})", MOE_ERR_FORMAT),
+            "config.json: local_rope_theta: expected a number of at least 1e-30 and below 1e30, "
+            "found 0");
+  EXPECT_EQ(
+      refused(R"({"rope_parameters": {"full_attention": {"rope_theta": 0}}})", MOE_ERR_FORMAT),
+      "config.json: rope_parameters.full_attention.rope_theta: expected a number of at least "
+      "1e-30 and below 1e30, found 0");
+}
+
+TEST_F(FamilyKeys, TwoBasesOfModernBert) {
+  load_file("tests/data/encoders/modernbert_maskedlm/config.json");
+  const std::string text = refused(R"({"global_rope_theta": 5000})");
+  EXPECT_TRUE(
+      text.starts_with("config.json: global_rope_theta is 5000, but rope_parameters."
+                       "full_attention.rope_theta, which means the same, is 160000"))
+      << text;
+  accepted(R"({"global_rope_theta": 160000})");
 }
 
 // The family's file is of bfloat16, saved by transformers.

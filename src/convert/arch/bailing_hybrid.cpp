@@ -129,11 +129,10 @@ void check_keys(ConfigKeys* keys) {
 std::vector<bool> attention_layers(Decoder* d) {
   const auto n_layers = static_cast<int32_t>(d->layers().size());
   const int32_t n = d->keys.integer("layer_group_size", 6, 1, kMaxLayers);
-  if (!d->keys.has("layer_types") && n_layers % n != 0) {
-    fail(MOE_ERR_UNSUPPORTED,
-         "%s: %d does not divide num_hidden_layers %d, and layer_types, which says what the layers "
-         "after the last group are, is missing",
-         d->keys.place("layer_group_size").c_str(), n, n_layers);
+  if (!d->keys.has("layer_types")) {
+    d->keys.check_divides("layer_group_size", n, "num_hidden_layers", n_layers,
+                          ", and layer_types, which says what the layers after the last group are, "
+                          "is missing");
   }
   std::vector<bool> attends;
   for (int32_t l = 0; l < n_layers; ++l) attends.push_back((l + 1) % n == 0);

@@ -161,6 +161,11 @@ void fail_different(const JsonNode& one, const JsonNode& other) {
 
 void check_same(const JsonNode& one, const JsonNode& other) {
   if (one.value() == other.value()) return;
+  if (one.value().is_object() && other.value().is_object()) {
+    for (const auto& [key, unused] : one.value().items()) {
+      if (other.has(key.c_str())) check_same(one.at(key.c_str()), other.at(key.c_str()));
+    }
+  }
   const bool lists = one.value().is_array() && other.value().is_array();
   if (!lists || one.value().size() != other.value().size()) fail_different(one, other);
   const std::vector<JsonNode> ones = one.elements(), others = other.elements();

@@ -112,7 +112,7 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
 /// place and the second is set apart; if not, it stays, and positions without scaling are set
 /// apart. `local_key`: the file's key for the base of those, `local_theta` its value or default.
 /// Throws for any further member.
-void split_rope(const char* local_key, double local_theta, RenamedConfig* config);
+void split_rope(const char* local_key, const Json& local_theta, RenamedConfig* config);
 
 /// The rotary positions that split_rope set apart; errors name the file's keys. Other arguments as
 /// of read_rope.

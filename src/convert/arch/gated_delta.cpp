@@ -31,11 +31,8 @@ MixerConfig read_rule(Decoder* d, float eps, float beta_scale) {
   };
   size(Weights::kKeyHeads, "linear_num_key_heads", DeltaSizes::kMaxHeads);
   size(Weights::kValueHeads, "linear_num_value_heads", DeltaSizes::kMaxHeads);
-  if (config.count(Weights::kValueHeads) % config.count(Weights::kKeyHeads) != 0) {
-    fail(MOE_ERR_SHAPE, "%s: %d is not a multiple of %s %d",
-         d->keys.place("linear_num_value_heads").c_str(), config.count(Weights::kValueHeads),
-         d->keys.spelled("linear_num_key_heads").c_str(), config.count(Weights::kKeyHeads));
-  }
+  d->keys.check_divides("linear_num_key_heads", config.count(Weights::kKeyHeads),
+                        "linear_num_value_heads", config.count(Weights::kValueHeads));
   size(Weights::kKeyDim, "linear_key_head_dim", DeltaSizes::kMaxDim);
   size(Weights::kValueDim, "linear_value_head_dim", DeltaSizes::kMaxDim);
   size(Weights::kLength, "linear_conv_kernel_dim", Convolution::kMaxTaps);

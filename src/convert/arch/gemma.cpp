@@ -33,7 +33,7 @@ constexpr const char* kLocalTheta = "rope_local_base_freq";
 RenamedConfig as_others_with_local_rope(const JsonNode& config) {
   RenamedConfig c = as_later_ones(config);
   c.fallback("rope_theta", 1e6);
-  split_rope(kLocalTheta, config.number(kLocalTheta, 1e4f), &c);
+  split_rope(kLocalTheta, config.has(kLocalTheta) ? config.at(kLocalTheta).value() : Json(1e4), &c);
   return c;
 }
 
@@ -134,6 +134,7 @@ RenamedConfig text_config(const JsonNode& config) {
       {"rms_norm_eps", 1e-6},     {"bos_token_id", 2},
       {"pad_token_id", 0},        {"eos_token_id", 1}};
   c.take_beside(config, "eos_token_id", 1);
+  c.take_beside(config, "quantization_config");
   c.take_beside(config, "tie_word_embeddings", true);
   for (const auto& [key, value] : defaults) {
     if (!c.json().contains(key)) c.fallback(key, value);
@@ -145,7 +146,8 @@ Imported import_gemma3_with_images(const JsonNode& config, const Checkpoint& che
   const RenamedConfig text = text_config(config);
   ConfigKeys keys(config);
   keys.ignore({"text_config", "vision_config", "mm_tokens_per_image", "boi_token_index",
-               "eoi_token_index", "image_token_index", "eos_token_id", "tie_word_embeddings"});
+               "eoi_token_index", "image_token_index", "eos_token_id", "bos_token_id",
+               "pad_token_id", "tie_word_embeddings", "quantization_config"});
   keys.check_all_understood();
   Imported out = import_gemma3(text.node(), checkpoint);
   out.ignored.insert(out.ignored.end(), {"vision_tower.*", "multi_modal_projector.*"});

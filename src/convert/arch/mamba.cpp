@@ -54,10 +54,7 @@ MixerConfig read_mamba(Decoder* d, int64_t inner) {
   size(Mixer::kHeads, heads);
   size(Mixer::kHeadDim, head_width(&keys, inner, heads));
   const int32_t groups = keys.integer("mamba_n_groups", 1, 1, heads);
-  if (heads % groups != 0) {
-    fail(MOE_ERR_SHAPE, "%s: %d is not a multiple of %s %d", keys.place("mamba_n_heads").c_str(),
-         heads, keys.spelled("mamba_n_groups").c_str(), groups);
-  }
+  keys.check_divides("mamba_n_groups", groups, "mamba_n_heads", heads);
   size(Mixer::kGroups, groups);
   size(Mixer::kStateDim, keys.integer("mamba_d_state", 256, 1, Mamba2Sizes::kMaxDim));
   size(Mixer::kLength, keys.integer("mamba_d_conv", 4, 1, Convolution::kMaxTaps));

@@ -62,14 +62,16 @@ constexpr EncoderTask kTasks[] = {
 
 // The base of the rotary positions of one kind of layer.
 float read_theta(ConfigKeys* keys, const char* layers, const char* key, float fallback) {
-  const float theta = keys->number(key, fallback);
+  const float theta = keys->positive(key, fallback);
   if (!keys->has("rope_parameters")) return theta;
   const JsonNode all = keys->node("rope_parameters");
   if (!all.has(layers)) return theta;
   const JsonNode rope = all.at(layers);
   keys->unknown_members(rope, {"rope_theta", "rope_type"});
   (void)rope.choice("rope_type", 0, {"default"});
-  return rope.number("rope_theta", theta);
+  if (!rope.has("rope_theta")) return theta;
+  if (keys->has(key)) check_same(keys->node(key), rope.at("rope_theta"));
+  return positive_of(rope.at("rope_theta"));
 }
 
 // The layers whose attention sees only their neighbours.

@@ -7,7 +7,7 @@
 namespace moe::arch::olmo3 {
 namespace {
 
-constexpr float kTheta = 500000;
+constexpr double kTheta = 500000;
 
 // OLMo 2's attention.
 void set_attention(Decoder* d) {
@@ -18,7 +18,8 @@ void set_attention(Decoder* d) {
 
 Imported import_olmo3(const JsonNode& config, const Checkpoint& checkpoint) {
   RenamedConfig split(config);
-  split_rope("rope_theta", static_cast<double>(config.number("rope_theta", kTheta)), &split);
+  const bool given = config.has("rope_theta");
+  split_rope("rope_theta", given ? config.at("rope_theta").value() : Json(kTheta), &split);
   const JsonNode node = split.node();
   Decoder d(node, checkpoint, kTheta);
   d.names(mlp_names());

@@ -251,7 +251,7 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
   return rope;
 }
 
-void split_rope(const char* local_key, double local_theta, RenamedConfig* config) {
+void split_rope(const char* local_key, const Json& local_theta, RenamedConfig* config) {
   Json local = {{"rope_type", "default"}};
   const RenamedConfig whole = *config;
   const JsonNode node = whole.node();
