@@ -47,6 +47,7 @@ else
     "${apt[@]}" source --download-only "libzstd=$version" && break
     rm -f libzstd_*
   done
+  compgen -G "libzstd_*.orig.tar.xz" >/dev/null || { echo "fetch-cross-libs: no source of libzstd could be downloaded" >&2; exit 1; }
   mkdir zstd
   tar -xf libzstd_*.orig.tar.xz -C zstd --strip-components 1
   make -C zstd/lib -j "$(nproc)" libzstd.a ZSTD_LEGACY_SUPPORT=0 CC="$architecture-linux-gnu-gcc" AR="$architecture-linux-gnu-ar"

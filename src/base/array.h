@@ -96,8 +96,7 @@ class Array {
   }
 
  private:
-  // Vectors of numbers are read by whole cache lines; other memory is cheaper at malloc's
-  // alignment.
+  // Kernels read arrays of numbers by whole cache lines; others are cheaper at malloc's alignment.
   static constexpr size_t kAlign =
       std::max(std::is_arithmetic_v<T> ? size_t{64} : alignof(std::max_align_t), alignof(T));
 

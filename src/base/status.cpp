@@ -51,7 +51,8 @@ void make_printable(char* text) {
 
 void Status::copy(const Status& other) {
   code_ = other.code_;
-  std::memcpy(text_, other.text_, ok() ? 1 : std::strlen(other.text_) + 1);  // mostly there is none
+  std::memcpy(text_, other.text_,
+              ok() ? 1 : std::strlen(other.text_) + 1);  // mostly without a text
 }
 
 Status Status::verror(moe_status code, const char* format, va_list args) {
