@@ -3,10 +3,8 @@
 
 #include "cli/version.h"
 
+#include "cli/commit.h"
 #include "cli/common.h"
-
-#define MOE_SPELLED(x) #x
-#define MOE_SPELLED_OF(x) MOE_SPELLED(x)
 
 namespace moe_cli {
 namespace {
@@ -33,18 +31,13 @@ std::string isa_of_this_machine() {
 }  // namespace
 
 std::string build_name() {
-  std::string name = moe_version_string();
-#ifdef MOE_COMMIT
-  name += "+" MOE_SPELLED_OF(MOE_COMMIT);
-#endif
-  return name;
+  const std::string version = moe_version_string(), commit = built_commit();
+  return commit.empty() ? version : version + "+" + commit;
 }
 
 std::string version_text() {
   std::string text = std::string("moe ") + moe_version_string() + "\n";
-#ifdef MOE_COMMIT
-  text += "commit " MOE_SPELLED_OF(MOE_COMMIT) "\n";
-#endif
+  if (*built_commit() != 0) text += std::string("commit ") + built_commit() + "\n";
   text += std::string("compiled by ") + kCompiler + "\ninstruction sets ";
   text += listed_names(moe_isa_name);
   return text + "; this machine runs " + isa_of_this_machine();
