@@ -27,7 +27,7 @@ void put_lane(uint32_t lane, float scale, int n, float* out) {
 }
 
 template <Codebook kKind>
-void put_half(uint8_t* segment, int row, uint16_t half) {
+void put_block_half(uint8_t* segment, int row, uint16_t half) {
   if constexpr (kKind != Codebook::kIq1M) {
     std::memcpy(segment + 2 * row, &half, sizeof half);
     return;
@@ -79,6 +79,20 @@ template <class Layout>
 constexpr double mean_square_of_factors() {
   const bool three = Layout::kCodebook == Codebook::kIq1S || Layout::kCodebook == Codebook::kIq1M;
   return three ? 85 : 341;
+}
+
+// Random bytes, with f16 near `even`.
+void fill_randomly(Random& random, size_t bytes, size_t segment, float even,
+                   void (*put)(uint8_t*, int, uint16_t), uint8_t* tile) {
+  for (size_t i = 0; i < bytes; i += 8) {
+    const uint64_t v = random.next();
+    std::memcpy(tile + i, &v, 8);
+  }
+  for (size_t at = 0; at < bytes; at += segment) {
+    for (int row = 0; row < kTileRows; ++row) {
+      put(tile + at, row, f32_to_f16(even * (0.9f + 0.2f * random.uniform())));
+    }
+  }
 }
 
 template <Codebook kKind>
@@ -164,17 +178,8 @@ template <Codebook kKind>
 void CodebookFormat<kKind>::random_tile(Random& random, size_t bytes, float amplitude,
                                         uint8_t* tile) {
   constexpr double kSquares = mean_square_of_values<Layout>() * mean_square_of_factors<Layout>();
-  const float even =
-      amplitude / (std::sqrt(static_cast<float>(3 * kSquares)) * Layout::kInfo.unit);
-  for (size_t i = 0; i < bytes; i += 8) {
-    const uint64_t v = random.next();
-    std::memcpy(tile + i, &v, 8);
-  }
-  for (size_t at = 0; at < bytes; at += Layout::kSegmentBytes) {
-    for (int row = 0; row < kTileRows; ++row) {
-      put_half<kKind>(tile + at, row, f32_to_f16(even * (0.9f + 0.2f * random.uniform())));
-    }
-  }
+  const float even = amplitude / (std::sqrt(static_cast<float>(3 * kSquares)) * Layout::kUnit);
+  fill_randomly(random, bytes, Layout::kSegmentBytes, even, put_block_half<kKind>, tile);
 }
 
 template struct CodebookFormat<Codebook::kIq2Xxs>;
@@ -217,6 +222,24 @@ CodebookValues codebook_values(FormatId format) {
       return of(Iq3SFormat::kInfo);
     default:
       return of(Iq1MFormat::kInfo);
+  }
+}
+
+void read_codebook_tile(FormatId format, const uint8_t* tile, int32_t begin, int32_t n,
+                        float* out) {
+  const CodebookValues values = codebook_values(format);
+  float of_code[16];
+  for (int code = 0; code < 16; ++code) {
+    const uint64_t word = code < 8 ? values.low : values.high;
+    of_code[code] = static_cast<int8_t>(word >> (code % 8 * 8) & 255);
+  }
+  CodebookGroup group;
+  for (int32_t col = begin; col < begin + n; ++col) {
+    const int32_t i = col % kTileGroup;
+    if (col == begin || i == 0) unpack_codebook(format, tile, col - i, &group);
+    const uint8_t* codes = group.codes + i / kLaneInputs * kBlockBytes + i % 4;
+    const int shift = i % kLaneInputs / 4 * 4;
+    for (int row = 0; row < kTileRows; ++row) *out++ = of_code[codes[4 * row] >> shift & 15];
   }
 }
 

@@ -13,6 +13,9 @@ size_t codebook_tile_bytes(const CodebookKind& kind, int64_t cols);
 void codebook_pack_blocks(const CodebookKind& kind, const uint8_t* blocks, int64_t ld, int n_rows,
                           int32_t cols, uint8_t* tile);
 
+/// read_tile() of these formats, which looks up each index once and not for each of its weights.
+void read_codebook_tile(FormatId format, const uint8_t* tile, int32_t begin, int32_t n, float* out);
+
 template <Codebook kKind>
 struct CodebookFormat : CodebookLayout<kKind> {
   using Layout = CodebookLayout<kKind>;

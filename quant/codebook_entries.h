@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// The codebooks of GGUF's types IQ2_XXS to IQ1_M: what each index stands for. Facts of that file format,
-// as its Python package states them; tests/parity/gguf_blocks.py compares.
+// The codebooks of GGUF's types IQ2_XXS to IQ1_M: what each index stands for. Facts of that file
+// format, as its Python package states them; tests/parity/gguf_blocks.py compares.
 
 #include <stdint.h>
 

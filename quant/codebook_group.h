@@ -17,7 +17,7 @@ struct CodebookGroup {
 /// `begin` is a multiple of 32.
 void unpack_codebook(FormatId format, const uint8_t* tile, int32_t begin, CodebookGroup* out);
 
-/// What all groups of a format share: the 16 values of its codes, and the unit of its scales.
+/// Constants of all groups of a format: the 16 values of its codes, and the unit of its scales.
 struct CodebookValues {
   uint64_t low;
   uint64_t high;

@@ -24,13 +24,13 @@ struct BlockField {
   int n = 0;
 };
 
-/// What the bytes of a block are, and what its codes stand for.
+/// The fields of a block, and the values of its codes.
 struct CodebookKind {
   int block_bytes = 0;
-  int group = 0;           // inputs that share a scale
-  float unit = 0;          // scale = f16 * (2 s + 1) * unit, for a factor s of the group
-  uint64_t low = 0;        // values of codes 0 .. 7
-  uint64_t high = 0;       // and 8 .. 15
+  int group = 0;              // inputs that share a scale
+  float unit = 0;             // scale = f16 * (2 s + 1) * unit, for a factor s of the group
+  uint64_t low = 0;           // values of codes 0 .. 7
+  uint64_t high = 0;          // and 8 .. 15
   BlockField fields[5] = {};  // all of them
 };
 
@@ -90,8 +90,7 @@ struct CodebookSegment {
     const int l = i % 4;
     if constexpr (kKind == Codebook::kIq2Xxs) {
       const uint32_t index = word(s, 2, i / 4 * 2, row) >> 8 * l & 255;
-      return iq2_xxs_lane(index) |
-             even_signs_lane(word(s, 2, i / 4 * 2 + 1, row) >> 7 * l & 127);
+      return iq2_xxs_lane(index) | even_signs_lane(word(s, 2, i / 4 * 2 + 1, row) >> 7 * l & 127);
     }
     if constexpr (kKind == Codebook::kIq2Xs) {
       const uint32_t code = half_word(s, 2, i, row);

@@ -137,8 +137,9 @@ float row_length(const Matrix& m, int32_t row) {
 }
 
 void read_tile(const Matrix& m, int64_t tile, int32_t begin, int32_t n, float* out) {
-  const auto element = format_info(m.format).element;
   const uint8_t* at = m.tiles + tile * m.tile_stride;
+  if (format_info(m.format).only_blocks()) return read_codebook_tile(m.format, at, begin, n, out);
+  const auto element = format_info(m.format).element;
   for (int32_t col = begin; col < begin + n; ++col) {
     for (int row = 0; row < kTileRows; ++row) *out++ = element(at, m.cols, row, col);
   }

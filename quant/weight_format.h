@@ -37,7 +37,7 @@ struct WeightFormat {
   uint32_t scales = scale_bit(ScaleKind::kNone);  // kinds that a matrix may have
   ActPrecision act = ActPrecision::kF32;          // of a layer that says nothing
   uint8_t segment_blocks = 1;  // scales in the tile: what may be invalid is in the first of so many
-  int block_bytes = 0;         // of 256 inputs of a row in the files that the format's weights come from
+  int block_bytes = 0;  // of 256 inputs of a row in the files that the format's weights come from
 
   /// Bytes of one tile (16 rows) of `cols` inputs.
   size_t (*tile_bytes)(int64_t cols);

@@ -191,9 +191,10 @@ TEST_F(GgufTest, RefusesWhatIsWrong) {
   const std::string refused = header_error(k.file(), MOE_ERR_UNSUPPORTED);
   EXPECT_NE(refused.find("tensor blk.0.attn_q.weight has type NVFP4, which cannot be read; "),
             std::string::npos);
-  EXPECT_NE(refused.find("IQ4_NL, IQ4_XS, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ1_S, IQ1_M, I2_S "
-                         "can. Take another"),
-            std::string::npos);
+  EXPECT_NE(
+      refused.find("IQ4_NL, IQ4_XS, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ1_S, IQ1_M, I2_S "
+                   "can. Take another"),
+      std::string::npos);
   GgufBuilder other_type;  // the data has the size of Q8_0
   other_type.tensor("t", 2, {64}, std::string(68, '\0'));
   other_type.f32_tensor("u", {2});

@@ -145,9 +145,9 @@ constexpr Golden kGoldenTypes[] = {
     {"TQ2_0", 0xe1005f191d130688u},  {"MXFP4", 0x944c57d3fca3b5a2u},
     {"Q1_0", 0x6315217b8633c997u},   {"PQ2_0", 0xe5b8307ecdd39159u},
     {"PTQ1_0", 0x82643b01b1948339u}, {"IQ2_XXS", 0x09fba92fdb4d03e7u},
-    {"IQ2_XS", 0x51c81fce57832239u},                {"IQ3_XXS", 0x6947b18dc718c6f4u},
-    {"IQ1_S", 0x13155c100294c38fu},                 {"IQ3_S", 0xec0ecd04eb6b0289u},
-    {"IQ2_S", 0xf502519459c40f8eu},                 {"IQ1_M", 0xa1056fba04d8e6e2u},
+    {"IQ2_XS", 0x51c81fce57832239u}, {"IQ3_XXS", 0x6947b18dc718c6f4u},
+    {"IQ1_S", 0x13155c100294c38fu},  {"IQ3_S", 0xec0ecd04eb6b0289u},
+    {"IQ2_S", 0xf502519459c40f8eu},  {"IQ1_M", 0xa1056fba04d8e6e2u},
 };
 
 TEST_F(GoldenBytesTest, EveryTypeOfGguf) {

@@ -201,7 +201,7 @@ TEST(CudaMatmul, NonFiniteInputsGiveNan) {
     std::vector<float> x(3 * 300, 0.5f);
     x[300 + 299] = INFINITY;
     const TestInput input(x, 3, 300);
-    const TestMatrix m(kind, 16, 300, 1);
+    const TestMatrix m(kind, 16, 300, rng, false, 1);
     for (const ProductKernels family : kFamilies) {
       const DeviceArray<float> y(48);
       cuda::MatmulOp op;

@@ -30,8 +30,8 @@ TEST(Codebooks, BytesAreThoseOfGguf) {
 
 TEST(Codebooks, OnlyTheseComeAsBlocks) {
   for (const WeightFormat& f : kWeightFormats) {
-    const bool codebook = std::find(std::begin(kCodebooks), std::end(kCodebooks), f.id) !=
-                          std::end(kCodebooks);
+    const bool codebook =
+        std::find(std::begin(kCodebooks), std::end(kCodebooks), f.id) != std::end(kCodebooks);
     EXPECT_EQ(f.only_blocks(), codebook) << f.name;
     const bool listed = std::string(weight_format_names()).find(f.name) != std::string::npos;
     EXPECT_EQ(listed, !codebook && !f.table) << f.name;
@@ -51,10 +51,11 @@ TEST(Codebooks, LayoutIsFixed) {
     return tile.data() + 16 * n;  // the second segment
   };
   // Input 77 is the sixth of the tenth eight, the second of group 2.
-  const uint8_t* s = pack(FormatId::kIq2Xxs, {{1, 0x48}, {2 + 4 * 4 + 1, 2}, {2 + 4 * 5, 0x80}, {2 + 4 * 5 + 3, 0x30}});
-  EXPECT_EQ(s[2 * 5 + 1], 0x48);                      // 8 as f16
-  EXPECT_EQ(s[16 * 2 + 64 * 4 + 4 * 5 + 1], 2);       // indices of a group, a lane of four bytes
-  EXPECT_EQ(s[16 * 2 + 64 * 5 + 4 * 5 + 3], 0x30);    // its signs and, uppermost, its factor
+  const uint8_t* s = pack(
+      FormatId::kIq2Xxs, {{1, 0x48}, {2 + 4 * 4 + 1, 2}, {2 + 4 * 5, 0x80}, {2 + 4 * 5 + 3, 0x30}});
+  EXPECT_EQ(s[2 * 5 + 1], 0x48);                    // 8 as f16
+  EXPECT_EQ(s[16 * 2 + 64 * 4 + 4 * 5 + 1], 2);     // indices of a group, a lane of four bytes
+  EXPECT_EQ(s[16 * 2 + 64 * 5 + 4 * 5 + 3], 0x30);  // its signs and, uppermost, its factor
   EXPECT_EQ(format_info(FormatId::kIq2Xxs).scale(tile.data(), 5, 8 + 2), 7.0f);
   // Entry 2 is 25 25 8 8 8 8 8 8: 0x0005. The signs of the second eight are 1, one of seven: the
   // first weight and the eighth are negative.
@@ -67,8 +68,7 @@ TEST(Codebooks, LayoutIsFixed) {
   // The f16 of iq1_m is in the upper four bits of the last four words.
   s = pack(FormatId::kIq1M, {{49, 0x40}, {51, 0x30}, {53, 0x80}, {55, 0x45}, {54, 0x00}});
   EXPECT_EQ(s[16 * 48 + 32 * 3 + 2 * 5 + 1], 0x45);
-  EXPECT_EQ(format_info(FormatId::kIq1M).scale(tile.data(), 5, 16),
-            f16_to_f32(0x4834) * 0.125f);
+  EXPECT_EQ(format_info(FormatId::kIq1M).scale(tile.data(), 5, 16), f16_to_f32(0x4834) * 0.125f);
 }
 
 TEST(Codebooks, PaddingIsZero) {
@@ -100,8 +100,8 @@ TEST(Codebooks, UnpackedGroupsHaveTheSameWeights) {
       for (int row = 0; row < kTileRows; ++row) {
         for (int32_t i = 0; i < 32; ++i) {
           const int code = group.codes[i / 8 * 64 + row * 4 + i % 4] >> (i % 8 / 4 * 4) & 15;
-          const auto value = static_cast<int8_t>(
-              (code < 8 ? values.low : values.high) >> (code % 8 * 8) & 255);
+          const auto value =
+              static_cast<int8_t>((code < 8 ? values.low : values.high) >> (code % 8 * 8) & 255);
           ASSERT_EQ(static_cast<float>(value), f.element(tile.data(), 512, row, begin + i))
               << f.name;
           const float scale = f16_to_f32(group.halves[row]) *

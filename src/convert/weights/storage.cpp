@@ -107,9 +107,8 @@ void keep_codes(const PlannedMatrix& m, const Checkpoint& checkpoint,
   const auto scales_fit = [&] {
     return format_info(*own).only_blocks() || SourceScales(m, *own, checkpoint).fit(tick);
   };
-  const bool fits =
-      (asked && !eight) ||
-      (own && (asked || (is_open_to(*own, m.precision) && !ternary)) && scales_fit());
+  const bool fits = (asked && !eight) ||
+                    (own && (asked || (is_open_to(*own, m.precision) && !ternary)) && scales_fit());
   if (fits) {
     out->format = *own;
     out->own_codes = true;
