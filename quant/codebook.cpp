@@ -95,20 +95,31 @@ void fill_randomly(Random& random, size_t bytes, size_t segment, float even,
   }
 }
 
+template <Codebook kKind, int kLane>
+MOE_INLINE void unpack_lanes(const uint8_t* s, int g, CodebookGroup* out) {
+  for (int row = 0; row < kTileRows; ++row) {
+    const uint32_t codes = CodebookSegment<kKind>::lane(s, row, g, kLane);
+    std::memcpy(out->codes + kBlockBytes * kLane + 4 * row, &codes, sizeof codes);
+  }
+}
+
 template <Codebook kKind>
 void unpack(const uint8_t* tile, int32_t begin, CodebookGroup* out) {
   using Segment = CodebookSegment<kKind>;
   const uint8_t* s = CodebookLayout<kKind>::segment_of(tile, begin);
-  const int lane = begin % kCodebookInputs / kLaneInputs;
-  for (int i = 0; i < kTileGroup / kLaneInputs; ++i) {
-    for (int row = 0; row < kTileRows; ++row) {
-      const uint32_t codes = Segment::lane(s, row, lane + i);
-      std::memcpy(out->codes + kBlockBytes * i + 4 * row, &codes, sizeof codes);
-    }
+  const int g = begin % kCodebookInputs / kTileGroup;
+  unpack_lanes<kKind, 0>(s, g, out);
+  unpack_lanes<kKind, 1>(s, g, out);
+  unpack_lanes<kKind, 2>(s, g, out);
+  unpack_lanes<kKind, 3>(s, g, out);
+  for (int row = 0; row < kTileRows; ++row) {
+    out->factors[0][row] = static_cast<int8_t>(Segment::factor(s, row, 2 * g));
   }
-  for (int g = 0; g < 2; ++g) {
+  if constexpr (CodebookLayout<kKind>::kGroupInputs == kTileGroup) {
+    std::memcpy(out->factors[1], out->factors[0], sizeof out->factors[0]);
+  } else {
     for (int row = 0; row < kTileRows; ++row) {
-      out->factors[g][row] = static_cast<int8_t>(Segment::factor(s, row, lane / 2 + g));
+      out->factors[1][row] = static_cast<int8_t>(Segment::factor(s, row, 2 * g + 1));
     }
   }
   for (int row = 0; row < kTileRows; ++row) out->halves[row] = Segment::half(s, row);
@@ -142,8 +153,10 @@ void codebook_pack_blocks(const CodebookKind& kind, const uint8_t* blocks, int64
 template <Codebook kKind>
 void CodebookFormat<kKind>::read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
   for (int32_t begin = 0; begin < cols; begin += kLaneInputs) {
-    const uint32_t lane = Layout::Segment::lane(Layout::segment_of(tile, begin), row,
-                                                begin % kCodebookInputs / kLaneInputs);
+    const int in_segment = begin % kCodebookInputs;
+    const uint32_t lane =
+        Layout::Segment::lane(Layout::segment_of(tile, begin), row, in_segment / kTileGroup,
+                              in_segment % kTileGroup / kLaneInputs);
     put_lane<Layout>(lane, 1.0f, std::min(cols - begin, kLaneInputs), out + begin);
   }
 }
@@ -154,8 +167,8 @@ void CodebookFormat<kKind>::read_block(const uint8_t* block, float* to) {
   const float half = f16_to_f32(Block::half(block, 0));
   for (int i = 0; i < kCodebookInputs / kLaneInputs; ++i) {
     const auto factor = static_cast<float>(Block::factor(block, 0, i / 2));
-    put_lane<Layout>(Block::lane(block, 0, i), half * (factor * Layout::kUnit), kLaneInputs,
-                     to + i * kLaneInputs);
+    put_lane<Layout>(Block::lane(block, 0, i / 4, i % 4), half * (factor * Layout::kUnit),
+                     kLaneInputs, to + i * kLaneInputs);
   }
 }
 

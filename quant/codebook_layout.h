@@ -85,36 +85,36 @@ constexpr CodebookKind codebook_kind(Codebook kind) {
 /// file. The only definition of what its bits mean.
 template <Codebook kKind, int kRows = kTileRows>
 struct CodebookSegment {
-  /// The codes of inputs [8 i, 8 i + 8), as a lane.
-  MOE_INLINE uint32_t lane(const uint8_t* s, int row, int i) {
-    const int l = i % 4;
+  /// The codes of eight inputs, l = 0 .. 3 of the 32 from 32 g on, as a lane.
+  MOE_INLINE uint32_t lane(const uint8_t* s, int row, int g, int l) {
+    const int i = 4 * g + l;
     if constexpr (kKind == Codebook::kIq2Xxs) {
-      const uint32_t index = word(s, 2, i / 4 * 2, row) >> 8 * l & 255;
-      return iq2_xxs_lane(index) | even_signs_lane(word(s, 2, i / 4 * 2 + 1, row) >> 7 * l & 127);
+      const uint32_t index = word(s, 2, 2 * g, row) >> 8 * l & 255;
+      return iq2_xxs_lane(index) | even_signs_lane(word(s, 2, 2 * g + 1, row) >> 7 * l & 127);
     }
     if constexpr (kKind == Codebook::kIq2Xs) {
       const uint32_t code = half_word(s, 2, i, row);
       return iq2_xs_lane(code & 511) | even_signs_lane(code >> 9);
     }
     if constexpr (kKind == Codebook::kIq2S) {
-      const uint32_t upper = byte(s, 66, i / 4, row) >> 2 * l & 3;
+      const uint32_t upper = byte(s, 66, g, row) >> 2 * l & 3;
       return iq2_s_lane(byte(s, 2, i, row) | upper << 8) | signs_lane(byte(s, 34, i, row));
     }
     if constexpr (kKind == Codebook::kIq3Xxs) {
       return iq3_xxs_lane(byte(s, 2, 2 * i, row)) | iq3_xxs_lane(byte(s, 2, 2 * i + 1, row)) << 4 |
-             even_signs_lane(word(s, 66, i / 4, row) >> 7 * l & 127);
+             even_signs_lane(word(s, 66, g, row) >> 7 * l & 127);
     }
     if constexpr (kKind == Codebook::kIq3S) {
-      const uint32_t ninth = byte(s, 66, i / 4, row) >> 2 * l;
+      const uint32_t ninth = byte(s, 66, g, row) >> 2 * l;
       return iq3_s_lane(byte(s, 2, 2 * i, row) | (ninth & 1) << 8) |
-             iq3_s_lane(byte(s, 2, 2 * i + 1, row) | (ninth >> 1 & 1) << 8) << 4 |
+             iq3_s_lane(byte(s, 2, 2 * i + 1, row) | (ninth & 2) << 7) << 4 |
              signs_lane(byte(s, 74, i, row));
     }
     if constexpr (kKind == Codebook::kIq1S) {
-      const uint32_t upper = half_word(s, 34, i / 4, row);
+      const uint32_t upper = half_word(s, 34, g, row);
       return iq1_lane(byte(s, 2, i, row) | (upper >> 3 * l & 7) << 8) | shift(upper >> 15);
     }
-    const uint32_t upper = byte(s, 32, i / 2, row) >> i % 2 * 4;
+    const uint32_t upper = byte(s, 32, 2 * g + l / 2, row) >> l % 2 * 4;
     return iq1_lane(byte(s, 0, i, row) | (upper & 7) << 8) | shift(upper >> 3 & 1);
   }
 
@@ -197,7 +197,8 @@ struct CodebookLayout {
 
   MOE_INLINE float element(const uint8_t* tile, int32_t, int row, int32_t col) {
     const int in_segment = col % kCodebookInputs;
-    const uint32_t lane = Segment::lane(segment_of(tile, col), row, in_segment / kLaneInputs);
+    const uint32_t lane = Segment::lane(segment_of(tile, col), row, in_segment / kTileGroup,
+                                        in_segment % kTileGroup / kLaneInputs);
     return value(code_in_lane(lane, in_segment % kLaneInputs));
   }
   MOE_INLINE float scale(const uint8_t* tile, int row, int32_t group) {
