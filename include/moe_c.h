@@ -248,8 +248,8 @@ MOE_API moe_status moe_env_get_info(const moe_env* env, moe_env_info* out, moe_e
  * behind the last. Static; any thread:
  *     for (size_t i = 0; moe_isa_name(i) != NULL; ++i) puts(moe_isa_name(i)); */
 MOE_API const char* moe_isa_name(size_t index);
-/* The names of the weight formats: "ternary2", "int8" ... NULL behind the last. Static; any thread.
- */
+/* The names of the weight formats that weights can be rounded to: "ternary2", "int8" ... NULL
+ * behind the last. Static; any thread. Models from GGUF files may have others: "iq2_xs" ... */
 MOE_API const char* moe_weight_format_name(size_t index);
 
 /* ------------------------------------------------------------------------------------------------

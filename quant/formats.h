@@ -38,7 +38,7 @@ inline const WeightFormat& format_info(FormatId id) {
 const WeightFormat* find_format(std::string_view name);
 /// The same for weight formats, excluding tables.
 const WeightFormat* find_weight_format(std::string_view name);
-/// "ternary2, ternary3, int8 .."
+/// "ternary2, ternary3, int8 ..": those that weights can be quantised to.
 const char* weight_format_names();
 /// One of them; null behind the last.
 const char* weight_format_name(size_t index);

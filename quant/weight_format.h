@@ -37,6 +37,7 @@ struct WeightFormat {
   uint32_t scales = scale_bit(ScaleKind::kNone);  // kinds that a matrix may have
   ActPrecision act = ActPrecision::kF32;          // of a layer that says nothing
   uint8_t segment_blocks = 1;  // scales in the tile: what may be invalid is in the first of so many
+  int block_bytes = 0;  // of 256 inputs of a row in the files that the format's weights come from
 
   /// Bytes of one tile (16 rows) of `cols` inputs.
   size_t (*tile_bytes)(int64_t cols);
@@ -47,6 +48,10 @@ struct WeightFormat {
   void (*pack_codes)(const int8_t* codes, int64_t ld, int n_rows, int32_t cols,
                      uint8_t* tile) = nullptr;
   void (*pack_values)(const float* values, int64_t ld, int n_rows, int32_t cols,
+                      uint8_t* tile) = nullptr;
+  /// Packs a whole tile from rows of blocks (block_bytes) as files have them, row i at blocks + i *
+  /// ld, without change. Then there is no other packer: weights are not quantised to the format.
+  void (*pack_blocks)(const uint8_t* blocks, int64_t ld, int n_rows, int32_t cols,
                       uint8_t* tile) = nullptr;
   /// For scales in the tile. Sets those of a packed tile: scales and minimums (n_rows, groups),
   /// rounded to the stored type; minimums may be null.
@@ -81,6 +86,8 @@ struct WeightFormat {
   float (*minimum)(const uint8_t* tile, int row, int32_t group) = nullptr;
 
   constexpr bool ternary() const { return integer && max_code == 1; }
+  /// True if its weights come as blocks from a file alone.
+  constexpr bool only_blocks() const { return pack_blocks != nullptr; }
   /// The scale kind for weights given as floats.
   constexpr ScaleKind own_scales() const {
     if (group != 0) return ScaleKind::kGroup;

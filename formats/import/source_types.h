@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Every type of a tensor's elements in a checkpoint, one per line: its name in SourceType, then
-// fields of SourceTypeInfo. MOE_GGUF_TYPE is a block type of GGUF, which gguf_blocks.cpp or
-// gguf_k_blocks.cpp decodes: read_NAME() is declared for each NAME here. MOE_GGUF_OTHER is the
-// number of one that is refused by name. The including file defines the macros that it wants.
+// fields of SourceTypeInfo. MOE_GGUF_TYPE is a block type of GGUF, which gguf_blocks.cpp,
+// gguf_k_blocks.cpp or gguf_codebooks.cpp decodes: read_NAME() is declared for each NAME here.
+// MOE_GGUF_OTHER is the number of one that is refused by name. The including file defines the
+// macros that it wants.
 
 #ifndef MOE_SOURCE_TYPE
 #define MOE_SOURCE_TYPE(type, ...)
@@ -61,22 +62,23 @@ MOE_GGUF_TYPE(kQ5K, q5_k, .name = "Q5_K", .bytes = 176, .gguf = 13, .block = 256
 MOE_GGUF_TYPE(kQ6K, q6_k, .name = "Q6_K", .bytes = 210, .gguf = 14, .block = 256, .read_scales = scales_of_q6_k)
 MOE_GGUF_TYPE(kIq4Nl, iq4_nl, .name = "IQ4_NL", .bytes = 18, .gguf = 20, .block = 32, .read_scales = scales_of_iq4_nl)
 MOE_GGUF_TYPE(kIq4Xs, iq4_xs, .name = "IQ4_XS", .bytes = 136, .gguf = 23, .block = 256, .read_scales = scales_of_iq4_xs)
+// Codebooks: a weight format has the same blocks.
+MOE_GGUF_TYPE(kIq2Xxs, iq2_xxs, .name = "IQ2_XXS", .bytes = 66, .gguf = 16, .block = 256)
+MOE_GGUF_TYPE(kIq2Xs, iq2_xs, .name = "IQ2_XS", .bytes = 74, .gguf = 17, .block = 256)
+MOE_GGUF_TYPE(kIq2S, iq2_s, .name = "IQ2_S", .bytes = 82, .gguf = 22, .block = 256)
+MOE_GGUF_TYPE(kIq3Xxs, iq3_xxs, .name = "IQ3_XXS", .bytes = 98, .gguf = 18, .block = 256)
+MOE_GGUF_TYPE(kIq3S, iq3_s, .name = "IQ3_S", .bytes = 110, .gguf = 21, .block = 256)
+MOE_GGUF_TYPE(kIq1S, iq1_s, .name = "IQ1_S", .bytes = 50, .gguf = 19, .block = 256)
+MOE_GGUF_TYPE(kIq1M, iq1_m, .name = "IQ1_M", .bytes = 56, .gguf = 29, .block = 256)
 // bitnet.cpp has one scale for the tensor, behind all codes.
 MOE_SOURCE_TYPE(kI2S, .floating = true, .name = "I2_S", .bytes = 16, .gguf = 36, .block = 64, .tail = 32)
 
 // GGUF types that cannot be read.
 MOE_GGUF_OTHER(9, "Q8_1")
 MOE_GGUF_OTHER(15, "Q8_K")
-MOE_GGUF_OTHER(16, "IQ2_XXS")
-MOE_GGUF_OTHER(17, "IQ2_XS")
-MOE_GGUF_OTHER(18, "IQ3_XXS")
-MOE_GGUF_OTHER(19, "IQ1_S")
-MOE_GGUF_OTHER(21, "IQ3_S")
-MOE_GGUF_OTHER(22, "IQ2_S")
 MOE_GGUF_OTHER(24, "I8")
 MOE_GGUF_OTHER(25, "I16")
 MOE_GGUF_OTHER(27, "I64")
-MOE_GGUF_OTHER(29, "IQ1_M")
 MOE_GGUF_OTHER(31, "Q4_0_4_4")
 MOE_GGUF_OTHER(32, "Q4_0_4_8")
 MOE_GGUF_OTHER(33, "Q4_0_8_8")

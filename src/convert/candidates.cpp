@@ -34,7 +34,8 @@ struct Sample {
 
 // Formats for the codes of some checkpoints: others gain nothing by them.
 bool only_keeps_codes(FormatId format) {
-  return format == FormatId::kInt4Min || format == FormatId::kNf4 || format == FormatId::kFp4;
+  return format_info(format).only_blocks() || format == FormatId::kInt4Min ||
+         format == FormatId::kNf4 || format == FormatId::kFp4;
 }
 
 Storage storage_of(const CandidateSource& source, const PlannedMatrix& m,

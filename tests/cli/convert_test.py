@@ -29,6 +29,8 @@ class Convert(Cli):
         b = json.loads(self.ok("eval", self.path("b.moe"), "--tokens", "1,2,3", "--json").stdout)
         self.assertNotEqual(a["top"], b["top"])
         self.fails(2, "convert", CHECKPOINT, self.path("c.moe"), "--weights", "int3", contains=["int3"])
+        for wish in (("--weights", "iq2_xs"), ("--set", "*=iq2_xs")):
+            self.fails(1, "convert", CHECKPOINT, self.path("c.moe"), *wish, contains=["iq2_xs: weights are not rounded to this format"])
         self.fails(1, "convert", CHECKPOINT, os.path.join(self.folder.name, "no", "c.moe"))
         self.fails(2, "convert", CHECKPOINT, "-", contains=["DST: this file cannot be stdout"])
         self.fails(1, "convert", self.path("a.moe"), self.path("c.moe"), contains=["converted already"])

@@ -16,6 +16,7 @@
 #include "src/convert/convert.h"
 #include "src/convert/weights/eight_bits.h"
 #include "tests/convert/gguf_builder.h"
+#include "tests/support/weight_blocks.h"
 
 namespace moe {
 namespace {
@@ -117,7 +118,7 @@ class GgufBlocksTest : public testing::Test {
 };
 
 TEST_F(GgufBlocksTest, SameBitsAsGguf) {
-  EXPECT_EQ(types().size(), 18u);
+  EXPECT_EQ(types().size(), 25u);
   for (const SourceTypeInfo* info : types()) {
     ASSERT_TRUE(golden_.contains(info->name + std::string(".blocks"))) << info->name;
     const std::string blocks = bytes_of(golden_.at(info->name + std::string(".blocks")));
@@ -132,6 +133,24 @@ TEST_F(GgufBlocksTest, SameBitsAsGguf) {
           << info->name << " element " << i << ": " << found[i] << " instead of " << wanted;
     }
   }
+}
+
+// Every index of every codebook, and every sign.
+TEST_F(GgufBlocksTest, EveryEntryOfCodebooksAsInGguf) {
+  int n = 0;
+  for (const SourceTypeInfo* info : types()) {
+    const auto found = golden_.find(info->name + std::string(".every.blocks"));
+    if (found == golden_.end()) continue;
+    ++n;
+    const std::vector<float> values = read(*info, bytes_of(found->second));
+    const std::string codes = bytes_of(golden_.at(info->name + std::string(".every.codes")));
+    ASSERT_EQ(values.size(), codes.size()) << info->name;
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], static_cast<float>(static_cast<int8_t>(codes[i])))
+          << info->name << " element " << i;
+    }
+  }
+  EXPECT_EQ(n, 7);
 }
 
 // The formats that the layers' matrices are stored in: four-bit codes are kept.
@@ -152,6 +171,13 @@ constexpr Kept kKept[] = {{SourceType::kQ4_0, FormatId::kInt4, 0},
                           {SourceType::kQ6K, FormatId::kInt6K, 0},
                           {SourceType::kQ2K, FormatId::kInt2K, 0},
                           {SourceType::kQ3K, FormatId::kInt3K, 0},
+                          {SourceType::kIq2Xxs, FormatId::kIq2Xxs, 0},
+                          {SourceType::kIq2Xs, FormatId::kIq2Xs, 0},
+                          {SourceType::kIq2S, FormatId::kIq2S, 0},
+                          {SourceType::kIq3Xxs, FormatId::kIq3Xxs, 0},
+                          {SourceType::kIq3S, FormatId::kIq3S, 0},
+                          {SourceType::kIq1S, FormatId::kIq1S, 0},
+                          {SourceType::kIq1M, FormatId::kIq1M, 0},
                           // not TQ2_0 and PQ2_0, whose random blocks use all four codes
                           {SourceType::kTq1_0, FormatId::kTernary2, 0},
                           {SourceType::kPtq1_0, FormatId::kTernary2, 0},
@@ -321,6 +347,38 @@ TEST_F(GgufBlocksTest, EveryBlockOfTwoAndThreeBitsIsKept) {
       EXPECT_EQ(m.format, type == SourceType::kQ2K ? FormatId::kInt2K : FormatId::kInt3K) << name;
       EXPECT_TRUE(m.lossless) << info.name << " " << name << " " << m.relative_error;
     }
+  }
+}
+
+// Blocks of codebooks are copied, whatever they hold, also to rows in another order: queries and
+// keys of a GGUF file are. Asking for another format rounds their values, and none is rounded to
+// theirs.
+TEST_F(GgufBlocksTest, CodebooksAreCopied) {
+  std::mt19937 random(11);
+  for (const Kept& kept : kKept) {
+    const SourceTypeInfo& info = source_type_info(kept.type);
+    if (!format_info(kept.format).only_blocks()) continue;
+    const std::vector<uint8_t> bytes =
+        random_blocks(format_info(kept.format), 256, 256, 0.1f, random);
+    const std::string file = llama(info, std::string(bytes.begin(), bytes.end()));
+    weights_ = "auto";
+    ConvertReport report;
+    const Status status = convert_file(file, &report);
+    ASSERT_TRUE(status.ok()) << info.name << ": " << status.text();
+    EXPECT_EQ(matrices_.size(), 8u);
+    for (const auto& [name, m] : matrices_) {
+      EXPECT_EQ(m.format, kept.format) << info.name << " " << name;
+      EXPECT_TRUE(m.lossless) << info.name << " " << name;
+    }
+    weights_ = "int4";
+    ASSERT_TRUE(convert_file(file, &report).ok()) << info.name;
+    EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, FormatId::kInt4) << info.name;
+    EXPECT_GT(matrices_.at("layers.0.ffn.down").relative_error, 0.01) << info.name;
+    weights_ = format_info(kept.format).name;
+    const Status refused = convert_file(file, &report);
+    EXPECT_EQ(refused.code(), MOE_ERR_ARGUMENT) << info.name;
+    EXPECT_EQ(std::string(refused.text()).find(weights_ + ": weights are not rounded to this"), 0u)
+        << refused.text();
   }
 }
 

@@ -188,8 +188,8 @@ TEST_F(GgufTernary, AdviceForOtherTypesSuitsATernaryModel) {
          {"tensor blk.0.ffn_down.weight has type TL1", "how bitnet.cpp was built", "I2_S"});
   expect(with("llama", 39, 1664), MOE_ERR_UNSUPPORTED, {"has type TL2", "TQ1_0 or TQ2_0"});
   expect(with("bitnet-25", 39, 4352), MOE_ERR_UNSUPPORTED, {"has type TL2"});
-  expect(with("bitnet-b1.58", 16, 2112), MOE_ERR_UNSUPPORTED, {"type IQ2_XXS", "safetensors"});
-  expect(with("llama", 16, 2112, "Falcon3-1.58bit"), MOE_ERR_UNSUPPORTED, {"I2_S"});
+  expect(with("bitnet-b1.58", 40, 4608), MOE_ERR_UNSUPPORTED, {"type NVFP4", "safetensors"});
+  expect(with("llama", 40, 4608, "Falcon3-1.58bit"), MOE_ERR_UNSUPPORTED, {"I2_S"});
 }
 
 }  // namespace

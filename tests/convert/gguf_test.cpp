@@ -187,12 +187,14 @@ TEST_F(GgufTest, RefusesWhatIsWrong) {
   EXPECT_NE(header_error(overlap.file(), MOE_ERR_FORMAT).find("on another tensor"),
             std::string::npos);
   GgufBuilder k;
-  k.tensor("blk.0.attn_q.weight", 17, {256}, std::string(74, '\0'));
+  k.tensor("blk.0.attn_q.weight", 40, {256}, std::string(144, '\0'));
   const std::string refused = header_error(k.file(), MOE_ERR_UNSUPPORTED);
-  EXPECT_NE(refused.find("tensor blk.0.attn_q.weight has type IQ2_XS, which cannot be read; "),
+  EXPECT_NE(refused.find("tensor blk.0.attn_q.weight has type NVFP4, which cannot be read; "),
             std::string::npos);
-  EXPECT_NE(refused.find("Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, I2_S can. Take another"),
-            std::string::npos);
+  EXPECT_NE(
+      refused.find("IQ4_NL, IQ4_XS, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ1_S, IQ1_M, I2_S "
+                   "can. Take another"),
+      std::string::npos);
   GgufBuilder other_type;  // the data has the size of Q8_0
   other_type.tensor("t", 2, {64}, std::string(68, '\0'));
   other_type.f32_tensor("u", {2});

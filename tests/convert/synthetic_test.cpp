@@ -43,6 +43,7 @@ TEST(RandomTiles, AreWhatPackersWrite) {
           EXPECT_EQ(format.find_invalid(tile.data(), tile.size()), -1) << format.name;
         }
         // Unpacking and packing reproduces the tile, padding included.
+        if (format.only_blocks()) continue;  // any bytes are codes
         const int n_rows = t == 2 ? 8 : 16;
         const auto n = static_cast<size_t>(n_rows * cols);
         std::vector<float> values(n);

@@ -23,7 +23,7 @@ TEST(CudaMatmul, CodesHaveTheirOwnKernels) {
     m.act = kind.act;
     const bool codes = format_info(kind.format).integer && kind.act != ActPrecision::kF32;
     const bool few_bits = kind.format == FormatId::kTernary3 || kind.format == FormatId::kInt2K ||
-                          kind.format == FormatId::kInt3K;
+                          kind.format == FormatId::kInt3K || format_info(kind.format).only_blocks();
     EXPECT_EQ(cuda::has_mma_kernels(m), codes && !few_bits) << describe(kind);
   }
 }
@@ -161,6 +161,7 @@ TEST(CudaMatmul, CountedRows) {
 TEST(CudaMatmul, LargestSumsDoNotWrapOrSaturate) {
   for (const WeightKind& kind : all_weight_kinds()) {
     if (kind.act == ActPrecision::kF32 || kind.scale == ScaleKind::kTensor) continue;
+    if (format_info(kind.format).only_blocks()) continue;  // their codes cannot be chosen
     for (const int sign : {-1, 1}) {
       const int code = extreme_weight_code(format_info(kind.format), sign);
       for (const int32_t cols : {255, 4096, 65536}) {
@@ -200,7 +201,7 @@ TEST(CudaMatmul, NonFiniteInputsGiveNan) {
     std::vector<float> x(3 * 300, 0.5f);
     x[300 + 299] = INFINITY;
     const TestInput input(x, 3, 300);
-    const TestMatrix m(kind, 16, 300, 1);
+    const TestMatrix m(kind, 16, 300, rng, false, 1);
     for (const ProductKernels family : kFamilies) {
       const DeviceArray<float> y(48);
       cuda::MatmulOp op;

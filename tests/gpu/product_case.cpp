@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "quant/activation.h"
+#include "tests/support/weight_blocks.h"
 #include "tests/support/weight_codes.h"
 
 namespace moe {
@@ -39,7 +40,8 @@ TestMatrix::TestMatrix(const WeightKind& kind, int32_t rows, int32_t cols, std::
   const WeightFormat& f = format_info(kind.format);
   std::vector<float> elements(at(rows) * at(cols));
   for (float& e : elements) {
-    e = f.integer ? static_cast<float>(random_weight_code(f, rng)) : normal(rng);
+    const bool code = f.integer && !f.only_blocks();
+    e = code ? static_cast<float>(random_weight_code(f, rng)) : normal(rng);
   }
   scales_.resize(scale_count(kind.format, kind.scale, kind.group, rows, cols));
   for (float& s : scales_) s = std::exp2(normal(rng)) / 64;
@@ -66,7 +68,9 @@ void TestMatrix::pack(const std::vector<float>& elements, int step, std::mt19937
     const size_t first = 16 * t * cols;
     const int n = std::min(16, matrix_.rows - static_cast<int>(16 * t));
     uint8_t* out = tiles_.data() + at(step) * t * tile;
-    if (f.integer) {
+    if (f.only_blocks()) {
+      pack_random_blocks(f, n, matrix_.cols, 0.01f, *rng, out);
+    } else if (f.integer) {
       const float* begin = elements.data() + first;
       const std::vector<int8_t> codes(begin, begin + at(n) * cols);
       f.pack_codes(codes.data(), matrix_.cols, n, matrix_.cols, out);

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/table.h"
 #include "quant/activation.h"
+#include "tests/support/weight_blocks.h"
 #include "tests/support/weight_codes.h"
 
 namespace moe {
@@ -31,8 +32,8 @@ LinearProblem::LinearProblem(const LinearShape& shape, std::mt19937& rng)
   const size_t rows = static_cast<size_t>(shape.rows), cols = static_cast<size_t>(shape.cols);
   const WeightFormat& format = format_info(shape.format);
   for (size_t i = 0; i < rows * cols; ++i) {
-    elements_.push_back(format.integer ? static_cast<float>(random_weight_code(format, rng))
-                                       : normal(rng));
+    const bool code = format.integer && !format.only_blocks();
+    elements_.push_back(code ? static_cast<float>(random_weight_code(format, rng)) : normal(rng));
   }
   scales_.resize(scale_count(shape.format, shape.scale, shape.group, shape.rows, shape.cols));
   for (float& s : scales_) s = std::exp2(normal(rng)) / 64;
@@ -42,7 +43,7 @@ LinearProblem::LinearProblem(const LinearShape& shape, std::mt19937& rng)
   for (float& v : bias_) v = normal(rng);
   y_.resize(static_cast<size_t>(shape.n) * rows);
   for (float& v : y_) v = normal(rng);
-  pack(elements_);
+  pack(elements_, &rng);
   for (int32_t r = 0; r < shape.rows; r += kTileRows) {
     put_random_scales(format, std::min(kTileRows, shape.rows - r), shape.cols, rng,
                       tiles_.data() + r / kTileRows * matrix_.tile_stride);
@@ -57,16 +58,18 @@ LinearProblem::LinearProblem(const LinearShape& shape, int code)
   x_.assign(static_cast<size_t>(shape.n) * cols, 1.0f);
   bias_.assign(rows, 0.0f);
   y_.assign(static_cast<size_t>(shape.n) * rows, 0.0f);
-  pack(elements_);
+  pack(elements_, nullptr);
 }
 
-void LinearProblem::pack(const std::vector<float>& elements) {
+void LinearProblem::pack(const std::vector<float>& elements, std::mt19937* rng) {
   const WeightFormat& f = format_info(shape_.format);
   const size_t tile = f.tile_bytes(shape_.cols);
   for (size_t t = 0; t < n_tiles(shape_.rows); ++t) {
     const size_t first = 16 * t * static_cast<size_t>(shape_.cols);
     const int n = std::min(16, shape_.rows - static_cast<int>(16 * t));
-    if (f.integer) {
+    if (f.only_blocks()) {
+      pack_random_blocks(f, n, shape_.cols, 0.01f, *rng, tiles_.data() + 2 * t * tile);
+    } else if (f.integer) {
       const float* begin = elements.data() + first;
       const std::vector<int8_t> codes(begin, begin + n * shape_.cols);
       f.pack_codes(codes.data(), shape_.cols, n, shape_.cols, tiles_.data() + 2 * t * tile);

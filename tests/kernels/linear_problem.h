@@ -60,7 +60,8 @@ class LinearProblem {
     std::vector<int8_t> codes;
     std::vector<float> scales;  // one per block
   };
-  void pack(const std::vector<float>& elements);
+  /// Formats of only_blocks() get random blocks instead of the elements.
+  void pack(const std::vector<float>& elements, std::mt19937* rng);
   InputCodes quantise(const float* x) const;
   float scale_at(int32_t row, int32_t col) const;
   float minimum_at(int32_t row, int32_t col) const;

@@ -61,7 +61,8 @@ std::vector<TinyKind> latent_kinds() {
         a.score_cap = 1.5f;
       })};
   for (const WeightFormat& f : kWeightFormats) {
-    if (!f.table) all.push_back(format_kind(f.id, f.own_scales(), f.act));
+    // Keys of a latent have rows of zeros with a single 1, which blocks of codebooks cannot hold.
+    if (!f.table && !f.only_blocks()) all.push_back(format_kind(f.id, f.own_scales(), f.act));
   }
   return all;
 }

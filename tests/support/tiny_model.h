@@ -18,6 +18,7 @@
 #include "src/model/model.h"
 #include "src/model/tensor_rows.h"
 #include "src/model/tensors.h"
+#include "tests/support/weight_blocks.h"
 
 namespace moe {
 
@@ -161,6 +162,8 @@ class TinyWeights {
       }
       if (m.format == FormatId::kI32) {
         i32_pack(ids.data(), m.cols, n_rows, m.cols, tile);
+      } else if (format.only_blocks()) {
+        pack_random_blocks(format, n_rows, m.cols, 0.02f * size, random_, tile);
       } else if (format.quantise_tile != nullptr) {
         (void)format.quantise_tile(values.data(), m.cols, n_rows, m.cols, nullptr, tile);
       } else if (format.integer) {

@@ -11,7 +11,7 @@
 
 namespace moe {
 
-/// A valid code for a packer.
+/// A valid code for a packer. Formats of only_blocks() have none: tests/support/weight_blocks.h.
 inline int random_weight_code(const WeightFormat& f, std::mt19937& rng) {
   if (f.group != 0) return f.random_code(static_cast<uint8_t>(rng()));
   return static_cast<int>(rng() % static_cast<unsigned>(2 * f.max_code + 1)) - f.max_code;
@@ -40,7 +40,7 @@ inline std::vector<int32_t> scale_groups(const WeightFormat& f) {
 /// Puts random scales, and minimums if the format has them, in a packed tile.
 inline void put_random_scales(const WeightFormat& f, int n_rows, int32_t cols, std::mt19937& rng,
                               uint8_t* tile) {
-  if (f.group == 0) return;
+  if (f.group == 0 || f.only_blocks()) return;
   std::normal_distribution<float> normal(0.0f, 1.0f);
   const auto n = static_cast<size_t>(n_rows) * static_cast<size_t>((cols + f.group - 1) / f.group);
   std::vector<float> scales(n), minimums(n);

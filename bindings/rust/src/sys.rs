@@ -1439,7 +1439,8 @@ extern "C" {
     /// behind the last. Static; any thread:
     ///     for (size_t i = 0; moe_isa_name(i) != NULL; ++i) puts(moe_isa_name(i));
     pub fn moe_isa_name(index: usize) -> *const c_char;
-    /// The names of the weight formats: "ternary2", "int8" ... NULL behind the last. Static; any thread.
+    /// The names of the weight formats that weights can be rounded to: "ternary2", "int8" ... NULL
+    /// behind the last. Static; any thread. Models from GGUF files may have others: "iq2_xs" ...
     pub fn moe_weight_format_name(index: usize) -> *const c_char;
     /// Opens a model file and checks its structure. Any thread. MOE_ERR_NOT_FOUND, MOE_ERR_IO,
     /// MOE_ERR_FORMAT (no model file, or a damaged one), MOE_ERR_VERSION (made by a newer moe),

@@ -32,6 +32,16 @@ inline constexpr bool kScalesInTile = requires {
   Format::scale;
 };
 
+/// Codebooks are read one weight at a time.
+template <class Format>
+inline constexpr bool kIsCodebook = requires {
+  Format::kCodebook;
+};
+/// Formats of matmul_groups.cuh; those of few bits are instantiated, but has_mma_kernels() leaves
+/// them out.
+template <class Format>
+inline constexpr bool kHasGroupMma = kScalesInTile<Format> && !kIsCodebook<Format>;
+
 template <class Format>
 __device__ inline GroupScales group_scales(const uint8_t* tile, int32_t row, int32_t group) {
   if constexpr (kScalesInTile<Format>) {
@@ -51,6 +61,17 @@ __device__ inline GroupScales group_scales_of(const Matrix& m, int32_t row, int3
 #undef MOE_WEIGHT_FORMAT
   }
   return {1, 0, false};
+}
+
+MOE_INLINE bool is_codebook(const Matrix& m) {
+  switch (m.format) {
+#define MOE_WEIGHT_FORMAT(Name, header) \
+  case FormatId::k##Name:               \
+    return kIsCodebook<Name##Format>;
+#include "quant/list.h"
+#undef MOE_WEIGHT_FORMAT
+  }
+  return false;
 }
 
 MOE_INLINE bool has_group_scales(const Matrix& m) {

@@ -173,7 +173,7 @@ cudaError_t with_group_layout(FormatId format, const Run& run) {
   switch (format) {
 #define MOE_WEIGHT_FORMAT(Name, header)               \
   case FormatId::k##Name:                             \
-    if constexpr (kScalesInTile<Name##Format>) {      \
+    if constexpr (kHasGroupMma<Name##Format>) {       \
       return run.template operator()<Name##Format>(); \
     }                                                 \
     break;

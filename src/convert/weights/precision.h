@@ -26,7 +26,8 @@ struct PrecisionChoice {
   ActPrecision activations_for(FormatId stored) const;
 };
 
-/// "ternary2" and so on; empty for other names ("i32" is not a weight format).
+/// "ternary2" and so on; empty for other names ("i32" is not a weight format). MOE_ERR_ARGUMENT for
+/// a format that only files have.
 std::optional<FormatId> parse_weight_format(std::string_view name);
 
 /// The caller's default: a format, or empty for "auto". MOE_ERR_ARGUMENT; `others`: the names

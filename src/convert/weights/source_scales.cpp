@@ -79,6 +79,20 @@ std::optional<FormatId> format_of(SourceType type) {
       return FormatId::kNl4;
     case SourceType::kBlockMxfp4:
       return FormatId::kFp4;
+    case SourceType::kIq2Xxs:
+      return FormatId::kIq2Xxs;
+    case SourceType::kIq2Xs:
+      return FormatId::kIq2Xs;
+    case SourceType::kIq2S:
+      return FormatId::kIq2S;
+    case SourceType::kIq3Xxs:
+      return FormatId::kIq3Xxs;
+    case SourceType::kIq3S:
+      return FormatId::kIq3S;
+    case SourceType::kIq1S:
+      return FormatId::kIq1S;
+    case SourceType::kIq1M:
+      return FormatId::kIq1M;
     default:
       return std::nullopt;
   }
@@ -101,6 +115,14 @@ std::optional<FormatId> format_of_codes(const PlannedMatrix& m, const Checkpoint
     format = m.precision.weights;
   }
   return in_groups || format == FormatId::kInt8 ? format : std::nullopt;
+}
+
+int64_t row_of_tensor(const PlannedMatrix& m, int32_t r) {
+  const Source& s = m.source;
+  const int64_t stride = s.row_stride == 0 ? m.slot.cols : s.row_stride;
+  const int64_t place =
+      s.row_groups.pieces.empty() ? r * stride : place_in_groups(s.row_groups, r, stride);
+  return (s.offset + place) / m.slot.cols;
 }
 
 bool has_eight_bits(FormatId format) {
@@ -250,9 +272,7 @@ void SourceScales::read(int32_t first, int n) {
   } else {
     for (int i = 0; i < n; ++i) {
       const size_t at = static_cast<size_t>(i) * per_row;
-      const int64_t place =
-          grouped ? place_in_groups(s.row_groups, first + i, stride) : (first + i) * stride;
-      read_row((s.offset + place) / matrix_.slot.cols, &scales_[at], &minimums_[at]);
+      read_row(row_of_tensor(matrix_, first + i), &scales_[at], &minimums_[at]);
     }
   }
   if (!format_info(format_).minimums) std::fill(minimums_.begin(), minimums_.end(), 0.0f);

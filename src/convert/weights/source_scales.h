@@ -10,16 +10,19 @@
 namespace moe {
 
 /// The format with the values of the matrix's codes. Empty if there is none, or if the matrix is
-/// not made of whole rows of the tensor. Of GGUF's block types only Q2_K, Q3_K, Q6_K and those of
-/// four bits have one.
+/// not made of whole rows of the tensor. Of GGUF's block types Q2_K, Q3_K, Q6_K, those of four bits
+/// and the codebooks have one.
 std::optional<FormatId> format_of_codes(const PlannedMatrix& matrix, const Checkpoint& checkpoint);
+
+/// The row of the tensor that is row `r` of such a matrix.
+int64_t row_of_tensor(const PlannedMatrix& matrix, int32_t r);
 
 /// True for a format of eight bits. These have no code -128: it becomes -127.
 bool has_eight_bits(FormatId format);
 
 class SourceScales {
  public:
-  /// `format`: format_of_codes() of the matrix, which must outlive this.
+  /// `format`: format_of_codes() of the matrix, which must outlive this; not one of only_blocks().
   SourceScales(const PlannedMatrix& matrix, FormatId format, const Checkpoint& checkpoint);
 
   /// True if rounding scales and minimums to the format's type changes the matrix by at most 1/1024

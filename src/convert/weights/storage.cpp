@@ -104,9 +104,11 @@ void keep_codes(const PlannedMatrix& m, const Checkpoint& checkpoint,
   const bool ternary = format_info(out->format).ternary();
   const bool eight = own && has_eight_bits(*own);
   const bool asked = own && own == m.precision.weights;
-  const bool fits =
-      (asked && !eight) || (own && (asked || (is_open_to(*own, m.precision) && !ternary)) &&
-                            SourceScales(m, *own, checkpoint).fit(tick));
+  const auto scales_fit = [&] {
+    return format_info(*own).only_blocks() || SourceScales(m, *own, checkpoint).fit(tick);
+  };
+  const bool fits = (asked && !eight) ||
+                    (own && (asked || (is_open_to(*own, m.precision) && !ternary)) && scales_fit());
   if (fits) {
     out->format = *own;
     out->own_codes = true;

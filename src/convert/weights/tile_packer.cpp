@@ -121,9 +121,14 @@ TilePacker::TilePacker(const PlannedMatrix& matrix, const Storage& storage,
     ids_.resize(kTileRows);
   } else {
     values_.resize(tile);
-    if (format_.integer && (format_.group == 0 || storage.own_codes)) codes_.resize(tile);
+    const bool codes = format_.group == 0 || (storage.own_codes && !format_.only_blocks());
+    if (format_.integer && codes) codes_.resize(tile);
   }
-  if (storage.own_codes) own_scales_.emplace(matrix, storage.format, checkpoint);
+  if (format_.only_blocks()) {
+    own_blocks_.emplace(matrix, checkpoint);
+  } else if (storage.own_codes) {
+    own_scales_.emplace(matrix, storage.format, checkpoint);
+  }
   if (importance_ != nullptr && inputs.feedback != nullptr && Compensator::serves(format_)) {
     compensator_.emplace(format_, inputs.feedback);
   }
@@ -144,6 +149,8 @@ void TilePacker::pack(int32_t t, uint8_t* out) {
   read_rows(first, n);
   if (!format_.integer) {
     format_.pack_values(values_.data(), cols, n, cols, out);
+  } else if (own_blocks_) {
+    format_.pack_blocks(own_blocks_->read(first, n), own_blocks_->row_bytes(), n, cols, out);
   } else if (own_scales_) {
     own_scales_->split(first, n, values_.data(), codes_.data());
     format_.pack_codes(codes_.data(), cols, n, cols, out);

@@ -8,6 +8,7 @@
 #include "quant/weight_format.h"
 #include "src/convert/weights/compensate.h"
 #include "src/convert/weights/row_reader.h"
+#include "src/convert/weights/source_blocks.h"
 #include "src/convert/weights/source_scales.h"
 #include "src/convert/weights/storage.h"
 
@@ -77,6 +78,7 @@ class TilePacker {
   const float* importance_;
   RowReader reader_;
   std::optional<SourceScales> own_scales_;
+  std::optional<SourceBlocks> own_blocks_;
   std::optional<Compensator> compensator_;
   bool fell_back_ = false;  // some rows were rounded without compensation
   std::vector<float>& scales_;
