@@ -270,8 +270,8 @@ EXPLAINED: tuple[tuple[str, str], ...] = (
     ("MH-MoE: by width",
      "MH-MoE with 2 heads goes from behind SMoE at d 48 to ahead of it at d 192. With the numbers of experts and heads unchanged, a sub-token "
      "of 24 numbers chooses among 40 experts at d 48, one of 96 numbers at d 192, and one of 384 in the paper, which would fit. Other "
-     "causes are not ruled out: all runs see a million tokens, so that a parameter of d 192 sees a fifteenth of those that one of d 48 sees, and nearly "
-     "all rows that test gates, the start of training and longer runs are not run yet."),
+     "causes are not ruled out: all runs see a million tokens, so that a parameter of d 192 sees a fifteenth of those that one of d 48 sees, and most "
+     "rows that test gates, the start of training and longer runs are not run yet."),
 )
 
 MISSING = (
