@@ -279,7 +279,8 @@ class Additions(unittest.TestCase):
             self.assertIn("/cli/text/count.cpp", f.read())
 
     def test_block_type(self):
-        sources = [f"formats/import/{n}.cpp" for n in ("source_tensor", "gguf_blocks", "gguf_k_blocks")]
+        sources = [f"formats/import/{n}.cpp" for n in ("source_tensor", "gguf_blocks", "gguf_k_blocks", "gguf_codebooks")]
+        sources.append("quant/codebook.cpp")
         out = self.tree.run(self.tree.compile(BLOCKS_TEST, *sources))
         self.assertRegex(out, r"^1.5 -1 0 F16, .*Q8_1")
 
