@@ -14,6 +14,7 @@
 #include "src/convert/weights/in_order.h"
 #include "src/convert/weights/largest.h"
 #include "src/convert/weights/row_reader.h"
+#include "src/convert/weights/source_scales.h"
 #include "src/convert/weights/storage.h"
 #include "src/convert/weights/tile_packer.h"
 
@@ -83,20 +84,22 @@ bool holds(const WeightFormat& format, float weight) {
   return std::isfinite(stored);
 }
 
-// Nothing if one of the matrices cannot have the format.
-std::optional<Candidate> candidate_of(const CandidateSource& source, const FormatGroup& group,
-                                      const WeightFormat& format) {
-  Candidate candidate;
-  candidate.format = format.id;
+// Nothing if one of the matrices cannot have the candidate's format. Sets all but the errors.
+std::optional<Candidate> completed(const CandidateSource& source, const FormatGroup& group,
+                                   Candidate candidate) {
   candidate.exact = true;
   for (const MatrixPlace& place : group.places) {
     PlannedMatrix m = source.at(place);
-    request(format.id, &m.precision);
+    request(candidate, &m.precision);
+    const std::optional<FormatId> own = format_of_codes(m, source.checkpoint);
+    if (candidate.as_stored && !own) return std::nullopt;
+    const WeightFormat& format = format_info(candidate.as_stored ? *own : candidate.format);
     const ActPrecision act = m.precision.activations_for(format.id);
     if (activations_instead(format, act) != nullptr) return std::nullopt;
     const Storage storage = storage_of(source, m);
     const bool ternary = storage.fit.scale_kind != ScaleKind::kNone;
     if (format.ternary() && !ternary) return std::nullopt;
+    if (candidate.as_stored && storage.format != format.id) return std::nullopt;
     candidate.exact &= storage.own_codes || ternary;
     candidate.calibrated |= can_calibrate(m, storage);
     candidate.blobs.push_back(blob_matrix(m.slot, storage));
@@ -105,6 +108,18 @@ std::optional<Candidate> candidate_of(const CandidateSource& source, const Forma
     if (!moe::place(&alone).ok()) return std::nullopt;
   }
   return candidate;
+}
+
+// Nothing unless the matrices have codes of several formats, as gates and ups may.
+std::optional<Candidate> as_stored(const CandidateSource& source, const FormatGroup& group) {
+  Candidate candidate;
+  candidate.as_stored = true;
+  std::optional<Candidate> out = completed(source, group, std::move(candidate));
+  if (!out) return out;
+  const FormatId first = out->blobs[0].format;
+  const bool differ = std::any_of(out->blobs.begin(), out->blobs.end(),
+                                  [&](const BlobMatrix& blob) { return blob.format != first; });
+  return differ ? out : std::nullopt;
 }
 
 size_t sampled_matrices(const FormatGroup& group) {
@@ -129,7 +144,7 @@ std::vector<Sample> list_samples(const CandidateSource& source, const InputStati
       const float* importance =
           inputs == nullptr ? nullptr : inputs->importance(m.slot.short_name());
       for (const Candidate& candidate : group->candidates) {
-        if (!group->fixed) request(candidate.format, &m.precision);
+        if (!group->fixed) request(candidate, &m.precision);
         sample.storages.push_back(storage_of(source, m, importance));
       }
       sample.errors.resize(group->candidates.size());
@@ -167,8 +182,8 @@ uint64_t Candidate::bytes() const {
   return n;
 }
 
-void request(FormatId format, PrecisionChoice* choice) {
-  choice->weights = format;
+void request(const Candidate& candidate, PrecisionChoice* choice) {
+  choice->weights = candidate.as_stored ? std::nullopt : std::optional(candidate.format);
   choice->only_codes = false;
 }
 
@@ -185,10 +200,15 @@ void list_candidates(const CandidateSource& source, FormatGroup* group) {
     // Other floats are no smaller, or lose what the checkpoint has.
     const bool half = format.id == FormatId::kBf16 && own == FormatId::kF32;
     if (!format.integer && format.id != own && !half) continue;
-    std::optional<Candidate> candidate = candidate_of(source, *group, format);
+    Candidate wanted;
+    wanted.format = format.id;
+    std::optional<Candidate> candidate = completed(source, *group, std::move(wanted));
     if (!candidate || (only_keeps_codes(format.id) && !candidate->exact)) continue;
     candidate->exact |= format.id == own;
     if (candidate->exact || holds(format, largest)) all.push_back(std::move(*candidate));
+  }
+  if (std::optional<Candidate> candidate = as_stored(source, *group)) {
+    all.push_back(std::move(*candidate));
   }
   std::stable_sort(all.begin(), all.end(),
                    [](const Candidate& a, const Candidate& b) { return a.bytes() < b.bytes(); });

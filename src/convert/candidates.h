@@ -18,9 +18,11 @@ struct MatrixPlace {
   size_t matrix = 0;
 };
 
-/// A format that all matrices of a group may have.
+/// A format that all matrices of a group may have; or as_stored: formats that differ, in which each
+/// keeps the checkpoint's codes.
 struct Candidate {
   FormatId format = FormatId::kF32;
+  bool as_stored = false;         // `format` says nothing
   std::vector<BlobMatrix> blobs;  // of each matrix
   bool exact = false;             // holds the checkpoint's values
   bool calibrated = false;        // input statistics can affect a matrix
@@ -56,8 +58,8 @@ struct CandidateSource {
   }
 };
 
-/// As if the caller had requested it by name.
-void request(FormatId format, PrecisionChoice* choice);
+/// As if the caller had requested the format by name, or nothing for one as_stored.
+void request(const Candidate& candidate, PrecisionChoice* choice);
 
 /// Lists the candidates of a group that is not fixed: formats that hold all of its values, up to
 /// the first that holds them exactly. Reads all weights. Throws MOE_ERR_NON_FINITE naming tensor

@@ -370,7 +370,7 @@ void FormatChoice::put(const Unit& unit, const Selection& selection) {
     const Candidate& candidate = group.candidates[selection[g]];
     for (const MatrixPlace& place : group.places) {
       PlannedMatrix& m = plan_.segments[place.segment].matrices[place.matrix];
-      request(candidate.format, &m.precision);
+      request(candidate, &m.precision);
       m.reason = FormatReason{std::sqrt(candidate.error()), group.damage};
     }
   }

@@ -33,9 +33,10 @@ class GgufBlocksTest : public testing::Test {
     file_.read(t.offset, bytes.data(), bytes.size());
     return bytes;
   }
-  // A Llama of one layer and width 256 whose matrices are all of this type and repeat `rows`.
-  std::string llama(const SourceTypeInfo& info, const std::string& rows,
-                    uint64_t n_inner = 256) const {
+  // A Llama of one layer and width 256 whose matrices are all of this type and repeat `rows`. up:
+  // of another type for the matrix of that name.
+  std::string llama(const SourceTypeInfo& info, const std::string& rows, uint64_t n_inner = 256,
+                    const SourceTypeInfo* up = nullptr) const {
     GgufBuilder b;
     b.string("general.architecture", "llama");
     for (const auto& [key, value] : {std::pair{"context_length", 64},
@@ -59,7 +60,14 @@ class GgufBlocksTest : public testing::Test {
                {n_rows, n_cols}, bytes.substr(0, source_bytes(info.type, n_rows * n_cols)));
     };
     for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"}) matrix(name, 256, 256);
-    for (const char* name : {"ffn_gate", "ffn_up"}) matrix(name, n_inner, 256);
+    matrix("ffn_gate", n_inner, 256);
+    if (up == nullptr) {
+      matrix("ffn_up", n_inner, 256);
+    } else {
+      std::string other;
+      for (uint64_t r = 0; r < n_inner; ++r) other += row_of(*up, r % 2);
+      b.tensor("blk.0.ffn_up.weight", static_cast<uint32_t>(up->gguf), {n_inner, 256}, other);
+    }
     matrix("ffn_down", 256, n_inner);
     return b.file();
   }
@@ -68,6 +76,7 @@ class GgufBlocksTest : public testing::Test {
     ConvertOptions options;
     options.verify = true;
     options.weights = weights_;
+    options.goal = goal_;
     matrices_.clear();
     options.on_matrix = [this](const MatrixReport& m) { matrices_[m.name] = m; };
     return convert(folder_.file("m.gguf"), folder_.file("m.moe"), options, report);
@@ -112,6 +121,7 @@ class GgufBlocksTest : public testing::Test {
 
   test::TempFolder folder_;
   std::string weights_ = "auto";
+  SizeGoal goal_;
   std::map<std::string, MatrixReport> matrices_;
   InputFile file_;
   std::map<std::string, SourceTensor> golden_;
@@ -379,6 +389,31 @@ TEST_F(GgufBlocksTest, CodebooksAreCopied) {
     EXPECT_EQ(refused.code(), MOE_ERR_ARGUMENT) << info.name;
     EXPECT_EQ(std::string(refused.text()).find(weights_ + ": weights are not rounded to this"), 0u)
         << refused.text();
+  }
+}
+
+// A size that has room for them keeps blocks, also where a gate and its up differ in their type.
+TEST_F(GgufBlocksTest, ASizeKeepsBlocks) {
+  struct Case {
+    SourceType all;
+    SourceType up;
+    const char* format_of_up;
+    double bits;
+  };
+  for (const Case& c : {Case{SourceType::kIq2Xs, SourceType::kIq2Xs, "iq2_xs", 2.4},
+                        Case{SourceType::kIq2Xs, SourceType::kIq3S, "iq3_s", 2.6},
+                        Case{SourceType::kIq2Xs, SourceType::kIq3S, "iq3_s", 32},
+                        Case{SourceType::kQ3K, SourceType::kQ6K, "int6_k", 4.5}}) {
+    const SourceTypeInfo& info = source_type_info(c.all);
+    goal_.most_bits = c.bits;
+    ConvertReport report;
+    const Status status =
+        convert_file(llama(info, mixed_rows(info), 256, &source_type_info(c.up)), &report);
+    ASSERT_TRUE(status.ok()) << info.name << ": " << status.text();
+    for (const auto& [name, m] : matrices_) EXPECT_TRUE(m.lossless) << info.name << " " << name;
+    EXPECT_STREQ(format_info(matrices_.at("layers.0.ffn.up").format).name, c.format_of_up);
+    EXPECT_NE(matrices_.at("layers.0.ffn.gate").bytes, 0u);
+    EXPECT_LE(report.size->bits, c.bits);
   }
 }
 
