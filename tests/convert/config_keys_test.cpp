@@ -246,6 +246,15 @@ TEST_F(FamilyKeys, TwoNamesOfOneThing) {
        "quantization_config.quant_method is \"fp8\", but "
        "text_config.quantization_config.quant_method, which means the same, is \"mxfp4\"",
        "{}"},
+      {"gemma3_with_images", R"({"bos_token_id": 7})",
+       "bos_token_id is 7, but text_config.bos_token_id, which means the same, is 1",
+       R"({"bos_token_id": 1})"},
+      {"gemma4_with_images", R"({"pad_token_id": 7, "text_config": {"pad_token_id": 3}})",
+       "pad_token_id is 7, but text_config.pad_token_id, which means the same, is 3",
+       R"({"pad_token_id": 7})"},
+      {"qwen3_5_with_images", R"({"bos_token_id": 7})",
+       "bos_token_id is 7, but text_config.bos_token_id, which means the same, is 1",
+       R"({"bos_token_id": 1})"},
       {"gpt_oss", R"({"experts_per_token": 4})",
        "num_experts_per_tok is 2, but experts_per_token, which means the same, is 4",
        R"({"experts_per_token": 2})"},
@@ -397,6 +406,11 @@ TEST_F(BesideTheText, WhatTransformersSavesIsRead) {
     ASSERT_EQ(ends.eos_token_ids.size(), 2u);
     EXPECT_EQ(ends.eos_token_ids[0], 5);
     EXPECT_EQ(ends.eos_token_ids[1], 6);
+    const ModelConfig begins = imported(
+        R"({"bos_token_id": 7, "pad_token_id": 8,
+            "text_config": {"bos_token_id": 2, "pad_token_id": null}})");
+    EXPECT_EQ(begins.bos_token_id, 7);
+    EXPECT_EQ(begins.pad_token_id, 8);
   }
   load("qwen3_5_with_images");
   EXPECT_TRUE(imported(R"({"tie_word_embeddings": true,
@@ -405,6 +419,8 @@ TEST_F(BesideTheText, WhatTransformersSavesIsRead) {
   EXPECT_EQ(
       imported(R"({"eos_token_id": 5, "text_config": {"eos_token_id": null}})").eos_token_ids[0],
       5);
+  EXPECT_EQ(imported(R"({"bos_token_id": 5, "text_config": {"bos_token_id": null}})").bos_token_id,
+            5);
 }
 
 TEST_F(FamilyKeys, GptOssByItsOwnName) {

@@ -133,7 +133,9 @@ RenamedConfig text_config(const JsonNode& config) {
       {"num_key_value_heads", 4}, {"max_position_embeddings", 131072},
       {"rms_norm_eps", 1e-6},     {"bos_token_id", 2},
       {"pad_token_id", 0},        {"eos_token_id", 1}};
+  c.take_beside(config, "bos_token_id", 2);
   c.take_beside(config, "eos_token_id", 1);
+  c.take_beside(config, "pad_token_id", 0);
   c.take_beside(config, "quantization_config");
   c.take_beside(config, "tie_word_embeddings", true);
   for (const auto& [key, value] : defaults) {

@@ -315,6 +315,8 @@ Imported import_gemma4(const JsonNode& config, const Checkpoint& checkpoint) {
 Imported import_with_images(const JsonNode& config, const Checkpoint& checkpoint) {
   RenamedConfig c(config.at("text_config"));
   c.take_beside(config, "eos_token_id", 1);
+  c.take_beside(config, "bos_token_id", 2);
+  c.take_beside(config, "pad_token_id", 0);
   c.take_beside(config, "quantization_config");
   c.take_beside(config, "tie_word_embeddings", true);
   ConfigKeys keys(config);

@@ -143,7 +143,9 @@ Imported import_qwen3_5_moe(const JsonNode& config, const Checkpoint& checkpoint
 template <Imported (*kRead)(const JsonNode&, const Checkpoint&)>
 Imported import_text_of(const JsonNode& config, const Checkpoint& checkpoint) {
   RenamedConfig c(config.at("text_config"));
-  c.take_beside(config, "eos_token_id");
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    c.take_beside(config, key);
+  }
   c.take_beside(config, "quantization_config");
   c.take_beside(config, "tie_word_embeddings", false);
   ConfigKeys keys(config);

@@ -175,7 +175,7 @@ void read_layers(const JsonNode& node, Imported* out) {
 FormatId format_of(const JsonNode& node) {
   std::vector<const char*> names;
   for (const WeightFormat& format : kWeightFormats) {
-    if (!format.table && !format.only_blocks()) names.push_back(format.name);
+    if (format.can_round()) names.push_back(format.name);
   }
   return find_weight_format(names[node.choice(names)])->id;
 }
