@@ -49,7 +49,8 @@ namespace {
   "(?:" URI "|(?:/?" PATH_CHAR "+(?:/" PATH_CHAR "*)*|/)?(?:\\?(?:" URI_CHAR \
   "|\\?)*)?(?:#(?:" URI_CHAR "|\\?)*)?)"
 #define MAIL_CHAR "[A-Za-z0-9!#$%&'*+/=?\\^_`{|}~\\-]"
-#define EMAIL "(?:" MAIL_CHAR "(?:\\.?" MAIL_CHAR "){0,31}|" MAIL_CHAR "{33,64})@" MAIL_HOST
+#define NAME "(?:" MAIL_CHAR "(?:\\.?" MAIL_CHAR "){0,31}|" MAIL_CHAR "{33,64})"
+#define EMAIL NAME "@" MAIL_HOST
 #define ANY_NAME MAIL_CHAR "+(?:\\." MAIL_CHAR "+)*"
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 #define VARIABLE "[A-Za-z0-9_]+(?:\\*|:[1-9][0-9]{0,3})?"
@@ -89,9 +90,9 @@ constexpr Format kFormats[] = {
      "[0-9]+S)?|[0-9]+S))",
      "^P"},
     {"email", EMAIL, "@", kLongestMail, ANY_NAME "@" HOST(ANY_LABEL), kShortMail,
-     ANY_NAME "@" HOST(LABEL), kMostMail},
+     NAME "@" HOST(LABEL), kMostMail},
     {"idn-email", EMAIL, "@", kLongestMail, ANY_NAME "@" HOST(ANY_LABEL), kShortMail,
-     ANY_NAME "@" HOST(LABEL), kMostMail},
+     NAME "@" HOST(LABEL), kMostMail},
     {"hostname", HOSTNAME, kAnything, kLongestHost, HOST(ANY_LABEL), kLongestLabel, HOST(LABEL),
      kMostHost},
     {"idn-hostname", IDN_HOSTNAME, kAnything, kLongestIdnHost, HOST(ANY_IDN_LABEL), kLongestLabel,

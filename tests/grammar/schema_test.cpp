@@ -144,8 +144,8 @@ TEST(Schema, Strings) {
            {"\"a@b\""}},
           // Listed values: one that is written beside no length, one beside a small one.
           {R"({"format":"email","maxLength":200,"enum":[")" + dotted(30, 1) + "@" + dotted(2, 40) +
-               R"(",")" + std::string(40, 'a') + R"(.b@c","a@b","@"]})",
-           {quoted(dotted(30, 1) + "@" + dotted(2, 40)), quoted(std::string(40, 'a') + ".b@c"),
+               R"(",")" + std::string(31, 'a') + R"(.b@c","a@b","@"]})",
+           {quoted(dotted(30, 1) + "@" + dotted(2, 40)), quoted(std::string(31, 'a') + ".b@c"),
             "\"a@b\""},
            {"\"@\"", "\"b@a\""}},
           {R"({"allOf":[{"format":"email","maxLength":8},{"pattern":"^.{4}"}],"type":"string"})",
@@ -167,6 +167,11 @@ TEST(Schema, Strings) {
           {R"({"format":"hostname","enum":[")" + dotted(36, 1) + R"(.ip6.arpa","a..b"]})",
            {quoted(dotted(36, 1) + ".ip6.arpa")},
            {"\"a..b\""}},
+          // At most 64 characters before the @.
+          {R"({"format":"email","enum":[")" + std::string(64, 'a') + R"(@b.c","d@)" +
+               dotted(3, 63) + R"("]})",
+           {quoted(std::string(64, 'a') + "@b.c"), quoted("d@" + dotted(3, 63))},
+           {"\"a@b.c\""}},
           // Names in other alphabets are written with "xn--".
           {R"({"type":"string","format":"idn-hostname"})",
            {"\"a-b.c-d-1\"", quoted(dotted(3, 32)), quoted(dotted(11, 11))},
