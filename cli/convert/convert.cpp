@@ -62,17 +62,6 @@ std::string read_calibration(const std::string& path) {
   return text;
 }
 
-// Formats of `others` and those that weights are rounded to. The library says of those that only
-// GGUF files have why they are refused.
-CLI::Validator weight_format(const std::string& others) {
-  const std::string names = others + listed_names(moe_weight_format_name);
-  return CLI::Validator(
-      [known = listed(names)](std::string& text) -> std::string {
-        return text.starts_with("iq") && text.find('_') != text.npos ? "" : known(text);
-      },
-      "{" + names + "}");
-}
-
 // Checks --set before the checkpoint is read.
 CLI::Validator override_format() {
   return CLI::Validator(
@@ -85,7 +74,7 @@ CLI::Validator override_format() {
         if (colon != wish.npos)
           error = listed("f32, a8, a8_block, a8_group")(wish.substr(colon + 1));
         if (!error.empty() || (format.empty() && colon != wish.npos)) return error;
-        return weight_format("auto, ")(format);
+        return listed("auto, " + listed_names(moe_weight_format_name))(format);
       },
       "");
 }
@@ -158,7 +147,7 @@ void add_convert(CLI::App& app) {
                     "Format of linear weights: auto, mixed4 (int4_k, and int6_k where it gains "
                     "most), source (all weights in floats that hold exactly the checkpoint's), " +
                         listed_names(moe_weight_format_name))
-          ->check(weight_format("auto, mixed4, source, "))
+          ->check(listed("auto, mixed4, source, " + listed_names(moe_weight_format_name)))
           ->option_text("FORMAT")
           ->capture_default_str();
   CLI::Option* size =

@@ -30,7 +30,7 @@ class Convert(Cli):
         self.assertNotEqual(a["top"], b["top"])
         self.fails(2, "convert", CHECKPOINT, self.path("c.moe"), "--weights", "int3", contains=["int3"])
         for wish in (("--weights", "iq2_xs"), ("--set", "*=iq2_xs")):
-            self.fails(1, "convert", CHECKPOINT, self.path("c.moe"), *wish, contains=["iq2_xs: weights are not rounded to this format"])
+            self.fails(2, "convert", CHECKPOINT, self.path("c.moe"), *wish, contains=["int2_k or int3_k, found 'iq2_xs'"])
         self.fails(1, "convert", CHECKPOINT, os.path.join(self.folder.name, "no", "c.moe"))
         self.fails(2, "convert", CHECKPOINT, "-", contains=["DST: this file cannot be stdout"])
         self.fails(1, "convert", self.path("a.moe"), self.path("c.moe"), contains=["converted already"])

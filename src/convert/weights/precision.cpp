@@ -87,9 +87,8 @@ std::optional<FormatId> parse_weight_format(std::string_view name) {
   const WeightFormat* format = find_weight_format(name);
   if (format != nullptr && format->only_blocks()) {
     fail(MOE_ERR_ARGUMENT,
-         "%s: weights are not rounded to this format; without a request for another, matrices that "
-         "a "
-         "GGUF file has in it keep it",
+         "%s: weights are not rounded to this format; without a request for another, matrices "
+         "that a GGUF file has in it keep it",
          format->name);
   }
   return format == nullptr ? std::nullopt : std::optional(format->id);
