@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Packs, reads, checks and randomly fills tiles of the codebook formats, and unpacks them for
-// matrix products.
+// Packs, reads and checks tiles of the codebook formats, and unpacks them for matrix products.
 #include "quant/codebook.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <iterator>
 
 #include "quant/block_scan.h"
 #include "quant/codebook_group.h"
-#include "quant/random.h"
 #include "quant/weight_group.h"
 
 namespace moe {
@@ -23,75 +19,6 @@ template <class Layout>
 void put_lane(uint32_t lane, float scale, int n, float* out) {
   for (int j = 0; j < n; ++j) {
     out[j] = static_cast<float>(Layout::value(code_in_lane(lane, j))) * scale;
-  }
-}
-
-template <Codebook kKind>
-void put_block_half(uint8_t* segment, int row, uint16_t half) {
-  if constexpr (kKind != Codebook::kIq1M) {
-    std::memcpy(segment + 2 * row, &half, sizeof half);
-    return;
-  }
-  constexpr int kParts = codebook_kind(Codebook::kIq1M).fields[2].at;
-  for (int i = 0; i < 4; ++i) {
-    uint8_t& upper = segment[kTileRows * (kParts + 2 * i) + 2 * row + 1];
-    upper = static_cast<uint8_t>((upper & 15) | (half >> 4 * i & 15) << 4);
-  }
-}
-
-template <size_t N>
-constexpr double mean_square(const CodebookTable<N>& table, int codes_per_lane, uint64_t values) {
-  double sum = 0;
-  for (const uint32_t lane : table.lanes) {
-    for (int j = 0; j < codes_per_lane; ++j) {
-      const uint32_t code = lane >> (j % 4 * 8 + j / 4 * 4) & 7;
-      const double value = static_cast<int8_t>(values >> (code * 8) & 255);
-      sum += value * value;
-    }
-  }
-  return sum / static_cast<double>(N) / codes_per_lane;
-}
-
-// Mean square of the values of random indices.
-template <class Layout>
-constexpr double mean_square_of_values() {
-  constexpr uint64_t kValues = Layout::kLowValues;
-  switch (Layout::kCodebook) {
-    case Codebook::kIq2Xxs:
-      return mean_square(kIq2XxsTable, 8, kValues);
-    case Codebook::kIq2Xs:
-      return mean_square(kIq2XsTable, 8, kValues);
-    case Codebook::kIq2S:
-      return mean_square(kIq2STable, 8, kValues);
-    case Codebook::kIq3Xxs:
-      return mean_square(kIq3XxsTable, 4, kValues);
-    case Codebook::kIq3S:
-      return mean_square(kIq3STable, 4, kValues);
-    case Codebook::kIq1S:
-    case Codebook::kIq1M:
-      return mean_square(kIq1Table, 8, kValues);
-  }
-  return 0;
-}
-
-// Mean square of 2 s + 1 for s of four bits, or of three.
-template <class Layout>
-constexpr double mean_square_of_factors() {
-  const bool three = Layout::kCodebook == Codebook::kIq1S || Layout::kCodebook == Codebook::kIq1M;
-  return three ? 85 : 341;
-}
-
-// Random bytes, with f16 near `even`.
-void fill_randomly(Random& random, size_t bytes, size_t segment, float even,
-                   void (*put)(uint8_t*, int, uint16_t), uint8_t* tile) {
-  for (size_t i = 0; i < bytes; i += 8) {
-    const uint64_t v = random.next();
-    std::memcpy(tile + i, &v, 8);
-  }
-  for (size_t at = 0; at < bytes; at += segment) {
-    for (int row = 0; row < kTileRows; ++row) {
-      put(tile + at, row, f32_to_f16(even * (0.9f + 0.2f * random.uniform())));
-    }
   }
 }
 
@@ -123,6 +50,29 @@ void unpack(const uint8_t* tile, int32_t begin, CodebookGroup* out) {
     }
   }
   for (int row = 0; row < kTileRows; ++row) out->halves[row] = Segment::half(s, row);
+}
+
+// Calls f.operator()<kKind>() for a codebook format.
+template <class F>
+void with_codebook(FormatId format, const F& f) {
+  switch (format) {
+    case FormatId::kIq2Xxs:
+      return f.template operator()<Codebook::kIq2Xxs>();
+    case FormatId::kIq2Xs:
+      return f.template operator()<Codebook::kIq2Xs>();
+    case FormatId::kIq2S:
+      return f.template operator()<Codebook::kIq2S>();
+    case FormatId::kIq3Xxs:
+      return f.template operator()<Codebook::kIq3Xxs>();
+    case FormatId::kIq3S:
+      return f.template operator()<Codebook::kIq3S>();
+    case FormatId::kIq1S:
+      return f.template operator()<Codebook::kIq1S>();
+    case FormatId::kIq1M:
+      return f.template operator()<Codebook::kIq1M>();
+    default:
+      return;
+  }
 }
 
 }  // namespace
@@ -186,13 +136,18 @@ int64_t CodebookFormat<kKind>::find_invalid(const uint8_t* tile, size_t bytes) {
   return -1;
 }
 
-// Weights with variance amplitude^2 / 3.
 template <Codebook kKind>
-void CodebookFormat<kKind>::random_tile(Random& random, size_t bytes, float amplitude,
-                                        uint8_t* tile) {
-  constexpr double kSquares = mean_square_of_values<Layout>() * mean_square_of_factors<Layout>();
-  const float even = amplitude / (std::sqrt(static_cast<float>(3 * kSquares)) * Layout::kUnit);
-  fill_randomly(random, bytes, Layout::kSegmentBytes, even, put_block_half<kKind>, tile);
+void CodebookFormat<kKind>::read_tile(const uint8_t* tile, int32_t begin, int32_t n, float* out) {
+  CodebookGroup group;
+  for (int32_t col = begin; col < begin + n; ++col) {
+    const int32_t i = col % kTileGroup;
+    if (col == begin || i == 0) unpack<kKind>(tile, col - i, &group);
+    const uint8_t* codes = group.codes + i / kLaneInputs * kBlockBytes + i % 4;
+    const int shift = i % kLaneInputs / 4 * 4;
+    for (int row = 0; row < kTileRows; ++row) {
+      *out++ = Layout::value(codes[4 * row] >> shift & 15);
+    }
+  }
 }
 
 template struct CodebookFormat<Codebook::kIq2Xxs>;
@@ -204,56 +159,16 @@ template struct CodebookFormat<Codebook::kIq1S>;
 template struct CodebookFormat<Codebook::kIq1M>;
 
 void unpack_codebook(FormatId format, const uint8_t* tile, int32_t begin, CodebookGroup* out) {
-  switch (format) {
-    case FormatId::kIq2Xxs:
-      return unpack<Codebook::kIq2Xxs>(tile, begin, out);
-    case FormatId::kIq2Xs:
-      return unpack<Codebook::kIq2Xs>(tile, begin, out);
-    case FormatId::kIq2S:
-      return unpack<Codebook::kIq2S>(tile, begin, out);
-    case FormatId::kIq3Xxs:
-      return unpack<Codebook::kIq3Xxs>(tile, begin, out);
-    case FormatId::kIq3S:
-      return unpack<Codebook::kIq3S>(tile, begin, out);
-    case FormatId::kIq1S:
-      return unpack<Codebook::kIq1S>(tile, begin, out);
-    default:
-      return unpack<Codebook::kIq1M>(tile, begin, out);
-  }
+  with_codebook(format, [&]<Codebook kKind>() { unpack<kKind>(tile, begin, out); });
 }
 
 CodebookValues codebook_values(FormatId format) {
-  const auto of = [](const CodebookKind& k) { return CodebookValues{k.low, k.high, k.unit}; };
-  switch (format) {
-    case FormatId::kIq2Xxs:
-    case FormatId::kIq2Xs:
-    case FormatId::kIq2S:
-      return of(Iq2SFormat::kInfo);
-    case FormatId::kIq3Xxs:
-      return of(Iq3XxsFormat::kInfo);
-    case FormatId::kIq3S:
-      return of(Iq3SFormat::kInfo);
-    default:
-      return of(Iq1MFormat::kInfo);
-  }
-}
-
-void read_codebook_tile(FormatId format, const uint8_t* tile, int32_t begin, int32_t n,
-                        float* out) {
-  const CodebookValues values = codebook_values(format);
-  float of_code[16];
-  for (int code = 0; code < 16; ++code) {
-    const uint64_t word = code < 8 ? values.low : values.high;
-    of_code[code] = static_cast<int8_t>(word >> (code % 8 * 8) & 255);
-  }
-  CodebookGroup group;
-  for (int32_t col = begin; col < begin + n; ++col) {
-    const int32_t i = col % kTileGroup;
-    if (col == begin || i == 0) unpack_codebook(format, tile, col - i, &group);
-    const uint8_t* codes = group.codes + i / kLaneInputs * kBlockBytes + i % 4;
-    const int shift = i % kLaneInputs / 4 * 4;
-    for (int row = 0; row < kTileRows; ++row) *out++ = of_code[codes[4 * row] >> shift & 15];
-  }
+  CodebookValues values = {};
+  with_codebook(format, [&]<Codebook kKind>() {
+    using Layout = CodebookLayout<kKind>;
+    values = {Layout::kLowValues, Layout::kHighValues, Layout::kUnit};
+  });
+  return values;
 }
 
 }  // namespace moe

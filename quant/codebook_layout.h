@@ -173,7 +173,7 @@ struct CodebookSegment {
 
 /// The code of input j of the eight of a lane.
 MOE_INLINE int code_in_lane(uint32_t lane, int j) {
-  return static_cast<int>(lane >> (j % 4 * 8 + j / 4 * 4) & 15);
+  return static_cast<int>(lane >> lane_shift(j) & 15);
 }
 
 template <Codebook kKind>
@@ -191,7 +191,7 @@ struct CodebookLayout {
   MOE_INLINE const uint8_t* segment_of(const uint8_t* tile, int32_t col) {
     return tile + int64_t{col / kCodebookInputs} * kSegmentBytes;
   }
-  MOE_INLINE int8_t value(int code) {
+  MOE_INLINE constexpr int8_t value(int code) {
     return static_cast<int8_t>((code < 8 ? kLowValues : kHighValues) >> (code % 8 * 8) & 255);
   }
 

@@ -16,10 +16,13 @@ struct CodebookTable {
   uint32_t lanes[N];
 };
 
+/// Where a lane has the code of input j of eight.
+MOE_INLINE constexpr int lane_shift(int j) { return 8 * (j % 4) + 4 * (j / 4); }
+
 /// Eight codes of two bits as a lane.
 constexpr uint32_t lane_of_eight(uint32_t entry) {
   uint32_t lane = 0;
-  for (int j = 0; j < 8; ++j) lane |= (entry >> 2 * j & 3) << (8 * (j % 4) + 4 * (j / 4));
+  for (int j = 0; j < 8; ++j) lane |= (entry >> 2 * j & 3) << lane_shift(j);
   return lane;
 }
 /// Four codes of three bits in the lower halves of a lane's bytes.
@@ -44,7 +47,7 @@ constexpr CodebookTable<N> lanes_of_four(const uint16_t (&entries)[N]) {
 /// The fourth bits of eight codes, set where a bit of the index is: the sign.
 constexpr uint32_t lane_of_signs(uint32_t signs) {
   uint32_t lane = 0;
-  for (int j = 0; j < 8; ++j) lane |= (signs >> j & 1) << (8 * (j % 4) + 4 * (j / 4) + 3);
+  for (int j = 0; j < 8; ++j) lane |= (signs >> j & 1) << (lane_shift(j) + 3);
   return lane;
 }
 constexpr CodebookTable<256> make_signs() {

@@ -11,18 +11,13 @@ namespace {
 constexpr int32_t kMaxCodeCols = 65536;  // more could overflow a 32-bit sum of code products
 constexpr int64_t kMaxDimension = int64_t{1} << 31;
 
-// Formats that weights can be quantised to.
-constexpr bool is_listed(const WeightFormat& format) {
-  return !format.table && !format.only_blocks();
-}
-
-// Their names, joined.
+// Names of the formats that weights can be rounded to, joined.
 struct WeightNames {
   char text[256] = {};
   constexpr WeightNames() {
     size_t used = 0;
     for (const WeightFormat& format : kWeightFormats) {
-      if (!is_listed(format)) continue;
+      if (!format.can_round()) continue;
       for (const char* c = used == 0 ? "" : ", "; *c != 0; ++c) text[used++] = *c;
       for (const char* c = format.name; *c != 0; ++c) text[used++] = *c;
     }
@@ -67,7 +62,7 @@ const char* weight_format_names() { return kWeightNames.text; }
 
 const char* weight_format_name(size_t index) {
   for (const WeightFormat& format : kWeightFormats) {
-    if (is_listed(format) && index-- == 0) return format.name;
+    if (format.can_round() && index-- == 0) return format.name;
   }
   return nullptr;
 }
@@ -138,8 +133,9 @@ float row_length(const Matrix& m, int32_t row) {
 
 void read_tile(const Matrix& m, int64_t tile, int32_t begin, int32_t n, float* out) {
   const uint8_t* at = m.tiles + tile * m.tile_stride;
-  if (format_info(m.format).only_blocks()) return read_codebook_tile(m.format, at, begin, n, out);
-  const auto element = format_info(m.format).element;
+  const WeightFormat& format = format_info(m.format);
+  if (format.read_tile != nullptr) return format.read_tile(at, begin, n, out);
+  const auto element = format.element;
   for (int32_t col = begin; col < begin + n; ++col) {
     for (int row = 0; row < kTileRows; ++row) *out++ = element(at, m.cols, row, col);
   }

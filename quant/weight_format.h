@@ -37,20 +37,21 @@ struct WeightFormat {
   uint32_t scales = scale_bit(ScaleKind::kNone);  // kinds that a matrix may have
   ActPrecision act = ActPrecision::kF32;          // of a layer that says nothing
   uint8_t segment_blocks = 1;  // scales in the tile: what may be invalid is in the first of so many
-  int block_bytes = 0;  // of 256 inputs of a row in the files that the format's weights come from
 
   /// Bytes of one tile (16 rows) of `cols` inputs.
   size_t (*tile_bytes)(int64_t cols);
   /// element() for a whole row: out (cols). Null: use element().
   void (*read_row)(const uint8_t* tile, int32_t cols, int row, float* out) = nullptr;
+  /// element() of 16 rows and inputs [begin, begin + n): out (n, 16). Null: use element().
+  void (*read_tile)(const uint8_t* tile, int32_t begin, int32_t n, float* out) = nullptr;
   /// Packs a whole tile, including padding, from n_rows (1..16) rows, row i at source + i * ld. One
   /// of the two is null; for tables both.
   void (*pack_codes)(const int8_t* codes, int64_t ld, int n_rows, int32_t cols,
                      uint8_t* tile) = nullptr;
   void (*pack_values)(const float* values, int64_t ld, int n_rows, int32_t cols,
                       uint8_t* tile) = nullptr;
-  /// Packs a whole tile from rows of blocks (block_bytes) as files have them, row i at blocks + i *
-  /// ld, without change. Then there is no other packer: weights are not quantised to the format.
+  /// Packs a whole tile from rows of blocks as files have them, row i at blocks + i * ld, without
+  /// change. Then there is no other packer: weights are not quantised to the format.
   void (*pack_blocks)(const uint8_t* blocks, int64_t ld, int n_rows, int32_t cols,
                       uint8_t* tile) = nullptr;
   /// For scales in the tile. Sets those of a packed tile: scales and minimums (n_rows, groups),
@@ -65,8 +66,8 @@ struct WeightFormat {
   /// BitNet's absmean over the whole matrix.
   Status (*quantise_row)(const float* w, int64_t n, int8_t* codes, float* scale) = nullptr;
 
-  /// Index of the first 64-byte block with content that no packer writes, or -1. Null: anything is
-  /// valid. `bytes` is a multiple of 32.
+  /// Index of the first 64-byte block with content that no packer writes, or of that in which its
+  /// segment begins; or -1. Null: anything is valid. `bytes` is a multiple of 32.
   int64_t (*find_invalid)(const uint8_t* tile, size_t bytes) = nullptr;
   const char* invalid = "";  // what that is, where it is no scale
 
@@ -88,6 +89,8 @@ struct WeightFormat {
   constexpr bool ternary() const { return integer && max_code == 1; }
   /// True if its weights come as blocks from a file alone.
   constexpr bool only_blocks() const { return pack_blocks != nullptr; }
+  /// True if weights can be rounded to it.
+  constexpr bool can_round() const { return !table && !only_blocks(); }
   /// The scale kind for weights given as floats.
   constexpr ScaleKind own_scales() const {
     if (group != 0) return ScaleKind::kGroup;

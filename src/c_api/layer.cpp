@@ -32,7 +32,7 @@ Status parse_activation(const char* text, Activation* out) {
 Status parse_formats(const moe_layer_params& p, LayerSpec* spec) {
   const char* name = p.weights == nullptr ? "f32" : p.weights;
   const WeightFormat* format = find_weight_format(name);
-  if (format == nullptr || format->only_blocks()) {
+  if (format == nullptr || !format->can_round()) {
     return Status::error(MOE_ERR_ARGUMENT, "params.weights: expected one of %s, found '%.40s'",
                          weight_format_names(), name);
   }

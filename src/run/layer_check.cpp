@@ -96,7 +96,7 @@ Status check_router(const LayerSpec& spec) {
 Status check_format(const LayerSpec& spec) {
   const auto n_formats = sizeof kWeightFormats / sizeof kWeightFormats[0];
   const bool known = static_cast<size_t>(spec.format) < n_formats;
-  if (!known || format_info(spec.format).table || format_info(spec.format).only_blocks()) {
+  if (!known || !format_info(spec.format).can_round()) {
     return Status::error(MOE_ERR_UNSUPPORTED, "layer: unsupported weight format, expected %s",
                          weight_format_names());
   }

@@ -25,9 +25,12 @@ inline void put_half_in_block(const WeightFormat& f, uint16_t half, uint8_t* blo
   }
 }
 
+/// Bytes of 256 inputs of a row.
+inline size_t bytes_of_block(const WeightFormat& f) {
+  return f.tile_bytes(kCodebookInputs) / kTileRows;
+}
 inline size_t bytes_of_blocks(const WeightFormat& f, int32_t cols) {
-  return static_cast<size_t>((cols + kCodebookInputs - 1) / kCodebookInputs) *
-         static_cast<size_t>(f.block_bytes);
+  return static_cast<size_t>((cols + kCodebookInputs - 1) / kCodebookInputs) * bytes_of_block(f);
 }
 
 /// Rows of blocks with any indices and signs; the f16 are about `size` and of both signs.
@@ -37,7 +40,7 @@ std::vector<uint8_t> random_blocks(const WeightFormat& f, int n_rows, int32_t co
   std::vector<uint8_t> blocks(static_cast<size_t>(n_rows) * bytes_of_blocks(f, cols));
   for (uint8_t& byte : blocks) byte = static_cast<uint8_t>(rng());
   std::normal_distribution<float> normal(0.0f, size);
-  for (size_t at = 0; at < blocks.size(); at += static_cast<size_t>(f.block_bytes)) {
+  for (size_t at = 0; at < blocks.size(); at += bytes_of_block(f)) {
     put_half_in_block(f, f32_to_f16(normal(rng)), &blocks[at]);
   }
   return blocks;

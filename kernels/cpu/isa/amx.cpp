@@ -51,15 +51,14 @@ void linear_on_tiles(const LinearArgs& a) {
       return many_rows_in_groups(a, kGroupKind<Int3KLayout>);
     case FormatId::kInt8Group:
       return many_rows_in_groups(a, kGroupKind<Int8GroupLayout>);
+    case FormatId::kIq2Xxs:
     case FormatId::kIq2Xs:
     case FormatId::kIq2S:
-    case FormatId::kIq1M:
-      return many_rows_in_groups(a, kCodebookKind<16>);
-    case FormatId::kIq2Xxs:
     case FormatId::kIq3Xxs:
     case FormatId::kIq3S:
     case FormatId::kIq1S:
-      return many_rows_in_groups(a, kCodebookKind<32>);
+    case FormatId::kIq1M:
+      return many_rows_in_groups(a, a.weight->group == 16 ? kCodebookKind<16> : kCodebookKind<32>);
     default:  // no faster kernel
       return linear_any<GroupedBy64>(a);
   }

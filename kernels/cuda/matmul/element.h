@@ -32,15 +32,11 @@ inline constexpr bool kScalesInTile = requires {
   Format::scale;
 };
 
-/// Codebooks are read one weight at a time.
+/// Formats of matmul_groups.cuh: not the codebooks, which are read one weight at a time.
 template <class Format>
-inline constexpr bool kIsCodebook = requires {
+inline constexpr bool kHasGroupMma = kScalesInTile<Format> && !requires {
   Format::kCodebook;
 };
-/// Formats of matmul_groups.cuh; those of few bits are instantiated, but has_mma_kernels() leaves
-/// them out.
-template <class Format>
-inline constexpr bool kHasGroupMma = kScalesInTile<Format> && !kIsCodebook<Format>;
 
 template <class Format>
 __device__ inline GroupScales group_scales(const uint8_t* tile, int32_t row, int32_t group) {
@@ -63,11 +59,11 @@ __device__ inline GroupScales group_scales_of(const Matrix& m, int32_t row, int3
   return {1, 0, false};
 }
 
-MOE_INLINE bool is_codebook(const Matrix& m) {
+MOE_INLINE bool has_group_mma(const Matrix& m) {
   switch (m.format) {
 #define MOE_WEIGHT_FORMAT(Name, header) \
   case FormatId::k##Name:               \
-    return kIsCodebook<Name##Format>;
+    return kHasGroupMma<Name##Format>;
 #include "quant/list.h"
 #undef MOE_WEIGHT_FORMAT
   }

@@ -11,7 +11,6 @@ RandomTiles::RandomTiles(const BlobMatrix& matrix, float amplitude)
       tile_bytes_(format_.tile_bytes(matrix.cols)) {}
 
 void RandomTiles::fill(int32_t t, Random& random, uint8_t* out) {
-  if (format_.only_blocks()) return format_.random_tile(random, tile_bytes_, amplitude_, out);
   const int n_rows = rows_of(t);
   const bool whole = n_rows == kTileRows && matrix_.cols % format_.random_cols == 0;
   if (!whole || format_.random_tile == nullptr) return pack_slowly(n_rows, random, out);
@@ -19,7 +18,6 @@ void RandomTiles::fill(int32_t t, Random& random, uint8_t* out) {
 }
 
 void RandomTiles::fill_zeros(int32_t t, uint8_t* out) {
-  if (format_.only_blocks()) return std::fill_n(out, tile_bytes_, uint8_t{0}), void();
   const int n_rows = rows_of(t);
   const int32_t cols = matrix_.cols;
   const size_t n = static_cast<size_t>(n_rows) * static_cast<size_t>(cols);
