@@ -16,7 +16,7 @@ BUILD=(
 )
 TEST=(
   libgtest-dev libbenchmark-dev
-  clang libclang-rt-dev llvm        # the sanitizers; llvm-symbolizer names lines in their reports
+  clang libclang-rt-dev llvm lld    # the sanitizers; llvm-symbolizer names lines in their reports
   python3 binutils
   python3-numpy python3-pytest mypy # the Python binding
   python3-pycparser                 # reads moe_c.h for the bindings
