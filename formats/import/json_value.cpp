@@ -21,6 +21,47 @@ std::string scalar_text(const T& value) {
 
 }  // namespace
 
+Json::Json() noexcept = default;
+Json::Json(const Json& other) = default;
+Json::Json(Json&& other) noexcept { value_.swap(other.value_); }
+Json::~Json() = default;
+
+Json& Json::operator=(Json other) noexcept {
+  value_.swap(other.value_);
+  return *this;
+}
+
+Json::Json(bool value) : value_(value) {}
+Json::Json(const char* text) : value_(Held<std::string>(text)) {}
+Json::Json(std::string text) : value_(Held<std::string>(std::move(text))) {}
+Json::Json(Array elements) : value_(Held<Array>(std::move(elements))) {}
+
+// One representation per integer, so that equal integers compare equal.
+Json Json::of_signed(int64_t value) {
+  if (value >= 0) return of_unsigned(static_cast<uint64_t>(value));
+  Json out;
+  out.value_ = value;
+  return out;
+}
+
+Json Json::of_unsigned(uint64_t value) {
+  Json out;
+  out.value_ = value;
+  return out;
+}
+
+Json Json::of_float(double value) {
+  Json out;
+  out.value_ = value;
+  return out;
+}
+
+Json Json::object() {
+  Json out;
+  out.value_ = Held<Object>();
+  return out;
+}
+
 Json Json::array(std::initializer_list<Item> list) {
   Array elements;
   elements.reserve(list.size());

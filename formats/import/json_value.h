@@ -25,30 +25,24 @@ class Json {
   using Array = std::vector<Json>;
   using Object = std::map<std::string, Json, std::less<>>;
 
-  Json() = default;
-  Json(const Json&) = default;
-  Json(Json&& other) noexcept { value_.swap(other.value_); }  // leaves null
-  Json& operator=(Json other) noexcept {                      // by value: may be a part of this one
-    value_.swap(other.value_);
-    return *this;
-  }
-  ~Json() = default;
-  Json(std::nullptr_t) {}                                      // NOLINT: a value is a Json
-  Json(bool value) : value_(value) {}                          // NOLINT
-  Json(const char* text) : value_(Held<std::string>(text)) {}  // NOLINT
-  Json(std::string text) : value_(Held<std::string>(std::move(text))) {}  // NOLINT
-  Json(Array elements) : value_(Held<Array>(std::move(elements))) {}      // NOLINT
+  // What copies, moves or destroys value_ is defined in one file: all that includes this one would
+  // instantiate the cases of std::variant, which takes half the time to compile an importer.
+  Json() noexcept;
+  Json(const Json& other);
+  Json(Json&& other) noexcept;           // leaves null
+  Json& operator=(Json other) noexcept;  // by value: may be a part of this one
+  ~Json();
+  Json(std::nullptr_t) : Json() {}  // NOLINT: a value is a Json
+  Json(bool value);                 // NOLINT
+  Json(const char* text);           // NOLINT
+  Json(std::string text);           // NOLINT
+  Json(Array elements);             // NOLINT
   template <std::integral T>
-  Json(T value) {  // NOLINT
-    // One representation per integer, so that equal integers compare equal.
-    if (std::is_signed_v<T> && value < 0) {
-      value_ = static_cast<int64_t>(value);
-    } else {
-      value_ = static_cast<uint64_t>(value);
-    }
-  }
+  Json(T value)  // NOLINT
+      : Json(std::is_signed_v<T> ? of_signed(static_cast<int64_t>(value))
+                                 : of_unsigned(static_cast<uint64_t>(value))) {}
   template <std::floating_point T>
-  Json(T value) : value_(static_cast<double>(value)) {}  // NOLINT
+  Json(T value) : Json(of_float(static_cast<double>(value))) {}  // NOLINT
   template <class T>
   Json(const std::vector<T>& elements)  // NOLINT
       : Json(Array(elements.begin(), elements.end())) {}
@@ -56,11 +50,7 @@ class Json {
   Json(std::initializer_list<Item> list);
   static Json array() { return Json(Array()); }
   static Json array(std::initializer_list<Item> list);
-  static Json object() {
-    Json out;
-    out.value_ = Held<Object>();
-    return out;
-  }
+  static Json object();
 
   bool is_null() const { return holds<std::nullptr_t>(); }
   bool is_boolean() const { return holds<bool>(); }
@@ -132,6 +122,10 @@ class Json {
    private:
     std::unique_ptr<T> pointer_;
   };
+
+  static Json of_signed(int64_t value);
+  static Json of_unsigned(uint64_t value);
+  static Json of_float(double value);
 
   template <class T>
   bool holds() const {
