@@ -109,7 +109,7 @@ users() {
     step "$language" bash bindings/test.sh $language build/release
   done
   step "installation" bash tests/house/install_test.sh build/release
-  step "part of a project" bash tests/house/subproject_test.sh .
+  step "part of a project" bash tests/house/subproject_test.sh . build/release/bin/example_generate
   step "additions" python3 -B tests/house/additions_test.py .
   # The packages too are built in the tree of release, whose own settings are restored afterwards.
   settings=(-DMOE_CUDA=OFF -UCMAKE_CUDA_ARCHITECTURES)
@@ -140,7 +140,6 @@ if ((all)); then
   beside users
   # The kernels as clang compiles them: the same bits, and no instruction of a newer CPU in code that any CPU may run.
   build clang -DMOE_TESTS_EMULATOR=OFF && check clang
-  step "plain build" bash tests/house/plain_test.sh . build/release/bin/moe
   # gcc 12's ThreadSanitizer cannot map its shadow memory when the kernel uses many bits of address randomisation
   setarch -R true 2>/dev/null && wrapper=(setarch -R)
   build tsan && check tsan

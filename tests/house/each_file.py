@@ -4,6 +4,7 @@
 Usage: each_file.py BUILD"""
 
 import concurrent.futures
+import functools
 import json
 import os
 import re
@@ -12,7 +13,10 @@ import subprocess
 import sys
 import tempfile
 
-HEAVY = "cli/common.h"  # reading it takes most of the time of a file of the command
+# Reading these takes most of the time of a file that includes one, so each is compiled once. A file uses the first that it
+# includes, itself or through others; it sees nothing by that which it does not include somewhere.
+HEAVY = ("cli/common.h", "src/serve/json.h", "src/convert/arch/decoder.h", "src/convert/importer.h", "formats/import/checkpoint.h")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def members(entry):
@@ -49,26 +53,41 @@ def checks(build):
     return list(found.values())
 
 
-def begins_with_heavy(path, root):
-    """Whether the first of our headers that a file includes is HEAVY, or one of which the same is true. Nothing of ours is
-    declared before HEAVY then, so that compiling it beforehand hides nothing."""
-    if not os.path.exists(path):  # a generated header
-        return False
-    with open(path, encoding="utf-8") as file:
-        first = re.search(r'^#include "(.+)"', file.read(), re.MULTILINE)
-    return bool(first) and (first[1] == HEAVY or begins_with_heavy(os.path.join(root, first[1]), root))
+@functools.cache
+def included(path):
+    """Our files that a file includes, itself or through others. A generated header includes none of ours."""
+    try:
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+            direct = re.findall(r'^#include "(.+)"', file.read(), re.MULTILINE)
+    except FileNotFoundError:
+        return frozenset()
+    return frozenset(direct).union(*(included(header) for header in direct))
 
 
-def with_heavy_compiled(jobs, folder):
-    """The same jobs, with HEAVY compiled once for those that begin with it."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    compiled = os.path.join(folder, "heavy.pch")
-    flags, where = next(((c[:-2], d) for path, c, d in jobs if os.path.relpath(path, root).startswith("cli/")), (None, None))
-    if flags is None:
-        return jobs
-    subprocess.run([*flags, "-x", "c++-header", os.path.join(root, HEAVY), "-o", compiled], cwd=where, check=True)
-    users = {path for path, c, _ in jobs if c[:-2] == flags and begins_with_heavy(path, root)}
-    return [(p, c[:-1] + ["-include-pch", compiled, p], d) if p in users else (p, c, d) for p, c, d in jobs]
+def heavy_of(path):
+    headers = included(os.path.relpath(path, ROOT))
+    return next((h for h in HEAVY if h in headers), None)
+
+
+def compile_heavy(job):
+    """Compiles a header with the flags of a file that includes it, and the templates that every such file would instantiate."""
+    header, flags, folder, output = job
+    subprocess.run([*flags, "-fpch-instantiate-templates", "-x", "c++-header", os.path.join(ROOT, header), "-o", output],
+                   cwd=folder, check=True)
+
+
+def with_heavy_compiled(jobs, folder, pool):
+    """The same jobs, with the HEAVY headers compiled once for all that include them and have the same flags."""
+    compiled, changed = {}, []
+    for path, command, where in jobs:
+        flags, header = command[:-2], heavy_of(path)
+        if header is not None:
+            key = (header, *flags)
+            compiled.setdefault(key, (header, flags, where, os.path.join(folder, f"{len(compiled)}.pch")))
+            command = [*command[:-1], "-include-pch", compiled[key][3], path]
+        changed.append((path, command, where))
+    list(pool.map(compile_heavy, compiled.values()))
+    return changed
 
 
 def check(job):
@@ -82,7 +101,7 @@ def main(build):
     if not jobs:
         sys.exit(f"{build}: no files are compiled together; configure it with MOE_UNITY=ON")
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        faults = [fault for fault in pool.map(check, with_heavy_compiled(jobs, folder)) if fault]
+        faults = [fault for fault in pool.map(check, with_heavy_compiled(jobs, folder, pool)) if fault]
     print("\n".join(faults + [f"{len(jobs)} files, {len(faults)} failed"]))
     sys.exit(bool(faults))
 

@@ -1,19 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # moe as a subdirectory of another project, or fetched by it, with static libraries; and the installed static libraries,
-# linked with pkg-config --static and with find_package(moe). Usage: subproject_test.sh ROOT
+# linked with pkg-config --static and with find_package(moe). It is the one build of type Release, by gcc and make as a
+# packager's: an example linked with it generates the text of OTHER, another build's. Usage: subproject_test.sh ROOT OTHER
 set -euo pipefail
 
 root=$(cd "$1" && pwd)
+other=$(realpath "$2")
 here=$root/tests/house
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 version=$(sed -n 's/^project(moe VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 
 echo "== add_subdirectory"
-cmake -G Ninja -S "$here/parent" -B "$folder/build" -DMOE_SOURCE="$root" -DCMAKE_BUILD_TYPE=MinSizeRel \
-  -DMOE_ISAS=scalar -DMOE_CONVERT=OFF -DMOE_QUICK_BUILD=ON >/dev/null
-cmake --build "$folder/build"
+cmake -G "Unix Makefiles" -S "$here/parent" -B "$folder/build" -DMOE_SOURCE="$root" -DCMAKE_BUILD_TYPE=Release \
+  "-DMOE_ISAS=avx2;neon_dotprod;scalar" -DMOE_CONVERT=OFF -DMOE_QUICK_BUILD=ON -DMOE_UNITY_CORE=ON >/dev/null
+cmake --build "$folder/build" -j "$(nproc)"
 "$folder/build/parent" "$version"
 cmake --install "$folder/build" --prefix "$folder/nothing" >/dev/null
 [ ! -e "$folder/nothing" ] || { find "$folder/nothing"; exit 1; }
@@ -37,6 +39,11 @@ export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 # shellcheck disable=SC2046
 cc -std=c99 "$here/consumer/main.c" -o "$folder/main" $(pkg-config --cflags --libs --static moe)
 "$folder/main" "$version"
+# shellcheck disable=SC2046
+cc -std=c99 "$root/examples/generate.c" -o "$folder/generate" $(pkg-config --cflags --libs --static moe)
+story=("$root/examples/models/stories.moe" "Once upon a time")
+"$other" "${story[@]}" >"$folder/expected"
+"$folder/generate" "${story[@]}" | diff "$folder/expected" -
 
 echo "== pkg-config --static, unoptimised: the C++ library is named"
 cmake -G Ninja -S "$root" -B "$folder/debug" -DCMAKE_BUILD_TYPE=Debug -DBUILD_SHARED_LIBS=OFF -DMOE_ISAS=scalar >/dev/null
