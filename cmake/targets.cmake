@@ -33,12 +33,14 @@ function(moe_add_core_library name)
   set_property(GLOBAL APPEND PROPERTY MOE_CORE_OBJECTS $<TARGET_OBJECTS:moe_${name}>)
 endfunction()
 
-# moe_vectorise(files...): files whose loops over weights should become vector instructions. At -O2
-# gcc leaves loops with conditions in them as branches. No result changes: nothing is reordered, and
-# nobody looks at floating-point exception flags. A quick build optimises them too.
+# The options of files whose loops over weights should become vector instructions. At -O2 gcc leaves loops with
+# conditions in them as branches. No result changes: nothing is reordered, and nobody looks at floating-point exception
+# flags. A quick build optimises them too.
+set(MOE_VECTORISED "$<$<BOOL:${MOE_QUICK_BUILD}>:-O2>;$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release,RelWithDebInfo>>:-O3;-fno-trapping-math>")
+
+# moe_vectorise(files...): these files have them. Each is compiled alone.
 function(moe_vectorise)
-  set_source_files_properties(${ARGN} PROPERTIES
-    COMPILE_OPTIONS "$<$<BOOL:${MOE_QUICK_BUILD}>:-O2>;$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release,RelWithDebInfo>>:-O3;-fno-trapping-math>")
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${MOE_VECTORISED}")
 endfunction()
 
 # moe_together(name files...): sets the variable to these files of a library, which are compiled as

@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kParallelWork = int64_t{1} << 16;  // multiplications that justify threads
+constexpr int64_t kParallelColumn = int64_t{1} << 16;  // multiplications that justify threads
 
 double* row_of(double* a, int32_t i) { return a + int64_t{i} * (i + 1) / 2; }
 
@@ -42,7 +42,7 @@ bool cholesky(int32_t n, double* a, ThreadPool& pool) {
         row[k] = (row[k] - dot(row, pivot_row, k)) / pivot;
       }
     };
-    if (int64_t{n - k} * k < kParallelWork) {
+    if (int64_t{n - k} * k < kParallelColumn) {
       rows(0, 1);
     } else {
       pool.parallel(rows);

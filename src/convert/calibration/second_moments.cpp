@@ -10,7 +10,7 @@ namespace moe {
 namespace {
 
 constexpr int32_t kPanelRows = 16;
-constexpr int64_t kParallelWork = int64_t{1} << 17;  // multiplications that justify threads
+constexpr int64_t kParallelSums = int64_t{1} << 17;  // multiplications that justify threads
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void SecondMoments::add(const float* x, int64_t ld, const int32_t* row_ids, int3
       const float* row = x + (row_ids != nullptr ? row_ids[first + r] : first + r) * ld;
       std::copy(row, row + n_, panel + static_cast<ptrdiff_t>(r) * n_);
     }
-    if (width * n_ * n / 2 < kParallelWork) {
+    if (width * n_ * n / 2 < kParallelSums) {
       for (int32_t i = 0; i < n_; ++i) add_row(i, panel, n);
     } else {
       pool.parallel([&](int thread, int n_threads) {  // balances rows, which grow longer

@@ -15,7 +15,7 @@ namespace {
 
 // Inputs of a group of codes in every checkpoint but Q2_K, Q3_K and Q6_K, whose rows are whole
 // blocks of 256.
-constexpr int32_t kGroup = 32;
+constexpr int32_t kScaleGroup = 32;
 
 // The heads of a matrix may stand in another order, or with other matrices between them.
 bool groups_are_of_rows(const SourceGroups& groups, int64_t cols) {
@@ -101,7 +101,7 @@ std::optional<FormatId> format_of(SourceType type) {
 }  // namespace
 
 std::optional<FormatId> format_of_codes(const PlannedMatrix& m, const Checkpoint& checkpoint) {
-  const bool in_groups = m.slot.cols % kGroup == 0;
+  const bool in_groups = m.slot.cols % kScaleGroup == 0;
   if (!has_rows_of_tensor(m)) return std::nullopt;
   if (m.source.packing == Packing::kMxfp4 && in_groups) return FormatId::kFp4;
   if (m.source.packing != Packing::kNone) return std::nullopt;
@@ -156,7 +156,7 @@ bool SourceScales::fit(const std::function<void()>& tick) {
   constexpr int32_t kRows = 256;
   const SourceTypeInfo& info = source_type_info(matrix_.tensor->type);
   // Their scales are single f16.
-  const bool halves = info.read_scales != nullptr && info.block == kGroup;
+  const bool halves = info.read_scales != nullptr && info.block == kScaleGroup;
   // The format stores these scales unchanged.
   switch (format_) {
     case FormatId::kFp4:
