@@ -66,7 +66,7 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
 
 Status read_router(const fbs::Router& r, RouterConfig* out) {
   const RouterInfo* info = find_router(text_of(r.kind()));
-  if (!kHasMixers || info == nullptr) return unknown_name("router", text_of(r.kind()));
+  if (info == nullptr) return unknown_name("router", text_of(r.kind()));
   out->kind = info->kind;
   MOE_TRY(parse_name(kRouterWeights, "router weights", text_of(r.weights(), "raw"), &out->weights));
   MOE_TRY(parse_name(kCosineGates, "router gate", text_of(r.gate(), "softmax"), &out->gate));
@@ -117,7 +117,7 @@ Status read_ffn(const fbs::FeedForward& f, FfnConfig* out) {
 
 Status read_mixer(const fbs::Mixer& m, MixerBlock* out) {
   const MixerInfo* info = find_mixer(text_of(m.kind()));
-  if (info == nullptr) return unknown_name("mixer in this build", text_of(m.kind()));
+  if (!kHasMixers || info == nullptr) return unknown_name("mixer in this build", text_of(m.kind()));
   out->norms = {m.norm(), m.out_norm(), m.post_norm()};
   out->mixer = default_mixer(*info);
   uint32_t missing = 0;
