@@ -244,6 +244,8 @@ struct FfnOp {
   bool accumulate = false;
   float scale = 1;
   Norm norm;  // before the layer
+  // A dense FFN's: of the normed x, for one matrix each; kNone: it reads the normed x.
+  Norm gate_in_norm, up_in_norm;
   ActivationConfig act;
 
   int32_t n_experts = 0;

@@ -81,11 +81,28 @@ void project(FfnCall& call, const Segment* segments, int32_t n, int32_t sublayer
   call.rt.run_jobs(jobs, n_jobs);
 }
 
+// One matrix alone, of a norm of its own of a dense network's input.
+void project_normed(FfnCall& call, const Segment* segments, int32_t n, const Norm& norm,
+                    Inner which) {
+  for_rows(call, segments, n, 4 * call.d_in, [&](int32_t i, int32_t r, int) {
+    const Segment& s = segments[i];
+    call.rt.kernels.norm_row(norm, s.x + r * s.ld_x, call.d_in,
+                             call.s.stack + int64_t{s.first + r} * call.d_in);
+  });
+  project(call, segments, n, 0, call.s.stack, which);
+}
+
 // Gate and up may be stored for different activation precisions.
 void project_inner(FfnCall& call, const Segment* segments, int32_t n, int32_t sublayer,
                    const float* x) {
   bool gated = false;
   bool alike = true;
+  if (call.op.up_in_norm.kind != NormKind::kNone) {
+    if (!segments[0].expert.ffn->gate.empty()) {
+      project_normed(call, segments, n, call.op.gate_in_norm, Inner::kGate);
+    }
+    return project_normed(call, segments, n, call.op.up_in_norm, Inner::kUp);
+  }
   for (int32_t i = 0; i < n; ++i) {
     const Ffn& ffn = segments[i].expert.ffn[sublayer];
     gated = gated || !ffn.gate.empty();

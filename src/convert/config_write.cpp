@@ -73,6 +73,7 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
   out.add_gate_by_head(a.gate_by_head);
   out.add_v_norm(a.v_norm);
   out.add_v_from_k(a.v_from_k);
+  out.add_in_norms(a.in_norms);
   return out.Finish();
 }
 
@@ -178,6 +179,7 @@ Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
   out.add_norm(f.norms.pre);
   out.add_sub_norm(f.sub_norm);
   out.add_gated(f.gated);
+  out.add_in_norms(f.in_norms);
   return out.Finish();
 }
 

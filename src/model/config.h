@@ -45,6 +45,7 @@ struct AttentionConfig {
   RopeConfig rope;
   QkNorm qk_norm = QkNorm::kNone;
   bool sub_norm = false;  // SubLN before the output projection
+  bool in_norms = false;  // q, k and v each read an RMSNorm of their own of the normed x
   bool sinks = false;     // one learned sink logit per head
   // Multi-head latent attention (DeepSeek-V2, Liu et al. 2024, section 2.1): kv_lora_rank, the
   // width of the normed latent from which K and V of every head are computed; rope.dims further
@@ -95,6 +96,7 @@ struct FfnConfig {
   int32_t d_ff = 0;
   bool gated = false;
   bool sub_norm = false;  // SubLN before the down projection
+  bool in_norms = false;  // gate and up each read an RMSNorm of their own of the normed x
   ActivationConfig act;
   MoeConfig moe;  // kMoe only
 };

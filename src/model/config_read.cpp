@@ -59,6 +59,7 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
   out->v_norm = a.v_norm();
   out->v_from_k = a.v_from_k();
   out->kv_layer = a.kv_layer();
+  out->in_norms = a.in_norms();
   out->norms = {a.norm(), a.out_norm(), a.post_norm()};
   MOE_TRY(parse_name(kQkNorms, "QK norm", text_of(a.qk_norm(), "none"), &out->qk_norm));
   return a.rope() == nullptr ? Status() : read_rope(*a.rope(), &out->rope);
@@ -93,6 +94,7 @@ Status read_ffn(const fbs::FeedForward& f, FfnConfig* out) {
   out->d_ff = f.d_ff();
   out->gated = f.gated();
   out->sub_norm = f.sub_norm();
+  out->in_norms = f.in_norms();
   out->norms = {f.norm(), f.out_norm(), f.post_norm()};
   const fbs::Activation& act = *f.activation();
   MOE_TRY(parse_name(kActivations, "activation", text_of(act.kind()), &out->act.kind));

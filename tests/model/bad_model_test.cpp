@@ -129,6 +129,9 @@ TEST_F(BadTensors, OfLayersWithExtras) {
   refused("has a norm for its values");
   EXPECT_EQ(raw_.front[10], 6);
   layer.attention.v_norm = false;
+  layer.attention.in_norms = true;
+  refused("has norms for the inputs of single matrices");
+  layer.attention.in_norms = false;
   layer.ffn.moe.router_norm = true;
   refused("has a norm for its router");
   layer.ffn.moe.router_norm = false;

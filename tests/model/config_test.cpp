@@ -160,6 +160,7 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.attention.output_gate, b.attention.output_gate);
   EXPECT_EQ(a.attention.gate_by_head, b.attention.gate_by_head);
   EXPECT_EQ(a.attention.v_norm, b.attention.v_norm);
+  EXPECT_EQ(a.attention.in_norms, b.attention.in_norms);
   EXPECT_EQ(a.attention.v_from_k, b.attention.v_from_k);
   EXPECT_EQ(a.attention.kv_layer, b.attention.kv_layer);
   EXPECT_EQ(a.multiplier, b.multiplier);
@@ -171,6 +172,7 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.ffn.d_ff, b.ffn.d_ff);
   EXPECT_EQ(a.ffn.gated, b.ffn.gated);
   EXPECT_EQ(a.ffn.sub_norm, b.ffn.sub_norm);
+  EXPECT_EQ(a.ffn.in_norms, b.ffn.in_norms);
   EXPECT_EQ(a.ffn.act.kind, b.ffn.act.kind);
   EXPECT_EQ(a.ffn.act.alpha, b.ffn.act.alpha);
   EXPECT_EQ(a.ffn.act.limit, b.ffn.act.limit);

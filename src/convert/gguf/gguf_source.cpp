@@ -53,6 +53,13 @@ constexpr Name kLayer[] = {{"attn_norm", "input_layernorm"},
                            {"attn_output", "self_attn.o_proj"},
                            {"attn_q_norm", "self_attn.q_norm"},
                            {"attn_k_norm", "self_attn.k_norm"},
+                           {"attn_q_norm_in", "self_attn.q_proj.norm"},
+                           {"attn_k_norm_in", "self_attn.k_proj.norm"},
+                           {"attn_v_norm_in", "self_attn.v_proj.norm"},
+                           {"attn_output_norm_in", "self_attn.o_proj.norm"},
+                           {"ffn_gate_norm_in", "mlp.gate_proj.norm"},
+                           {"ffn_up_norm_in", "mlp.up_proj.norm"},
+                           {"ffn_down_norm_in", "mlp.down_proj.norm"},
                            {"shortconv.conv", "conv.conv"},
                            {"shortconv.in_proj", "conv.in_proj"},
                            {"shortconv.out_proj", "conv.out_proj"},
@@ -303,6 +310,7 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
     remove_common_prefix(&checkpoint);
     add_prefix(&checkpoint);
     unpack_checkpoint(&checkpoint);
+    round_normed(&checkpoint);
     add_text_type(&checkpoint);
     if (!checkpoint.has_document("tokenizer.json")) read_tiktoken(&checkpoint, step);
     return checkpoint;
@@ -311,6 +319,7 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
     read_gguf(&checkpoint, step);
     unpack_i2_s(&checkpoint, options.i2_s_arm);
     unpack_checkpoint(&checkpoint);
+    round_normed(&checkpoint);
     add_text_type(&checkpoint);
   });
   return checkpoint;
