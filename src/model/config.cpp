@@ -16,6 +16,7 @@ constexpr int32_t kMaxContext = 1 << 24;
 constexpr int32_t kMaxExperts = 1 << 16;
 constexpr int32_t kMaxHeadDim = 1024;
 constexpr int32_t kMaxSublayers = 64;
+constexpr int32_t kMaxRotation = 1 << 16;
 constexpr float kMaxCap = 1000;  // beyond it the GPU's soft cap loses precision
 
 Status check_int(const char* field, int32_t value, int32_t low, int32_t high) {
@@ -316,6 +317,29 @@ Status validate_layer_input(const ModelConfig& config) {
   return Status::error(MOE_ERR_ARGUMENT, "layer_input: only for decoders without an encoder");
 }
 
+Status validate_rotation(const RotationConfig& r) {
+  if (r.block == 0) {
+    if (r.signs.empty()) return {};
+    return Status::error(MOE_ERR_ARGUMENT, "rotation: there are signs, but no block");
+  }
+  MOE_TRY(check_int("rotation.block", r.block, 2, kMaxRotation));
+  if ((r.block & (r.block - 1)) != 0) {
+    return Status::error(MOE_ERR_RANGE, "rotation.block: expected a power of two, found %d",
+                         r.block);
+  }
+  int32_t last = 0;
+  for (const RotationSigns& s : r.signs) {
+    MOE_TRY(check_int("rotation.signs: width", s.width, last + 1, kMaxWidth));
+    if (s.width % r.block != 0) {
+      return Status::error(MOE_ERR_SHAPE,
+                           "rotation.signs: blocks of %d do not divide a width of %d", r.block,
+                           s.width);
+    }
+    last = s.width;
+  }
+  return {};
+}
+
 Status validate_encoder_decoder(const ModelConfig& config) {
   MOE_TRY(check_int("n_encoder_layers", config.n_encoder_layers, 0, config.n_layers() - 1));
   if (!config.is_encoder_decoder()) {
@@ -392,6 +416,7 @@ Status validate(const ModelConfig& config) {
   MOE_TRY(check_token("mask_token_id", config.mask_token_id, config.vocab_size));
   MOE_TRY(validate_encoder_decoder(config));
   MOE_TRY(validate_layer_input(config));
+  MOE_TRY(validate_rotation(config.rotation));
   MOE_TRY(validate_head(config));
   MOE_TRY(validate_text_vector(config));
   if (config.add_bos && config.bos_token_id < 0) {

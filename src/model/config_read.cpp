@@ -197,6 +197,19 @@ Status read_layer_input(const fbs::LayerInput& in, LayerInputConfig* out) {
   return parse_name(kActivations, "activation", text_of(in.activation()), &out->act);
 }
 
+Status read_rotation(const fbs::Rotation& r, RotationConfig* out) {
+  out->block = r.block();
+  if (r.signs() == nullptr) return {};
+  for (const fbs::RotationSigns* s : *r.signs()) {
+    if (int64_t{s->bits()->size()} != (int64_t{s->width()} + 7) / 8) {
+      return Status::error(MOE_ERR_SHAPE, "rotation.signs: expected %d bits, file has %u bytes",
+                           s->width(), s->bits()->size());
+    }
+    MOE_TRY(out->signs.push({s->width(), s->bits()->data()}));
+  }
+  return {};
+}
+
 Status read_layers(const fbs::ModelConfig& config, ModelConfig* out) {
   const auto& layers = *config.layers();
   if (layers.size() > static_cast<uint32_t>(kMaxLayers)) {
@@ -251,6 +264,7 @@ Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
   if (config.layer_input() != nullptr) {
     MOE_TRY(read_layer_input(*config.layer_input(), &out->layer_input));
   }
+  if (config.rotation() != nullptr) MOE_TRY(read_rotation(*config.rotation(), &out->rotation));
   return read_layers(config, out);
 }
 

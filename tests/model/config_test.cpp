@@ -287,6 +287,51 @@ TEST(Config, KeysOfAnotherLayer) {
             "layer 1: attention.v_norm: there are no values of its own, but those of kv_layer");
 }
 
+TEST(Config, NormsOfInputs) {
+  const auto error = [](auto change) {
+    ModelConfig c = tiny_config();
+    c.layers[0].attention.in_norms = c.layers[0].ffn.in_norms = true;
+    change(c.layers);
+    return std::string(validate(c).text());
+  };
+  using Layers = Array<LayerConfig>;
+  const char* const own =
+      "layer 0: attention.in_norms: needs matrices for q, k and v, and no latent or output_gate";
+  EXPECT_EQ(error([](Layers&) {}), "");
+  EXPECT_EQ(error([](Layers& l) { l[0].attention.output_gate = true; }), own);
+  EXPECT_EQ(error([](Layers& l) { l[0].attention.v_from_k = true; }), own);
+  EXPECT_EQ(error([](Layers& l) { l[0].attention.latent = 8; }), own);
+  EXPECT_EQ(error([](Layers& l) { l[1].ffn.in_norms = true; }),
+            "layer 1: ffn.in_norms: only a dense FFN has them");
+}
+
+TEST(Config, Rotation) {
+  static constexpr uint8_t kBits[8] = {};
+  const auto error = [](auto change) {
+    ModelConfig c = tiny_config();
+    c.rotation.block = 16;
+    EXPECT_TRUE(c.rotation.signs.push({32, kBits}).ok());
+    EXPECT_TRUE(c.rotation.signs.push({48, kBits}).ok());
+    change(c.rotation);
+    return std::string(validate(c).text());
+  };
+  using R = RotationConfig;
+  EXPECT_EQ(error([](R&) {}), "");
+  EXPECT_EQ(error([](R& r) { r.block = 0; }), "rotation: there are signs, but no block");
+  EXPECT_EQ(error([](R& r) { r.block = 12; }), "rotation.block: expected a power of two, found 12");
+  EXPECT_EQ(error([](R& r) { r.block = 1 << 17; }),
+            "rotation.block: expected 2..65536, found 131072");
+  EXPECT_EQ(error([](R& r) { r.block = 32; }),
+            "rotation.signs: blocks of 32 do not divide a width of 48");
+  EXPECT_EQ(error([](R& r) { r.signs[1].width = 32; }),
+            "rotation.signs: width: expected 33..1048576, found 32");
+  RotationConfig r(system_allocator());
+  EXPECT_FALSE(r.takes(32));
+  r.block = 16;
+  EXPECT_TRUE(r.takes(32));  // without signs any width
+  EXPECT_FALSE(r.takes(40));
+}
+
 TEST(Config, NetworksApart) {
   const auto error = [&](auto change) {
     ModelConfig c = tiny_config();

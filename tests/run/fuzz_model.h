@@ -121,6 +121,7 @@ inline void change_model(FuzzBytes& in, ModelConfig& c) {
   if (i == 10) c.logit_multiplier = in.real();
   if (i == 11) c.add_bos = in.flag();
   if (i == 12) c.final_norm = in.flag();
+  if (i == 13) c.rotation.block = in_range(in, 0, 32);
 }
 
 inline void change_options(FuzzBytes& in, TinyOptions& o) {
@@ -130,6 +131,7 @@ inline void change_options(FuzzBytes& in, TinyOptions& o) {
   if (i == 2) o.act = one_of(in, ActPrecision::kA8Group);
   if (i == 3) o.routers = FormatId::kBf16;
   if (i == 4) o.biases = in.flag();
+  if (i == 8) o.rotated = in.flag();
   if (i == 5) o.compress = in.flag();
   if (i == 6) o.d_e = in_range(in, 1, 20);
   if (i == 7) o.keys_apart = true;

@@ -119,7 +119,6 @@ class ConfigBuilder {
     read_windows();
     read_tokens();
     check_constants();
-    refuse_rotated_inputs();
     keys_.check_all_taken();
     return std::move(config_);
   }
@@ -540,18 +539,6 @@ class ConfigBuilder {
     }
     const Json* const norm = take("expert_weights_norm");
     if (norm != nullptr && !is("deepseek2")) config_["norm_topk_prob"] = *norm;
-  }
-
-  // PrismML's keys outside the architecture: matrices times a Hadamard matrix and signs, which
-  // their inputs have to be multiplied by too.
-  void refuse_rotated_inputs() {
-    for (const auto& [key, value] : all_.value().items()) {
-      if (!key.starts_with("prism.hadamard.")) continue;
-      fail(MOE_ERR_UNSUPPORTED,
-           "%s: key %.60s: matrices whose inputs are rotated by a Hadamard transform are not "
-           "supported; take a file of the model without this key",
-           checkpoint_.path().c_str(), key.c_str());
-    }
   }
 
   [[noreturn]] void fail_key(const std::string& key) const { keys_.fail_key(key); }

@@ -12,6 +12,7 @@
 #include "src/convert/gguf/gguf_state.h"
 #include "src/convert/packed/bitnet.h"
 #include "src/convert/packed/packed_checkpoint.h"
+#include "src/convert/rotation.h"
 #include "src/convert/tokenizer/tiktoken.h"
 #include "src/convert/zero_tail.h"
 
@@ -291,6 +292,7 @@ void read_gguf(Checkpoint* checkpoint, const std::function<void()>& step) {
     checkpoint->put_document("tokenizer_config.json", special_tokens(checkpoint->metadata()));
   }
   read_gguf_pooling(checkpoint);
+  mark_rotated(checkpoint);
   if (encoder) return rename_encoder_tensors(checkpoint);
   rename_gguf_state(checkpoint);
   const std::string architecture = checkpoint->metadata().at("general.architecture").text();

@@ -106,6 +106,10 @@ SplitFfn::SplitFfn(const SplitOptions& options, const Imported& dense, Checkpoin
   if (options.n_experts < 2) {
     fail(MOE_ERR_ARGUMENT, "split: expected 2 experts or more, found %d", options.n_experts);
   }
+  if (dense.config.rotation.block > 0) {
+    fail(MOE_ERR_UNSUPPORTED,
+         "split: the matrices read rotated inputs, of which an expert would need all");
+  }
   for (SlotGroup& group : list_slots(dense.config, dense.cosine_widths)) {
     if (group.layer < 0) continue;
     const LayerConfig& layer = dense.config.layers[static_cast<size_t>(group.layer)];
