@@ -12,6 +12,7 @@ import torch
 import transformers as tr
 from safetensors.torch import load_file, save_file
 
+import gguf_by_hand
 import gguf_files
 import gguf_hybrids
 import hybrids
@@ -931,4 +932,5 @@ CASES += [
     gguf_case("ternary_tq2_0", "Qwen3", "tq2_0", inner=quantised.make_ternary256, convert=TIED_TERNARY, lossless=True,
               golden=True),
     *gguf_hybrids.CASES,
+    *gguf_by_hand.CASES,
 ]
