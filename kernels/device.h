@@ -244,6 +244,8 @@ struct FfnOp {
   bool accumulate = false;
   float scale = 1;
   Norm norm;  // before the layer
+  // A dense FFN's: of the normed x, for one matrix each; kNone: it reads the normed x.
+  Norm gate_in_norm, up_in_norm;
   ActivationConfig act;
 
   int32_t n_experts = 0;
@@ -365,9 +367,10 @@ class Device {
   virtual void norm(Stream& s, const NormOp& op) = 0;
   virtual void cap(Stream& s, const CapOp& op) = 0;
   virtual void gate(Stream& s, const GateOp& op) = 0;
-  /// False: a model cannot be opened on the device if its layers have a multiplier, a norm for
-  /// values or the router, factors of experts, embeddings of their own, or see another layer's
-  /// keys. scale() and activate() are then not called.
+  /// False: a model cannot be opened on the device if matrices have a rotation, or if its layers
+  /// have a multiplier, a norm for values, the router or a single matrix's input, factors of
+  /// experts, embeddings of their own, or see another layer's keys. scale() and activate() are then
+  /// not called.
   virtual bool has_layer_extras() const { return false; }
   virtual void scale(Stream&, const ScaleOp& op) { (void)op; }
   virtual void activate(Stream&, const ActivateOp& op) { (void)op; }

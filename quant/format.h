@@ -36,6 +36,13 @@ MOE_INLINE int32_t inputs_per_scale(ActPrecision act, int32_t cols) {
                                          : cols;
 }
 
+/// A rotation of a matrix's inputs: x becomes H (signs * x) / sqrt(block) in each block of
+/// neighbours, H the Sylvester-Hadamard matrix (kernels/hadamard.h).
+struct InputRotation {
+  int32_t block = 0;             // a power of two that divides the inputs
+  const float* signs = nullptr;  // (cols) 1 or -1; null: all 1
+};
+
 /// One matrix, identical in memory, on disk and on a device: tiles of 16 rows padded to whole
 /// blocks, `tile_stride` bytes apart. A vector is a matrix with one column.
 struct Matrix {
@@ -48,6 +55,9 @@ struct Matrix {
   int64_t tile_stride = 0;  // bytes from tile t to tile t + 1
   const uint8_t* tiles = nullptr;
   const float* scales = nullptr;  // scale_count() in quant/formats.h gives their number
+  // Null: the inputs are not rotated. Rows of an embedding with one are rotated back when they are
+  // looked up. CPU only.
+  const InputRotation* rotation = nullptr;
 
   bool empty() const { return tiles == nullptr; }
 };

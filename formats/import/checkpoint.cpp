@@ -268,6 +268,11 @@ void Checkpoint::set_rounded(const std::string& name) {
   if (found != tensors_.end()) found->second.bit_linear = BitLinear::kRounded;
 }
 
+void Checkpoint::set_rotated(const std::string& name) {
+  const auto found = tensors_.find(name);
+  if (found != tensors_.end()) found->second.rotated = true;
+}
+
 void Checkpoint::remove_tensor(const std::string& name) { tensors_.erase(name); }
 
 void Checkpoint::rename(const std::function<std::string(const std::string&)>& new_name) {

@@ -77,6 +77,8 @@ class Checkpoint {
   void fill_tensor(const std::string& name, std::vector<float> values);
   /// Says that every forward pass rounds the tensor's matrix to ternary weights.
   void set_rounded(const std::string& name);
+  /// Marks a matrix that is stored for rotated inputs.
+  void set_rotated(const std::string& name);
   /// Replaces the tensors `parts` by one matrix `tensor` (sets its file, n_elements
   /// and part_bytes).
   /// MOE_ERR_FORMAT if its name exists and is not one of the parts.

@@ -61,6 +61,7 @@ struct SourceTensor {
   uint64_t n_elements = 0;
   bool across = false;  // rows are scattered: read many at once
   BitLinear bit_linear = BitLinear::kNo;
+  bool rotated = false;     // a matrix of rotated inputs, or an embedding of rotated rows
   uint64_t part_bytes = 0;  // of the tensors that it replaces, if any
 };
 

@@ -29,7 +29,8 @@ struct BlobMatrix {
   ActPrecision act = ActPrecision::kF32;
   int32_t group = 0;  // kGroup: inputs per scale
   int32_t rows = 0;
-  int32_t cols = 0;  // vectors: 1
+  int32_t cols = 0;      // vectors: 1
+  bool rotated = false;  // reads rotated inputs; of an embedding: its rows are rotated
 
   uint64_t offset = 0;         // of tile 0, in the blob
   uint64_t tile_stride = 0;    // bytes from tile to tile

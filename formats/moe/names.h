@@ -145,7 +145,12 @@ constexpr bool part_has_layer(Part part) { return part >= Part::kAttention; }
   ROLE(kExpertScale, "expert_scale")     \
   ROLE(kExpertsNorm, "experts_norm")     \
   ROLE(kExpertsOutNorm, "experts_out_norm") \
-  ROLE(kSharedOutNorm, "shared_out_norm")
+  ROLE(kSharedOutNorm, "shared_out_norm") \
+  ROLE(kQInNorm, "q_in_norm")            \
+  ROLE(kKInNorm, "k_in_norm")            \
+  ROLE(kVInNorm, "v_in_norm")            \
+  ROLE(kGateInNorm, "gate_in_norm")      \
+  ROLE(kUpInNorm, "up_in_norm")
 // clang-format on
 
 enum class Role : uint8_t {

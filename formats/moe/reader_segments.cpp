@@ -22,6 +22,7 @@ Status read_matrix(const fbs::Matrix& m, BlobMatrix* out) {
   out->group = m.group();
   out->rows = m.rows();
   out->cols = m.cols();
+  out->rotated = m.rotated();
   return {};
 }
 

@@ -124,6 +124,7 @@ Offset<fbs::Matrix> write_matrix(FlatBufferBuilder& b, const BlobMatrix& m) {
   out.add_format(format);
   out.add_sublayer(m.sublayer);
   out.add_role(role);
+  out.add_rotated(m.rotated);
   return out.Finish();
 }
 

@@ -65,8 +65,15 @@ void project(FfnCall& call, const Segment* segments, int32_t n, int32_t sublayer
     const Matrix& m = which == Inner::kGate ? ffn.gate : ffn.up;
     const bool own = x == nullptr;
     const int64_t first = segment.first;
-    inputs[i] = call.rt.make_input(call.s, m.act, own ? segment.x : x + first * m.cols,
-                                   own ? segment.ld_x : m.cols, own ? segment.tokens : nullptr,
+    const float* from = own ? segment.x : x + first * m.cols;
+    int64_t ld_from = own ? segment.ld_x : m.cols;
+    if (m.rotation != nullptr) {  // of a dense network, whose rows are in order
+      float* const rotated = call.s.stack + first * m.cols;
+      call.rt.rotate_rows(*m.rotation, from, ld_from, segment.n, m.cols, rotated);
+      from = rotated;
+      ld_from = m.cols;
+    }
+    inputs[i] = call.rt.make_input(call.s, m.act, from, ld_from, own ? segment.tokens : nullptr,
                                    segment.n, m.cols, first);
     const LinearArgs gate = inner_args(call, segment, ffn, true);
     const LinearArgs up = inner_args(call, segment, ffn, false);
@@ -81,15 +88,32 @@ void project(FfnCall& call, const Segment* segments, int32_t n, int32_t sublayer
   call.rt.run_jobs(jobs, n_jobs);
 }
 
+// One matrix alone, of a norm of its own of a dense network's input.
+void project_normed(FfnCall& call, const Segment* segments, int32_t n, const Norm& norm,
+                    Inner which) {
+  for_rows(call, segments, n, 4 * call.d_in, [&](int32_t i, int32_t r, int) {
+    const Segment& s = segments[i];
+    call.rt.kernels.norm_row(norm, s.x + r * s.ld_x, call.d_in,
+                             call.s.stack + int64_t{s.first + r} * call.d_in);
+  });
+  project(call, segments, n, 0, call.s.stack, which);
+}
+
 // Gate and up may be stored for different activation precisions.
 void project_inner(FfnCall& call, const Segment* segments, int32_t n, int32_t sublayer,
                    const float* x) {
   bool gated = false;
   bool alike = true;
+  if (call.op.up_in_norm.kind != NormKind::kNone) {
+    if (!segments[0].expert.ffn->gate.empty()) {
+      project_normed(call, segments, n, call.op.gate_in_norm, Inner::kGate);
+    }
+    return project_normed(call, segments, n, call.op.up_in_norm, Inner::kUp);
+  }
   for (int32_t i = 0; i < n; ++i) {
     const Ffn& ffn = segments[i].expert.ffn[sublayer];
     gated = gated || !ffn.gate.empty();
-    alike = alike && ffn.gate.act == ffn.up.act;
+    alike = alike && ffn.gate.act == ffn.up.act && ffn.gate.rotation == ffn.up.rotation;
   }
   if (gated && alike) return project(call, segments, n, sublayer, x, Inner::kBoth);
   if (gated) project(call, segments, n, sublayer, x, Inner::kGate);
@@ -220,8 +244,12 @@ void down_inputs(FfnCall& call, const Segment* segments, int32_t n, int32_t subl
   for (int32_t i = 0; i < n; ++i) {
     const Matrix& down = segments[i].expert.ffn[sublayer].down;
     const int64_t first = segments[i].first;
-    inputs[i] = call.rt.make_input(call.s, down.act, call.s.gate + first * down.cols, down.cols,
-                                   nullptr, segments[i].n, down.cols, first);
+    float* const x = call.s.gate + first * down.cols;
+    if (down.rotation != nullptr) {
+      call.rt.rotate_rows(*down.rotation, x, down.cols, segments[i].n, down.cols, x);
+    }
+    inputs[i] = call.rt.make_input(call.s, down.act, x, down.cols, nullptr, segments[i].n,
+                                   down.cols, first);
   }
   quantise_rows(call, segments, n, inputs);
 }

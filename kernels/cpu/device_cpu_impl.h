@@ -73,6 +73,10 @@ struct CpuRuntime {
   void norm_rows(const Norm& norm, const float* x, int64_t ld_x, int64_t n, int32_t d,
                  float* y) const;
 
+  /// y[r] = the rotation of x[r] for n rows of d; y may be x if ld_x is d.
+  void rotate_rows(const InputRotation& rotation, const float* x, int64_t ld_x, int64_t n,
+                   int32_t d, float* y) const;
+
   /// Sets up and quantises an input of n rows in the stream's memory from row `first` on. The rows
   /// are row_ids[i] of x, or i. If `quantise` is false the caller quantises row by row.
   LinearInput make_input(CpuStream& s, ActPrecision act, const float* x, int64_t ld_x,

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/device_cpu_impl.h"
 #include "kernels/cpu/linear_input.h"
+#include "kernels/hadamard.h"
 #include "kernels/math.h"
 #include "quant/formats.h"
 
@@ -38,6 +39,19 @@ void CpuRuntime::norm_rows(const Norm& norm, const float* x, int64_t ld_x, int64
                            float* y) const {
   for_range(n, int64_t{4} * d, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) kernels.norm_row(norm, x + r * ld_x, d, y + r * d);
+  });
+}
+
+void CpuRuntime::rotate_rows(const InputRotation& rotation, const float* x, int64_t ld_x, int64_t n,
+                             int32_t d, float* y) const {
+  const int64_t block = rotation.block, per_row = d / block;
+  const float scale = hadamard_scale(rotation.block);
+  for_range(n * per_row, 16 * block, [&](int64_t begin, int64_t end, int) {
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t row = b / per_row, at = b % per_row * block;
+      apply_signs(rotation, x + row * ld_x, at, at + block, y + row * d);
+      kernels.hadamard(scale, rotation.block, y + row * d + at);
+    }
   });
 }
 
@@ -178,14 +192,22 @@ void cpu_activate(const CpuRuntime& rt, const ActivateOp& op) {
   });
 }
 
-void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op) {
-  const float* x = op.x;
-  int64_t ld_x = op.ld_x;
-  if (op.norm.kind != NormKind::kNone) {
-    rt.norm_rows(op.norm, op.x, op.ld_x, op.n_rows, op.d_in, s.normed);
-    x = s.normed;
-    ld_x = op.d_in;
+namespace {
+
+// The row of a table, rotated back.
+void look_up(const CpuRuntime& rt, const Matrix& table, int32_t row, float* out) {
+  read_row(table, row, out);
+  if (table.rotation == nullptr) return;
+  const InputRotation& r = *table.rotation;
+  for (int32_t i = 0; i < table.cols; i += r.block) {
+    rt.kernels.hadamard(hadamard_scale(r.block), r.block, out + i);
   }
+  apply_signs(r, out, 0, table.cols, out);
+}
+
+// The outputs of matrices with this rotation, which x has already.
+void run_outs(const CpuRuntime& rt, CpuStream& s, const LinearOp& op, const float* x, int64_t ld_x,
+              const InputRotation* rotation) {
   for (ActPrecision act :
        {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block, ActPrecision::kA8Group}) {
     LinearJob jobs[kMaxJobs];
@@ -194,7 +216,7 @@ void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op) {
     bool quantised = false;
     for (int32_t i = 0; i < op.n_outs; ++i) {
       const LinearOut& out = op.outs[i];
-      if (out.weight->act != act) continue;
+      if (out.weight->act != act || out.weight->rotation != rotation) continue;
       if (!quantised) rt.quantise(input);
       quantised = true;
       jobs[n_jobs++] = {
@@ -208,13 +230,34 @@ void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op) {
   }
 }
 
+}  // namespace
+
+void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op) {
+  const float* x = op.x;
+  int64_t ld_x = op.ld_x;
+  if (op.norm.kind != NormKind::kNone) {
+    rt.norm_rows(op.norm, op.x, op.ld_x, op.n_rows, op.d_in, s.normed);
+    x = s.normed;
+    ld_x = op.d_in;
+  }
+  run_outs(rt, s, op, x, ld_x, nullptr);
+  // Matrices of one width have one rotation.
+  const InputRotation* rotation = nullptr;
+  for (int32_t i = 0; i < op.n_outs; ++i) {
+    if (op.outs[i].weight->rotation != nullptr) rotation = op.outs[i].weight->rotation;
+  }
+  if (rotation == nullptr) return;
+  rt.rotate_rows(*rotation, x, ld_x, op.n_rows, op.d_in, s.normed);
+  run_outs(rt, s, op, s.normed, op.d_in, rotation);
+}
+
 void cpu_embed(const CpuRuntime& rt, CpuStream& s, const Matrix& table, const Matrix& positions,
                const BatchRow* rows, int32_t n_rows, float multiplier, float* x) {
   const int32_t d = table.cols;
   rt.for_range(n_rows, int64_t{4} * d, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
       float* out = x + r * d;
-      read_row(table, rows[r].token, out);
+      look_up(rt, table, rows[r].token, out);
       for (int32_t i = 0; i < d; ++i) out[i] *= multiplier;
       if (positions.empty()) continue;
       float* place = s.normed + r * d;

@@ -26,7 +26,7 @@ struct CpuStream final : Stream {
   float* gate = nullptr;    // (pair_chunk, max_d_ff)
   float* up = nullptr;      // (pair_chunk, max_d_ff)
   float* out = nullptr;     // (pair_chunk, d_model): one wave's expert outputs
-  float* stack = nullptr;   // (pair_chunk, d_model): normed input of an X-MoE sub-layer
+  float* stack = nullptr;   // (pair_chunk, d_model): an input that is normed or rotated
   float* shared_gate = nullptr;  // (max_rows)
   float* scores = nullptr;       // (tokens, max_experts)
   float* cosine = nullptr;       // (tokens, max_d_e)

@@ -111,6 +111,8 @@ struct CpuKernels {
   /// y = norm(x) over n values; y may be x.
   void (*norm_row)(const Norm& norm, const float* x, int n, float* y);
   float (*sum_squares)(const float* x, int n);
+  /// hadamard() of kernels/hadamard.h.
+  void (*hadamard)(float scale, int n, float* x);
   /// out = act(gate) * (up + up_offset) with the config's clamps, or act(up) if gate is null; out
   /// may be gate or up. Returns the number of values of act() above 0.
   uint32_t (*activation)(const ActivationConfig& config, const float* gate, const float* up, int n,

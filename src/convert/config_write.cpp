@@ -73,6 +73,7 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
   out.add_gate_by_head(a.gate_by_head);
   out.add_v_norm(a.v_norm);
   out.add_v_from_k(a.v_from_k);
+  out.add_in_norms(a.in_norms);
   return out.Finish();
 }
 
@@ -110,6 +111,18 @@ Offset<fbs::TextVector> write_text_vector(FlatBufferBuilder& b, const TextVector
   out.add_pooling(pooling);
   out.add_normalise(v.normalise);
   return out.Finish();
+}
+
+Offset<fbs::Rotation> write_rotation(FlatBufferBuilder& b, const RotationConfig& r) {
+  if (r.block == 0) return {};
+  std::vector<Offset<fbs::RotationSigns>> signs;
+  for (const RotationSigns& s : r.signs) {
+    const auto bits = b.CreateVector(s.bits, (static_cast<size_t>(s.width) + 7) / 8);
+    signs.push_back(fbs::CreateRotationSigns(b, s.width, bits));
+  }
+  Offset<flatbuffers::Vector<Offset<fbs::RotationSigns>>> list;
+  if (!signs.empty()) list = b.CreateVector(signs);
+  return fbs::CreateRotation(b, r.block, list);
 }
 
 Offset<fbs::LayerInput> write_layer_input(FlatBufferBuilder& b, const LayerInputConfig& in) {
@@ -178,6 +191,7 @@ Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
   out.add_norm(f.norms.pre);
   out.add_sub_norm(f.sub_norm);
   out.add_gated(f.gated);
+  out.add_in_norms(f.in_norms);
   return out.Finish();
 }
 
@@ -251,8 +265,9 @@ bool is_of_version_6(const ModelConfig& config) {
 
 // A reader of version 1.0 would take an encoder for a decoder, one of 1.2 would misread an
 // encoder-decoder, one of 1.3 would not clip, one of 1.4 would make other vectors of texts, and one
-// of 1.5 would classify by the first token.
+// of 1.5 would classify by the first token; one of 1.6 would not rotate.
 uint16_t minor_version(const ModelConfig& config) {
+  if (config.rotation.block > 0) return 7;
   if (is_of_version_6(config) || config.head.of_mean()) return 6;
   if (config.text_vector.known) return 5;
   if (clips(config)) return 4;
@@ -277,7 +292,9 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
   if (whole && c.sampling.given) sampling = write_sampling(b, c.sampling);
   const auto text_vector = write_text_vector(b, c.text_vector);
   const auto layer_input = write_layer_input(b, c.layer_input);
+  const auto rotation = write_rotation(b, c.rotation);
   fbs::ModelConfigBuilder out(b);
+  out.add_rotation(rotation);
   out.add_layer_input(layer_input);
   out.add_text_vector(text_vector);
   out.add_sampling(sampling);

@@ -7,6 +7,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/gguf/gguf_source.h"
+#include "src/convert/rotation.h"
 #include "src/convert/sampling_advice.h"
 #include "src/convert/sentence_transformers.h"
 
@@ -97,6 +98,7 @@ Imported import_config(const JsonNode& config, const Checkpoint& checkpoint) {
   Imported imported = importer.read(config, checkpoint);
   imported.importer = importer.model_type;
   read_sentence_transformers(checkpoint, &imported);
+  read_rotation(checkpoint, &imported);
   const Status valid = validate(imported.config);
   if (!valid.ok()) throw Failure(valid.with_context("config.json"));
   read_sampling_advice(checkpoint, &imported);

@@ -101,6 +101,7 @@ struct Imported {
   int32_t n_skipped_layers = 0;            // layers of the checkpoint that the model does not need
   std::deque<std::vector<float>> factors;  // memory behind RopeConfig's pointers
   std::deque<std::string> texts;           // memory behind Prompt's pointers
+  std::deque<std::vector<uint8_t>> signs;  // memory behind RotationSigns' pointers
 };
 
 /// A row of arch::NAME::importers(), which each file of src/convert/arch defines.

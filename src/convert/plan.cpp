@@ -7,6 +7,7 @@
 #include <set>
 
 #include "formats/import/failure.h"
+#include "src/convert/rotation.h"
 #include "src/convert/weights/row_reader.h"
 #include "src/convert/weights/unpack.h"
 
@@ -94,9 +95,11 @@ Plan make_plan(const Imported& imported, const Checkpoint& checkpoint, Precision
       }
       matrix.precision = policy->choose(slot, matrix.tensor->bit_linear, group.layer);
       matrix.slot = std::move(slot);
+      matrix.slot.rotated = matrix.tensor->rotated;
       plan.source_bytes += matrix.source_bytes(n_weights(matrix.slot));
       segment.matrices.push_back(std::move(matrix));
     }
+    check_rotated(imported.config, segment);
     if (!segment.matrices.empty()) plan.segments.push_back(std::move(segment));
   }
   check_extra(imported, checkpoint, used);

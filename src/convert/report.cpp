@@ -63,6 +63,7 @@ std::string to_json(const MatrixReport& r) {
                      {"source_type", r.source_type},
                      {"source_bytes", r.source_bytes}};
   if (r.zeros) members.emplace_back("zeros", true);
+  if (r.own_rounding) members.emplace_back("own_rounding", true);
   if (r.kept) {
     members.emplace_back("kept_format", format_info(*r.kept).name);
     members.emplace_back("kept_bytes", r.kept_bytes);

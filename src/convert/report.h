@@ -27,6 +27,7 @@ struct MatrixReport {
   std::string source_type;    // in the checkpoint
   uint64_t source_bytes = 0;  // there, with scales
   bool zeros = false;         // every weight is 0
+  bool own_rounding = false;  // the model rounds its weights to this format itself
   // With a requested format, if the default would keep the checkpoint's codes.
   std::optional<FormatId> kept;  // in this format
   uint64_t kept_bytes = 0;

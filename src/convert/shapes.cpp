@@ -152,6 +152,15 @@ ModelConfig bonsai() {
   return c;
 }
 
+// prism-ml/Ternary-Bonsai-2-27B: the same sizes, with rotated inputs in blocks of 1024. Here all
+// signs are 1, which costs the same.
+ModelConfig bonsai_2() {
+  ModelConfig c = bonsai();
+  check(c.name.assign("bonsai-2-27b"));
+  c.rotation.block = 1024;
+  return c;
+}
+
 // deepseek-ai/DeepSeek-V2-Lite, config.json.
 ModelConfig deepseek_v2_lite() {
   ModelConfig c = model("deepseek-v2-lite", 102400, 2048, 163840, 1e-6f);
@@ -285,6 +294,67 @@ ModelConfig ling_mini() {
   return c;
 }
 
+// inclusionAI/Ling-3.0-tiny, config.json: every fourth layer attends.
+ModelConfig ling_3_tiny() {
+  ModelConfig c = model("ling-3-tiny", 157184, 1536, 262144, 1e-6f);
+  for (int32_t i = 0; i < 24; ++i) {
+    LayerConfig l = layer(16, 16, 128 + 64, 6e6f);
+    l.attention.latent = 512;
+    l.attention.q_latent = 256;
+    l.attention.latent_eps = 1e-6f;
+    l.attention.rope.kind = RopeKind::kInterleaved;
+    l.attention.rope.dims = 64;
+    l.attention.output_gate = l.attention.gate_by_head = true;
+    const float sizes[] = {16, 128, 128, 4, 0, 1e-6f, -5};
+    if (i % 4 != 3) set_mixer(&l, "kimi_delta", sizes);
+    set_ffn(&l, 4608, Activation::kSilu, true);
+    if (i > 0) {
+      set_experts(&l, 128, 8, 512, RouterWeights::kRenormalised);
+      set_sigmoid(&l, 2.5f, 512);
+      l.ffn.moe.router.n_groups = 8;
+      l.ffn.moe.router.top_groups = 4;
+    }
+    check(c.layers.push(l));
+  }
+  return c;
+}
+
+// MiniMaxAI/MiniMax-M2, config.json.
+ModelConfig minimax_m2() {
+  ModelConfig c = model("minimax-m2", 200064, 3072, 196608, 1e-6f);
+  LayerConfig l = layer(48, 8, 128, 5e6f);
+  l.attention.qk_norm = QkNorm::kWhole;
+  l.attention.rope.dims = 64;
+  set_ffn(&l, 1536, Activation::kSilu, true);
+  set_experts(&l, 256, 8, 1536, RouterWeights::kRenormalised);
+  set_sigmoid(&l, 1, 0);
+  for (int32_t i = 0; i < 62; ++i) check(c.layers.push(l));
+  return c;
+}
+
+// MiniMaxAI/MiniMax-Text-01, config.json: every eighth layer attends. The factors of its blocks are
+// those that an import stores.
+ModelConfig minimax_text_01() {
+  constexpr float kAlpha = 3.5565588200778455f;
+  ModelConfig c = model("minimax-text-01", 200064, 6144, 10240000, 1e-5f / (kAlpha * kAlpha));
+  c.embedding_norm = true;
+  c.final_norm = false;
+  c.embedding_multiplier = c.residual_multiplier = 1 / kAlpha;
+  for (int32_t i = 0; i < 80; ++i) {
+    LayerConfig l = layer(64, 8, 128, 1e7f);
+    l.attention.rope.dims = 64;
+    const float sizes[] = {64, 128};
+    if (i % 8 != 7) set_mixer(&l, "lightning", sizes);
+    set_ffn(&l, 9216, Activation::kSilu, true);
+    set_experts(&l, 32, 2, 9216, RouterWeights::kRenormalised);
+    const BlockNorms behind = {.pre = false, .post = true};
+    l.ffn.norms = behind;
+    (l.has_mixer ? l.mixer.norms : l.attention.norms) = behind;
+    check(c.layers.push(l));
+  }
+  return c;
+}
+
 // LiquidAI/LFM2-8B-A1B, config.json.
 ModelConfig lfm2_moe() {
   ModelConfig c = model("lfm2-8b-a1b", 65536, 2048, 128000, 1e-5f);
@@ -399,12 +469,17 @@ constexpr Shape kShapes[] = {
     {"kimi-linear-48b-a3b", kimi_linear, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16,
      false},
     {"bonsai-27b", bonsai, ScaleKind::kRow, ActPrecision::kA8Block, FormatId::kBf16, false},
+    {"bonsai-2-27b", bonsai_2, ScaleKind::kRow, ActPrecision::kA8Block, FormatId::kBf16, false},
     {"deepseek-v2-lite", deepseek_v2_lite, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16,
      false},
     {"glm-4.7-flash", glm_flash, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false,
      true},
     {"gemma-4-26b-a4b", gemma4, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"ling-mini-2.0", ling_mini, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
+    {"ling-3-tiny", ling_3_tiny, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
+    {"minimax-m2", minimax_m2, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
+    {"minimax-text-01", minimax_text_01, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16,
+     false},
     {"lfm2-8b-a1b", lfm2_moe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"maple-20b-a1b", maple, ScaleKind::kRow, ActPrecision::kA8Block, FormatId::kBf16, false},
     {"bitnet-2b-4t", bitnet, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
@@ -424,9 +499,9 @@ const Shape* find_shape(const char* name) {
 
 const char* shape_names() {
   return "tiny, olmoe-1b-7b, qwen3-30b-a3b, qwen3-next-80b-a3b, qwen3.6-35b-a3b, granite-4-h-tiny, "
-         "nemotron-3-nano-30b-a3b, kimi-linear-48b-a3b, bonsai-27b, deepseek-v2-lite, "
-         "glm-4.7-flash, gemma-4-26b-a4b, ling-mini-2.0, lfm2-8b-a1b, maple-20b-a1b, "
-         "bitnet-2b-4t, "
+         "nemotron-3-nano-30b-a3b, kimi-linear-48b-a3b, bonsai-27b, bonsai-2-27b, "
+         "deepseek-v2-lite, glm-4.7-flash, gemma-4-26b-a4b, ling-mini-2.0, ling-3-tiny, "
+         "minimax-m2, minimax-text-01, lfm2-8b-a1b, maple-20b-a1b, bitnet-2b-4t, "
          "mh-moe-768x12-h3, xmoe-323m, edge-moe-768x12";
 }
 

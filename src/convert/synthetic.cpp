@@ -51,9 +51,13 @@ BlobMatrix blob_matrix(const Recipe& recipe, const Slot& slot) {
   m.sublayer = slot.sublayer;
   m.rows = slot.rows;
   m.cols = slot.cols;
+  // As in published files, matrices of a few rows (of the mixers' gates) stay as they are.
+  const int32_t block = recipe.config.rotation.block;
+  const bool matrix = slot.kind == SlotKind::kVocab || slot.kind == SlotKind::kLinear;
+  m.rotated = matrix && block > 0 && slot.rows >= block;
   if (slot.kind == SlotKind::kExact) {
     m.format = recipe.shape->router;
-  } else if (slot.kind == SlotKind::kVocab || slot.kind == SlotKind::kLinear) {
+  } else if (matrix) {
     m.format = stored_format(recipe.weights, slot);
   }
   const WeightFormat& format = format_info(m.format);

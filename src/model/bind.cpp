@@ -27,7 +27,34 @@ void bind(const TensorRow& row, const BlobMatrix& m, const uint8_t* base, const 
   }
 }
 
+void* owner_of(const TensorRow& row, Part part, ModelWeights* model, LayerWeights* layer) {
+  if (layer == nullptr) return model;
+  if (kHasMixers && part == Part::kMixer) return layer->mixer;
+  return row.of_network() ? static_cast<void*>(&layer->ffn) : layer;
+}
+
 }  // namespace
+
+Status Rotations::make(const RotationConfig& config) {
+  if (config.block == 0) return {};
+  size_t n = 0;
+  for (const RotationSigns& s : config.signs) n += static_cast<size_t>(s.width);
+  MOE_TRY(signs_.resize(n));
+  if (config.signs.empty()) MOE_TRY(all_.push({0, {config.block, nullptr}}));
+  float* at = signs_.data();
+  for (const RotationSigns& s : config.signs) {
+    MOE_TRY(all_.push({s.width, {config.block, at}}));
+    for (int32_t i = 0; i < s.width; ++i) *at++ = (s.bits[i / 8] >> (i % 8) & 1) != 0 ? -1 : 1;
+  }
+  return {};
+}
+
+const InputRotation* Rotations::of(int32_t width) const {
+  for (const Row& row : all_) {
+    if (row.width == 0 || row.width == width) return &row.rotation;
+  }
+  return nullptr;
+}
 
 Norm norm_of(const ModelConfig& config) { return {config.norm, config.norm_eps, nullptr, nullptr}; }
 
@@ -36,10 +63,18 @@ void bind_part(const BlobLayout& layout, Part part, const uint8_t* base, const N
   for (const BlobMatrix& m : layout.matrices) {
     const TensorRow* const row = find_row(part, m.role);
     if (row == nullptr) continue;  // check.cpp rejects these
-    void* owner = model;
-    if (layer != nullptr) owner = row->of_network() ? static_cast<void*>(&layer->ffn) : layer;
-    if (kHasMixers && part == Part::kMixer) owner = layer->mixer;
-    bind(*row, m, base, like, owner);
+    bind(*row, m, base, like, owner_of(*row, part, model, layer));
+  }
+}
+
+void bind_rotations(const BlobLayout& layout, Part part, const Rotations& rotations,
+                    ModelWeights* model, LayerWeights* layer) {
+  for (const BlobMatrix& m : layout.matrices) {
+    const TensorRow* const row = find_row(part, m.role);
+    if (!m.rotated || row == nullptr) continue;
+    void* owner = owner_of(*row, part, model, layer);
+    auto* const matrix = reinterpret_cast<Matrix*>(static_cast<uint8_t*>(owner) + row->field);
+    matrix->rotation = rotations.of(m.cols);
   }
 }
 

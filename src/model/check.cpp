@@ -30,6 +30,8 @@ class PartCheck {
  private:
   Status check_layout(const BlobLayout& layout);
   Status check_tensor(const BlobMatrix& m, const TensorSpec& spec);
+  Status check_rotated(const BlobMatrix& m, const TensorSpec& spec);
+  Status check_pairs(const BlobLayout& layout);
   const TensorSpec* find(const BlobMatrix& m) const;
   Status missing(const TensorSpec& spec) const;
   Status error(moe_status code, const BlobMatrix& m, const char* text) const {
@@ -74,6 +76,7 @@ Status PartCheck::check_layout(const BlobLayout& layout) {
     seen = 1;
     MOE_TRY(check_tensor(m, *spec));
   }
+  MOE_TRY(check_pairs(layout));
   for (size_t i = 0; i < specs_.size(); ++i) {
     if (specs_[i].required() && seen_[i] == 0) return missing(specs_[i]);
   }
@@ -112,10 +115,53 @@ Status PartCheck::check_tensor(const BlobMatrix& m, const TensorSpec& spec) {
            vector ? format_info(plain).name : "of a matrix", format_info(m.format).name);
     return error(MOE_ERR_UNSUPPORTED, m, text);
   }
+  if (m.rotated) MOE_TRY(check_rotated(m, spec));
   if (spec.kind == TensorKind::kF32Input && m.act != ActPrecision::kF32) {
     format(text, sizeof text, "expected f32 activations, file has %s",
            name_in(kActPrecisions, m.act));
     return error(MOE_ERR_UNSUPPORTED, m, text);
+  }
+  return {};
+}
+
+// Devices rotate what LinearOp and dense networks read, and look up rotated embeddings.
+Status PartCheck::check_rotated(const BlobMatrix& m, const TensorSpec& spec) {
+  bool known = false;
+  switch (part_) {
+    case Part::kEmbedding:
+    case Part::kMixer:
+    case Part::kFfn:
+      known = true;
+      break;
+    case Part::kAttention:
+      known = config_.layers[static_cast<size_t>(layer_)].attention.latent == 0;
+      break;
+    case Part::kHead:
+      known = m.role == Role::kWeight && !config_.head.dense;
+      break;
+    default:
+      break;
+  }
+  char text[160];
+  if (!known || spec.kind != TensorKind::kMatrix) {
+    return error(MOE_ERR_UNSUPPORTED, m, "rotated inputs are not supported here");
+  }
+  if (config_.rotation.takes(m.cols)) return {};
+  format(text, sizeof text, "the file does not say how %d inputs are rotated", m.cols);
+  return error(MOE_ERR_FORMAT, m, text);
+}
+
+// Matrices that share an input share its rotation.
+Status PartCheck::check_pairs(const BlobLayout& layout) {
+  const BlobMatrix* first = nullptr;
+  for (const BlobMatrix& m : layout.matrices) {
+    const bool shares = m.role == Role::kQ || m.role == Role::kK || m.role == Role::kV ||
+                        m.role == Role::kGate || m.role == Role::kUp;
+    if (!shares || (part_ != Part::kAttention && part_ != Part::kFfn)) continue;
+    if (first == nullptr) first = &m;
+    if (m.rotated == first->rotated) continue;
+    return error(MOE_ERR_UNSUPPORTED, m,
+                 "it reads the input of another matrix, but only one of them is rotated");
   }
   return {};
 }

@@ -16,6 +16,7 @@ constexpr int32_t kMaxContext = 1 << 24;
 constexpr int32_t kMaxExperts = 1 << 16;
 constexpr int32_t kMaxHeadDim = 1024;
 constexpr int32_t kMaxSublayers = 64;
+constexpr int32_t kMaxRotation = 1 << 16;
 constexpr float kMaxCap = 1000;  // beyond it the GPU's soft cap loses precision
 
 Status check_int(const char* field, int32_t value, int32_t low, int32_t high) {
@@ -80,14 +81,15 @@ Status validate_cross(const LayerConfig& layer, bool in_decoder) {
   MOE_TRY(validate_heads(a).with_context("cross"));
   const bool plain = a.window == 0 && a.latent == 0 && a.q_latent == 0 && a.latent_eps == 0 &&
                      a.rope.kind == RopeKind::kNone && a.qk_norm == QkNorm::kNone && !a.sinks &&
-                     !a.sub_norm && !a.causal && a.score_cap == 0 && a.qkv_clip == 0 &&
-                     !a.output_gate && !a.gate_by_head && !a.v_norm && !a.v_from_k &&
-                     !a.shares_kv();
+                     !a.sub_norm && !a.in_norms && !a.causal && a.score_cap == 0 &&
+                     a.qkv_clip == 0 && !a.output_gate && !a.gate_by_head && !a.v_norm &&
+                     !a.v_from_k && !a.shares_kv();
   if (plain) return {};
-  return Status::error(MOE_ERR_ARGUMENT,
-                       "cross_attention: causal, window, rope, latent, qk_norm, sub_norm, sinks, "
-                       "score_cap, qkv_clip, output_gate, gate_by_head, v_norm, v_from_k and "
-                       "kv_layer are for attention only");
+  return Status::error(
+      MOE_ERR_ARGUMENT,
+      "cross_attention: causal, window, rope, latent, qk_norm, sub_norm, in_norms, sinks, "
+      "score_cap, qkv_clip, output_gate, gate_by_head, v_norm, v_from_k and "
+      "kv_layer are for attention only");
 }
 
 Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bool causal) {
@@ -122,6 +124,11 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
     return Status::error(MOE_ERR_ARGUMENT, "attention.%s: there are no values of its own, but %s",
                          a.v_norm ? "v_norm" : "v_from_k",
                          a.latent > 0 ? "a latent" : "those of kv_layer");
+  }
+  if (a.in_norms && (a.latent > 0 || a.shares_kv() || a.v_from_k || a.output_gate)) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "attention.in_norms: needs matrices for q, k and v, and no latent or "
+                         "output_gate");
   }
   MOE_TRY(check_cap("attention.score_cap", a.score_cap));
   if (a.qkv_clip != 0) MOE_TRY(check_positive("attention.qkv_clip", a.qkv_clip));
@@ -248,6 +255,9 @@ Status validate_layer(const ModelConfig& model, int32_t index, bool encoder) {
   }
   MOE_TRY(check_int("ffn.d_ff", ffn.d_ff, 1, kMaxWidth));
   MOE_TRY(validate_activation(ffn));
+  if (ffn.in_norms && ffn.kind == FfnKind::kMoe) {
+    return Status::error(MOE_ERR_ARGUMENT, "ffn.in_norms: only a dense FFN has them");
+  }
   if (ffn.kind == FfnKind::kMoe) MOE_TRY(validate_moe(ffn.moe, ffn, model));
   return {};
 }
@@ -307,6 +317,29 @@ Status validate_layer_input(const ModelConfig& config) {
   return Status::error(MOE_ERR_ARGUMENT, "layer_input: only for decoders without an encoder");
 }
 
+Status validate_rotation(const RotationConfig& r) {
+  if (r.block == 0) {
+    if (r.signs.empty()) return {};
+    return Status::error(MOE_ERR_ARGUMENT, "rotation: there are signs, but no block");
+  }
+  MOE_TRY(check_int("rotation.block", r.block, 2, kMaxRotation));
+  if ((r.block & (r.block - 1)) != 0) {
+    return Status::error(MOE_ERR_RANGE, "rotation.block: expected a power of two, found %d",
+                         r.block);
+  }
+  int32_t last = 0;
+  for (const RotationSigns& s : r.signs) {
+    MOE_TRY(check_int("rotation.signs: width", s.width, last + 1, kMaxWidth));
+    if (s.width % r.block != 0) {
+      return Status::error(MOE_ERR_SHAPE,
+                           "rotation.signs: blocks of %d do not divide a width of %d", r.block,
+                           s.width);
+    }
+    last = s.width;
+  }
+  return {};
+}
+
 Status validate_encoder_decoder(const ModelConfig& config) {
   MOE_TRY(check_int("n_encoder_layers", config.n_encoder_layers, 0, config.n_layers() - 1));
   if (!config.is_encoder_decoder()) {
@@ -354,6 +387,9 @@ const char* extra_of(const LayerConfig& layer) {
   if (layer.multiplier != 1) return "multiplies its result";
   if (layer.attention.shares_kv()) return "sees the keys of another layer";
   if (layer.attention.v_norm) return "has a norm for its values";
+  if (layer.attention.in_norms || layer.ffn.in_norms) {
+    return "has norms for the inputs of single matrices";
+  }
   if (layer.ffn.moe.apart) return "has experts apart from their shared one";
   if (layer.ffn.moe.router_norm) return "has a norm for its router";
   return layer.ffn.moe.expert_scale ? "multiplies the outputs of its experts" : nullptr;
@@ -380,6 +416,7 @@ Status validate(const ModelConfig& config) {
   MOE_TRY(check_token("mask_token_id", config.mask_token_id, config.vocab_size));
   MOE_TRY(validate_encoder_decoder(config));
   MOE_TRY(validate_layer_input(config));
+  MOE_TRY(validate_rotation(config.rotation));
   MOE_TRY(validate_head(config));
   MOE_TRY(validate_text_vector(config));
   if (config.add_bos && config.bos_token_id < 0) {

@@ -45,6 +45,7 @@ struct AttentionConfig {
   RopeConfig rope;
   QkNorm qk_norm = QkNorm::kNone;
   bool sub_norm = false;  // SubLN before the output projection
+  bool in_norms = false;  // q, k and v each read an RMSNorm of their own of the normed x
   bool sinks = false;     // one learned sink logit per head
   // Multi-head latent attention (DeepSeek-V2, Liu et al. 2024, section 2.1): kv_lora_rank, the
   // width of the normed latent from which K and V of every head are computed; rope.dims further
@@ -95,6 +96,7 @@ struct FfnConfig {
   int32_t d_ff = 0;
   bool gated = false;
   bool sub_norm = false;  // SubLN before the down projection
+  bool in_norms = false;  // gate and up each read an RMSNorm of their own of the normed x
   ActivationConfig act;
   MoeConfig moe;  // kMoe only
 };
@@ -179,9 +181,39 @@ struct LayerInputConfig {
   float projection_eps = 0;  // of the norm; 0: the model's norm_eps
 };
 
+/// Signs of inputs of one width: bit i % 8 of byte i / 8 says that input i is multiplied by -1. The
+/// memory belongs to the file, or to the importer.
+struct RotationSigns {
+  int32_t width = 0;
+  const uint8_t* bits = nullptr;
+};
+
+/// How inputs of matrices with BlobMatrix::rotated are rotated (kernels/hadamard.h).
+struct RotationConfig {
+  explicit RotationConfig(const Allocator& allocator) : signs(allocator) {}
+
+  int32_t block = 0;           // 0: no matrix is rotated
+  Array<RotationSigns> signs;  // ascending widths; empty: all signs are 1, for any width
+
+  /// Null: none are given.
+  const RotationSigns* signs_of(int32_t width) const {
+    for (const RotationSigns& s : signs) {
+      if (s.width == width) return &s;
+    }
+    return nullptr;
+  }
+  bool takes(int32_t width) const {
+    return block > 0 && width % block == 0 && (signs.empty() || signs_of(width) != nullptr);
+  }
+};
+
 struct ModelConfig {
   explicit ModelConfig(const Allocator& allocator = system_allocator())
-      : text_vector(allocator), layers(allocator), eos_token_ids(allocator), name(allocator) {}
+      : text_vector(allocator),
+        rotation(allocator),
+        layers(allocator),
+        eos_token_ids(allocator),
+        name(allocator) {}
 
   int32_t vocab_size = 0;
   int32_t d_model = 0;
@@ -212,6 +244,7 @@ struct ModelConfig {
   SamplingAdvice sampling;
   TextVectorConfig text_vector;
   LayerInputConfig layer_input;
+  RotationConfig rotation;
   Array<LayerConfig> layers;
   Array<int32_t> eos_token_ids;
   String name;

@@ -59,6 +59,7 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
   out->v_norm = a.v_norm();
   out->v_from_k = a.v_from_k();
   out->kv_layer = a.kv_layer();
+  out->in_norms = a.in_norms();
   out->norms = {a.norm(), a.out_norm(), a.post_norm()};
   MOE_TRY(parse_name(kQkNorms, "QK norm", text_of(a.qk_norm(), "none"), &out->qk_norm));
   return a.rope() == nullptr ? Status() : read_rope(*a.rope(), &out->rope);
@@ -66,7 +67,7 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
 
 Status read_router(const fbs::Router& r, RouterConfig* out) {
   const RouterInfo* info = find_router(text_of(r.kind()));
-  if (!kHasMixers || info == nullptr) return unknown_name("router", text_of(r.kind()));
+  if (info == nullptr) return unknown_name("router", text_of(r.kind()));
   out->kind = info->kind;
   MOE_TRY(parse_name(kRouterWeights, "router weights", text_of(r.weights(), "raw"), &out->weights));
   MOE_TRY(parse_name(kCosineGates, "router gate", text_of(r.gate(), "softmax"), &out->gate));
@@ -93,6 +94,7 @@ Status read_ffn(const fbs::FeedForward& f, FfnConfig* out) {
   out->d_ff = f.d_ff();
   out->gated = f.gated();
   out->sub_norm = f.sub_norm();
+  out->in_norms = f.in_norms();
   out->norms = {f.norm(), f.out_norm(), f.post_norm()};
   const fbs::Activation& act = *f.activation();
   MOE_TRY(parse_name(kActivations, "activation", text_of(act.kind()), &out->act.kind));
@@ -117,7 +119,7 @@ Status read_ffn(const fbs::FeedForward& f, FfnConfig* out) {
 
 Status read_mixer(const fbs::Mixer& m, MixerBlock* out) {
   const MixerInfo* info = find_mixer(text_of(m.kind()));
-  if (info == nullptr) return unknown_name("mixer in this build", text_of(m.kind()));
+  if (!kHasMixers || info == nullptr) return unknown_name("mixer in this build", text_of(m.kind()));
   out->norms = {m.norm(), m.out_norm(), m.post_norm()};
   out->mixer = default_mixer(*info);
   uint32_t missing = 0;
@@ -195,6 +197,19 @@ Status read_layer_input(const fbs::LayerInput& in, LayerInputConfig* out) {
   return parse_name(kActivations, "activation", text_of(in.activation()), &out->act);
 }
 
+Status read_rotation(const fbs::Rotation& r, RotationConfig* out) {
+  out->block = r.block();
+  if (r.signs() == nullptr) return {};
+  for (const fbs::RotationSigns* s : *r.signs()) {
+    if (int64_t{s->bits()->size()} != (int64_t{s->width()} + 7) / 8) {
+      return Status::error(MOE_ERR_SHAPE, "rotation.signs: expected %d bits, file has %u bytes",
+                           s->width(), s->bits()->size());
+    }
+    MOE_TRY(out->signs.push({s->width(), s->bits()->data()}));
+  }
+  return {};
+}
+
 Status read_layers(const fbs::ModelConfig& config, ModelConfig* out) {
   const auto& layers = *config.layers();
   if (layers.size() > static_cast<uint32_t>(kMaxLayers)) {
@@ -249,6 +264,7 @@ Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
   if (config.layer_input() != nullptr) {
     MOE_TRY(read_layer_input(*config.layer_input(), &out->layer_input));
   }
+  if (config.rotation() != nullptr) MOE_TRY(read_rotation(*config.rotation(), &out->rotation));
   return read_layers(config, out);
 }
 

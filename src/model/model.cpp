@@ -78,6 +78,7 @@ struct Model::Impl {
         allocator(a),
         budget(o.memory_bytes),
         config(a),
+        rotations(a),
         latent_memory(budget),
         layers(a),
         mixers(a),
@@ -128,6 +129,7 @@ struct Model::Impl {
   const Allocator& allocator;
   Budget budget;
   ModelConfig config;
+  Rotations rotations;
   ModelAccount account;
   Reservation latent_memory;
 
@@ -171,6 +173,7 @@ Status Model::Impl::open() {
   MOE_TRY(check_mixers());
   MOE_TRY(check_extras());
   MOE_TRY(check_tensors(*file, config));
+  MOE_TRY(rotations.make(config.rotation));
   account = account_model(*file, config);
   MOE_TRY(layers.resize(config.layers.size()));
   if constexpr (kHasMixers) MOE_TRY(place_mixers());
@@ -205,6 +208,12 @@ Status Model::Impl::check_extras() const {
     return Status::error(MOE_ERR_UNSUPPORTED,
                          "the model has embeddings for each layer, which are used only on the CPU "
                          "(--device cpu): the device is %s",
+                         device.name());
+  }
+  if (config.rotation.block > 0 && !device.has_layer_extras()) {
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "the model's matrices read rotated inputs, which are computed only on the "
+                         "CPU (--device cpu): the device is %s",
                          device.name());
   }
   for (int32_t l = 0; l < config.n_layers() && !device.has_layer_extras(); ++l) {
@@ -403,7 +412,9 @@ void Model::Impl::bind_weights() {
     if (RowTable* table = table_of(s); table != nullptr) {
       bind_part(table->rest(), s.part, table->rest_base(), norm_of(config), &common, layer);
       (s.part == Part::kLayerInputs ? common.layer_input_rows : common.embedding_rows) = table;
+      table->set_rotation(rotations.of(config.d_model));
     }
+    bind_rotations(file->layout(s), s.part, rotations, &common, layer);
     if (s.part == Part::kAttention) set_latent_eps(s.layer);
   }
   if (const float eps = config.layer_input.projection_eps; eps != 0) {

@@ -36,6 +36,7 @@ struct AttentionWeights {
   const float* o_bias = nullptr;
   Norm q_norm, k_norm;
   Norm sub_norm;
+  Norm q_in_norm, k_in_norm, v_in_norm;
   const float* sinks = nullptr;  // (n_heads)
   Matrix output_gate;            // (n_heads * head_dim, d), by head (n_heads, d), or empty
   const float* output_gate_bias = nullptr;
@@ -62,6 +63,7 @@ struct LayerWeights {
   Matrix shared_gate;
   Norm shared_out_norm, experts_norm, experts_out_norm;  // of networks that are apart
   Norm router_norm;
+  Norm gate_in_norm, up_in_norm;  // of a dense FFN
   Matrix input_gate, input_down;  // (layer_input.width, d) (d, layer_input.width) or empty
   Norm input_out_norm;
   const float* expert_scale = nullptr;  // (n_experts) or null

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "formats/moe/checksum.h"
+#include "kernels/hadamard.h"
 #include "quant/formats.h"
 #include "src/base/os/threads.h"
 
@@ -135,6 +136,7 @@ Status RowTable::read(int32_t row, float* out) {
   n_waiting_.fetch_sub(1, std::memory_order_relaxed);
   MOE_TRY(read_tile(row / kTileRows));
   read_row(tile_, row % kTileRows, out);
+  if (rotation_ != nullptr) unrotate_row(*rotation_, table_.cols, out);
   return {};
 }
 

@@ -38,6 +38,10 @@ class RowTable final : public RowSource {
   const BlobLayout& rest() const { return rest_; }
   const uint8_t* rest_base() const { return memory_ == nullptr ? nullptr : memory_ + rest_at(); }
 
+  /// How rows are rotated, if the table is; before the first read().
+  void set_rotation(const InputRotation* rotation) {
+    rotation_ = table_.rotated ? rotation : nullptr;
+  }
   /// Verifies the row's codes and scales. MOE_ERR_RANGE, MOE_ERR_NON_FINITE, MOE_ERR_IO.
   Status read(int32_t row, float* out) override;
   /// Checks everything: the checksum, and codes and scales of all rows. Loads what is not loaded.
@@ -65,6 +69,7 @@ class RowTable final : public RowSource {
   const MoeFile* file_ = nullptr;
   const FileSegment* segment_ = nullptr;
   BlobMatrix table_;
+  const InputRotation* rotation_ = nullptr;
   BlobLayout rest_;
   bool loaded_ = false;
   uint8_t* memory_ = nullptr;  // room for a tile, room for its scales, the rest

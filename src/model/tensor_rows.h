@@ -40,6 +40,7 @@ struct PartSizes {
   int32_t latent = 0, latent_out = 0, rope_dims = 0;
   int32_t q_latent = 0;
   int32_t q_norm = 0, k_norm = 0;
+  int32_t in_norm = 0, gate_in_norm = 0;  // of the inputs of single matrices: d_model
   int32_t sinks = 0;
   int32_t output_gate = 0;  // q if there is one
   // Networks.
@@ -147,6 +148,9 @@ inline constexpr TensorRow kAll[] = {
     {kAttention, R::kKNorm, K::kNorm, &S::k_norm, &S::one, "attention.k_norm.weight", LAYER(attention.k_norm)},
     {kAttention, R::kSubNorm, K::kNorm, &S::sub_norm, &S::one, "attention.sub_norm.weight", LAYER(attention.sub_norm)},
     {kAttention, R::kSubNormBias, K::kBias, &S::sub_norm_bias, &S::one, "attention.sub_norm.bias", LAYER(attention.sub_norm.bias)},
+    {kAttention, R::kQInNorm, K::kRmsNorm, &S::in_norm, &S::one, "attention.q_in_norm.weight", LAYER(attention.q_in_norm)},
+    {kAttention, R::kKInNorm, K::kRmsNorm, &S::in_norm, &S::one, "attention.k_in_norm.weight", LAYER(attention.k_in_norm)},
+    {kAttention, R::kVInNorm, K::kRmsNorm, &S::in_norm, &S::one, "attention.v_in_norm.weight", LAYER(attention.v_in_norm)},
     {kAttention, R::kSinks, K::kVector, &S::sinks, &S::one, "attention.sinks", LAYER(attention.sinks)},
     {kAttention, R::kOutputGate, K::kMatrix, &S::output_gate, &S::d_model, "attention.output_gate.weight", LAYER(attention.output_gate)},
     {kAttention, R::kOutputGateBias, K::kBias, &S::output_gate, &S::one, "attention.output_gate.bias", LAYER(attention.output_gate_bias)},
@@ -197,6 +201,8 @@ inline constexpr TensorRow kAll[] = {
     {kNetwork, R::kSubNorm, K::kNorm, &S::sub_norm, &S::one, "sub_norm.weight", FFN(sub_norm)},
     {kNetwork, R::kSubNormBias, K::kBias, &S::sub_norm_bias, &S::one, "sub_norm.bias", FFN(sub_norm.bias)},
     {kFfn, R::kSharedGate, K::kF32Input, &S::shared_gate, &S::d_model, "moe.shared.router.weight", LAYER(shared_gate)},
+    {kFfn, R::kGateInNorm, K::kRmsNorm, &S::gate_in_norm, &S::one, "ffn.gate_in_norm.weight", LAYER(gate_in_norm)},
+    {kFfn, R::kUpInNorm, K::kRmsNorm, &S::in_norm, &S::one, "ffn.up_in_norm.weight", LAYER(up_in_norm)},
     {kFfn, R::kOutNorm, K::kNorm, &S::out_norm, &S::one, "ffn_out_norm.weight", LAYER(ffn_norms.out)},
     {kFfn, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "ffn_out_norm.bias", LAYER(ffn_norms.out.bias)},
     {kFfn, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "ffn_post_norm.weight", LAYER(ffn_norms.post)},

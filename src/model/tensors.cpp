@@ -30,6 +30,7 @@ void set_attention(const AttentionConfig& a, PartSizes* s) {
   if (a.qk_norm == QkNorm::kWhole) s->q_norm = s->q, s->k_norm = s->kv;
   if (a.shares_kv()) s->k_norm = 0;
   s->sub_norm = a.sub_norm ? s->q : 0;
+  s->in_norm = a.in_norms ? s->d_model : 0;
   s->sinks = a.sinks ? a.n_heads : 0;
   s->output_gate = a.n_gates();
 }
@@ -46,6 +47,8 @@ void set_ffn(const FfnConfig& ffn, PartSizes* s) {
   const bool moe = ffn.kind == FfnKind::kMoe;
   const int32_t d_ff = moe ? ffn.moe.shared.d_ff : ffn.d_ff;
   if (d_ff > 0) set_network(ffn, s->d_model, d_ff, s);
+  s->in_norm = ffn.in_norms ? s->d_model : 0;
+  s->gate_in_norm = ffn.gated ? s->in_norm : 0;
   s->shared_gate = moe && ffn.moe.shared.gated ? 1 : 0;
   s->apart = moe && ffn.moe.apart ? s->d_model : 0;
 }

@@ -4,6 +4,7 @@
 #include "src/run/layers.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "src/model/latent_matrices.h"
@@ -187,6 +188,8 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
   op.accumulate = out.accumulate;
   op.scale = out.scale;
   op.norm = apart ? w.experts_norm : w.ffn_norms.pre;
+  op.gate_in_norm = w.gate_in_norm;
+  op.up_in_norm = w.up_in_norm;
   op.act = c.act;
   op.n_experts = c.kind == FfnKind::kMoe ? c.moe.n_experts : 0;
   op.n_subheads = c.kind == FfnKind::kMoe ? c.moe.n_subheads : 1;
@@ -227,6 +230,18 @@ bool all_keep_latent(const Batch& batch) {
   return true;
 }
 
+// Computes q, k and v of an RMSNorm each of pre(x).
+void project_normed(SessionState& lead, int32_t n_rows, const AttentionWeights& a,
+                    const std::array<LinearOut, 3>& outs) {
+  const WorkMemory& w = lead.work();
+  const int32_t d = lead.model.config().d_model;
+  lead.device.norm(lead.stream(), {w.x, w.branch, n_rows, d, a.norms.pre, false, 1});
+  const Norm* const norms[] = {&a.q_in_norm, &a.k_in_norm, &a.v_in_norm};
+  for (size_t i = 0; i < outs.size(); ++i) {
+    lead.device.linear(lead.stream(), {w.branch, d, n_rows, d, *norms[i], &outs[i], 1});
+  }
+}
+
 // Computes q, k and v of pre(x), before positions; with a latent cache, q and the latent.
 void project_qkv(SessionState& lead, const Batch& batch, int32_t layer) {
   const int32_t n_rows = batch.n_rows;
@@ -242,6 +257,7 @@ void project_qkv(SessionState& lead, const Batch& batch, int32_t layer) {
   const LinearOut gate = {&a.output_gate, a.output_gate_bias, w.gate, c.n_gates(), false, 1};
   const int32_t gates = c.output_gate ? 1 : 0;
   if (c.latent == 0) {
+    if (c.in_norms) return project_normed(lead, n_rows, a, {q, k, v});
     const LinearOut q_gate[] = {q, gate};
     const LinearOut qkv[] = {q, k, v, gate};
     const LinearOut* const outs = c.shares_kv() ? q_gate : qkv;

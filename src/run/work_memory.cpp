@@ -45,6 +45,7 @@ Widths widest_of(const ModelConfig& config) {
     w.q_latent = std::max(w.q_latent, int64_t{a.q_latent});
     if (a.norms.out || cross.norms.out || layer.ffn.norms.out) w.branch = config.d_model;
     if (config.layer_input.width > 0) w.branch = config.d_model;
+    if (a.in_norms) w.branch = config.d_model;
     if (layer.ffn.moe.apart) w.branch = w.beside = config.d_model;
   }
   w.mixed = std::max(w.mixed, w.q);

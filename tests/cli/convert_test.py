@@ -179,6 +179,14 @@ class Convert(Cli):
             json.dump(config, f)
         return source
 
+    def test_what_a_model_rounds_itself_is_no_loss(self):
+        source = os.path.join(CHECKPOINT, "../../families/bitnet_embedding_qwen3")
+        done = self.ok("convert", source, self.path("m.moe"), "--json")
+        self.assertNotIn("imprecise", done.stderr)
+        rounded = [m["format"] for m in json.loads(done.stdout)["matrices"] if "own_rounding" in m]
+        self.assertEqual(rounded, ["ternary2"] * 14)
+        self.assertIn("imprecise", self.ok("convert", source, self.path("m.moe"), "--weights", "int2_k").stderr)
+
     def test_what_a_conversion_loses_is_said(self):
         r = self.ok("convert", CHECKPOINT, self.path("a.moe"), "--weights", "ternary2")
         self.assertIn("warning: ternary2 is imprecise here", r.stderr)

@@ -229,13 +229,65 @@ TEST(StoredTensorNames, AreThoseOfTheFile) {
 }
 
 // Without the rotation the model would compute something else.
-TEST_F(GgufErrors, RotatedInputsAreRefused) {
-  std::vector<Pair> keys = pairs();
-  keys.push_back({"prism.hadamard.block_size", 4, raw<uint32_t>(1024)});
-  EXPECT_EQ(
-      said(convert_with(keys, tensors())),
-      "m.gguf: key prism.hadamard.block_size: matrices whose inputs are rotated by a Hadamard "
-      "transform are not supported; take a file of the model without this key");
+TEST_F(GgufErrors, RotatedInputs) {
+  const auto rotated = [this](const Pair& changed) {
+    std::vector<Pair> keys = pairs();
+    std::vector<Pair> more = {
+        {"version", 4, raw<uint32_t>(1)},
+        {"block_size", 4, raw<uint32_t>(4)},
+        {"transform", 8, GgufBuilder::text("normalized-sylvester-walsh-hadamard")},
+        {"axis", 8, GgufBuilder::text("input-last-dimension")},
+        {"sign_mode", 8, GgufBuilder::text("identity")},
+        {"weight_names", 9, strings({"blk.0.attn_q.weight"})}};
+    std::erase_if(more, [&](const Pair& p) { return p.key == changed.key; });
+    if (!changed.bytes.empty()) more.push_back(changed);
+    for (Pair& p : more) {
+      p.key = "prism.hadamard." + p.key;
+      keys.push_back(p);
+    }
+    return said(convert_with(keys, tensors()));
+  };
+  const Pair all_three = {"weight_names", 9,
+                          strings({"blk.0.attn_q.weight", "blk.0.attn_k.weight",
+                                   "blk.0.attn_v.weight", "output.weight"})};
+  EXPECT_EQ(rotated(all_three), "");
+  EXPECT_EQ(rotated({"transform", 8, ""}), "m.gguf: \"prism.hadamard.transform\" is missing");
+  EXPECT_EQ(rotated({"axis", 8, GgufBuilder::text("rows")}),
+            "m.gguf: prism.hadamard.axis: \"rows\" is not supported; only input-last-dimension is");
+  EXPECT_EQ(rotated({"padding", 4, raw<uint32_t>(1)}),
+            "m.gguf: key \"prism.hadamard.padding\" with value 1 is not known to this importer and "
+            "may change what the model computes; if it does not: moe convert --ignore-key "
+            "prism.hadamard.padding");
+  EXPECT_EQ(rotated({"sign_mode", 8, GgufBuilder::text("random")}),
+            "m.gguf: prism.hadamard.sign_mode: expected one of identity, explicit, found "
+            "\"random\"");
+  EXPECT_EQ(rotated({"sign_mode", 8, GgufBuilder::text("explicit")}),
+            "m.gguf: \"prism.hadamard.sign_widths\" is missing");
+  EXPECT_EQ(rotated({"block_size", 4, raw<uint32_t>(3)}),
+            "m.gguf: rotation.block: expected a power of two, found 3");
+  EXPECT_EQ(rotated({"block_size", 4, raw<uint32_t>(16)}),
+            "tensor blk.0.attn_q.weight: its 8 inputs are not whole blocks of 16, or have no "
+            "signs");
+  const auto named = [&](const char* key, const char* tensor) {
+    return rotated({key, 9, strings({tensor})});
+  };
+  EXPECT_EQ(named("weight_names", "blk.7.attn_q.weight"),
+            "m.gguf: prism.hadamard.weight_names[0]: \"blk.7.attn_q.weight\": there is no matrix "
+            "of this name");
+  EXPECT_EQ(named("weight_names", "blk.0.ffn_up_exps.weight"),
+            "m.gguf: prism.hadamard.weight_names[0]: \"blk.0.ffn_up_exps.weight\": there is no "
+            "matrix of this name");
+  EXPECT_EQ(named("weight_names", "token_embd.weight"),
+            "m.gguf: prism.hadamard.weight_names[0]: \"token_embd.weight\" is not supported; of "
+            "the embedding only the key prism.hadamard.inverse_weight_names is");
+  EXPECT_EQ(named("inverse_weight_names", "output.weight"),
+            "m.gguf: prism.hadamard.inverse_weight_names[0]: \"output.weight\" is not supported; "
+            "only token_embd.weight is");
+  EXPECT_EQ(named("weight_names", "blk.0.ffn_gate_inp.weight"),
+            "tensor blk.0.ffn_gate_inp.weight: rotated inputs are not supported here");
+  EXPECT_EQ(named("weight_names", "blk.0.attn_v.weight"),
+            "tensor blk.0.attn_v.weight reads the same inputs as blk.0.attn_q.weight, but only "
+            "those of one are rotated");
 }
 
 // A file's name and its keys are anyone's, and the way out is a line for a shell.

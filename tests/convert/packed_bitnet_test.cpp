@@ -270,8 +270,11 @@ TEST_F(PackedBitnet, ErrorsNameTheTensor) {
   expect(plain.c_str(), MOE_ERR_FORMAT, "says bitnet, but no tensor NAME.weight with a");
   expect(R"({"quantization_config": {"quant_method": "quip"}})", MOE_ERR_UNSUPPORTED,
          "awq, bitnet, bitsandbytes");
-  expect(R"({"quantization_config": {"quant_method": "bitnet", "use_rms_norm": true}})",
-         MOE_ERR_UNSUPPORTED, "use_rms_norm");
+  expect(R"({"quantization_config": {"quant_method": "bitnet", "use_rms_norm": true,
+             "rms_norm_eps": 0.01}})",
+         MOE_ERR_UNSUPPORTED,
+         "use_rms_norm: the norms before matrices have an eps of 0.01 (rms_norm_eps), but only the "
+         "model's rms_norm_eps, ");
   expect(R"({"quantization_config": {"quant_method": "bitnet", "quantization_mode": "online",
              "modules_to_not_convert": ["a+b"]}})",
          MOE_ERR_UNSUPPORTED, "modules_to_not_convert[0]");

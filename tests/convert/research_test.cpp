@@ -121,6 +121,14 @@ TEST_F(ResearchTest, ReadsScalingOfRope) {
       patched(R"({"positions": "none", "layer_defaults": {"attention": {"rope": {"dim": 4}}}})"));
 }
 
+TEST_F(ResearchTest, ReadsNormsOfInputs) {
+  const Imported in = read(patched(R"({
+      "layer_defaults": {"attention": {"in_norms": true}, "ffn": {"in_norms": true}},
+      "layers": [{"index": 1, "attention": {"in_norms": null}, "ffn": {"in_norms": false}}]})"));
+  EXPECT_TRUE(in.config.layers[0].attention.in_norms && in.config.layers[0].ffn.in_norms);
+  EXPECT_FALSE(in.config.layers[1].attention.in_norms || in.config.layers[1].ffn.in_norms);
+}
+
 TEST_F(ResearchTest, ReadsWhatGemma4Needs) {
   const Imported in = read(patched(R"({
       "layer_input": {"width": 6, "act": "silu", "multiplier": 2, "projection_eps": 1e-3},

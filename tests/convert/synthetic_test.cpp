@@ -105,6 +105,10 @@ TEST(Synthetic, SizesAreThePublishedOnes) {
   EXPECT_NEAR(millions("gemma-4-26b-a4b"), 25233 - 5,
               3);  // counted by transformers; 16-bit routers
   EXPECT_NEAR(millions("ling-mini-2.0"), 16256, 5);
+  EXPECT_NEAR(millions("bonsai-2-27b"), 26896, 3);
+  EXPECT_NEAR(millions("ling-3-tiny"), 7900, 100);
+  EXPECT_NEAR(millions("minimax-m2"), 229000, 1000);
+  EXPECT_NEAR(millions("minimax-text-01"), 456000, 1000);
   EXPECT_NEAR(millions("lfm2-8b-a1b"), 8340, 2);
   EXPECT_NEAR(millions("maple-20b-a1b"), 20200, 100);
   EXPECT_NEAR(millions("bitnet-2b-4t"), 2413, 10);

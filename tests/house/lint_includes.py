@@ -11,7 +11,7 @@ import lint
 
 # The interface to the kernels, and the names and checks of its parameters.
 SEAM = ["kernels/sample.h", "kernels/device.h", "kernels/expert_memory.h", "kernels/expert_source.h",
-        "kernels/rope.h", "kernels/row_source.h", "kernels/router/names.h", "kernels/router/router.h", "kernels/router/table.h", "kernels/router/text.h",
+        "kernels/rope.h", "kernels/hadamard.h", "kernels/row_source.h", "kernels/router/names.h", "kernels/router/router.h", "kernels/router/table.h", "kernels/router/text.h",
         "kernels/mixers/table.h", "kernels/math.h", "kernels/math_four.h"]
 # The description of a model, without running it.
 MODEL_WORDS = ["src/model/config.h", "src/model/sampling_list.h", "src/model/names.h", "src/model/tensors.h", "kernels/router/table.h",

@@ -129,6 +129,9 @@ TEST_F(BadTensors, OfLayersWithExtras) {
   refused("has a norm for its values");
   EXPECT_EQ(raw_.front[10], 6);
   layer.attention.v_norm = false;
+  layer.attention.in_norms = true;
+  refused("has norms for the inputs of single matrices");
+  layer.attention.in_norms = false;
   layer.ffn.moe.router_norm = true;
   refused("has a norm for its router");
   layer.ffn.moe.router_norm = false;
@@ -151,6 +154,33 @@ TEST_F(BadTensors, OfLayerInputs) {
   expect(MOE_ERR_FORMAT, "tensor layers.0.layer_input.post_norm: the model has no such tensor");
   config_.layer_input.width = 7;
   expect(MOE_ERR_SHAPE, "tensor layer_inputs.weight: expected (64, 14), file has (64, 12)");
+}
+
+TEST_F(BadTensors, OfRotatedInputs) {
+  static constexpr uint8_t kBits[4] = {1, 2, 3, 4};
+  MemoryDevice other(system_allocator());
+  other.extras = false;
+  config_.rotation.block = 16;
+  ASSERT_TRUE(config_.rotation.signs.push({32, kBits}).ok());
+  options_.rotated = true;
+  rebuild();
+  EXPECT_EQ(raw_.front[10], 7);
+  EXPECT_TRUE(use(put_together(raw_)).ok());
+  EXPECT_EQ(std::string(open_model_bytes(put_together(raw_), other).status().text()),
+            "the model's matrices read rotated inputs, which are computed only on the CPU "
+            "(--device cpu): the device is memory");
+  raw_.matrix("down", "ffn", 0).rotated = true;  // 48 inputs
+  expect(MOE_ERR_FORMAT,
+         "tensor layers.0.ffn.down: the file does not say how 48 inputs are rotated");
+  rebuild();
+  raw_.matrix("up", "experts", 1, 0).rotated = true;
+  expect(MOE_ERR_UNSUPPORTED,
+         "tensor layers.1.experts.0.up: rotated inputs are not supported here");
+  rebuild();
+  raw_.matrix("k", "attention", 1).rotated = false;
+  expect(MOE_ERR_UNSUPPORTED,
+         "tensor layers.0.attention.k: it reads the input of another matrix, but only one of them "
+         "is rotated");
 }
 
 TEST_F(BadTensors, OfAMixer) {

@@ -160,6 +160,7 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.attention.output_gate, b.attention.output_gate);
   EXPECT_EQ(a.attention.gate_by_head, b.attention.gate_by_head);
   EXPECT_EQ(a.attention.v_norm, b.attention.v_norm);
+  EXPECT_EQ(a.attention.in_norms, b.attention.in_norms);
   EXPECT_EQ(a.attention.v_from_k, b.attention.v_from_k);
   EXPECT_EQ(a.attention.kv_layer, b.attention.kv_layer);
   EXPECT_EQ(a.multiplier, b.multiplier);
@@ -171,6 +172,7 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.ffn.d_ff, b.ffn.d_ff);
   EXPECT_EQ(a.ffn.gated, b.ffn.gated);
   EXPECT_EQ(a.ffn.sub_norm, b.ffn.sub_norm);
+  EXPECT_EQ(a.ffn.in_norms, b.ffn.in_norms);
   EXPECT_EQ(a.ffn.act.kind, b.ffn.act.kind);
   EXPECT_EQ(a.ffn.act.alpha, b.ffn.act.alpha);
   EXPECT_EQ(a.ffn.act.limit, b.ffn.act.limit);
@@ -283,6 +285,51 @@ TEST(Config, KeysOfAnotherLayer) {
             "layer 2: attention.kv_layer: 1: that layer has no keys of its own");
   EXPECT_EQ(error([](ModelConfig& m) { m.layers[1].attention.v_norm = true; }),
             "layer 1: attention.v_norm: there are no values of its own, but those of kv_layer");
+}
+
+TEST(Config, NormsOfInputs) {
+  const auto error = [](auto change) {
+    ModelConfig c = tiny_config();
+    c.layers[0].attention.in_norms = c.layers[0].ffn.in_norms = true;
+    change(c.layers);
+    return std::string(validate(c).text());
+  };
+  using Layers = Array<LayerConfig>;
+  const char* const own =
+      "layer 0: attention.in_norms: needs matrices for q, k and v, and no latent or output_gate";
+  EXPECT_EQ(error([](Layers&) {}), "");
+  EXPECT_EQ(error([](Layers& l) { l[0].attention.output_gate = true; }), own);
+  EXPECT_EQ(error([](Layers& l) { l[0].attention.v_from_k = true; }), own);
+  EXPECT_EQ(error([](Layers& l) { l[0].attention.latent = 8; }), own);
+  EXPECT_EQ(error([](Layers& l) { l[1].ffn.in_norms = true; }),
+            "layer 1: ffn.in_norms: only a dense FFN has them");
+}
+
+TEST(Config, Rotation) {
+  static constexpr uint8_t kBits[8] = {};
+  const auto error = [](auto change) {
+    ModelConfig c = tiny_config();
+    c.rotation.block = 16;
+    EXPECT_TRUE(c.rotation.signs.push({32, kBits}).ok());
+    EXPECT_TRUE(c.rotation.signs.push({48, kBits}).ok());
+    change(c.rotation);
+    return std::string(validate(c).text());
+  };
+  using R = RotationConfig;
+  EXPECT_EQ(error([](R&) {}), "");
+  EXPECT_EQ(error([](R& r) { r.block = 0; }), "rotation: there are signs, but no block");
+  EXPECT_EQ(error([](R& r) { r.block = 12; }), "rotation.block: expected a power of two, found 12");
+  EXPECT_EQ(error([](R& r) { r.block = 1 << 17; }),
+            "rotation.block: expected 2..65536, found 131072");
+  EXPECT_EQ(error([](R& r) { r.block = 32; }),
+            "rotation.signs: blocks of 32 do not divide a width of 48");
+  EXPECT_EQ(error([](R& r) { r.signs[1].width = 32; }),
+            "rotation.signs: width: expected 33..1048576, found 32");
+  RotationConfig r(system_allocator());
+  EXPECT_FALSE(r.takes(32));
+  r.block = 16;
+  EXPECT_TRUE(r.takes(32));  // without signs any width
+  EXPECT_FALSE(r.takes(40));
 }
 
 TEST(Config, NetworksApart) {

@@ -12,6 +12,7 @@ import torch
 import transformers as tr
 from safetensors.torch import load_file, save_file
 
+import gguf_by_hand
 import gguf_files
 import gguf_hybrids
 import hybrids
@@ -426,6 +427,9 @@ OLMO3 = dict(num_hidden_layers=4, intermediate_size=20, sliding_window=8)
 OLMO3_YARN = dict(full_attention=dict(YARN, rope_theta=500000.0, attention_factor=1.2, beta_fast=32, beta_slow=1),
                   sliding_attention=dict(rope_type="default", rope_theta=500000.0))
 ERNIE = dict(moe_num_experts=6, moe_k=2, moe_num_shared_experts=2, moe_intermediate_size=12)
+ROPE = dict(rope_type="default", rope_theta=1e4)
+BITNET_SIZES = dict(vocab_size=48, hidden_size=128, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2,
+                    head_dim=32, rms_norm_eps=1e-6)
 GEMMA3 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
               layer_types=["sliding_attention", "full_attention", "sliding_attention"])
 # Those that published files of models that see images do not name.
@@ -638,6 +642,19 @@ CASES = [
     Case("bitnet_packed", "BitNet", make=quantised.make_bitnet_packed("autobitlinear"), golden=True, **A8),
     Case("bitnet_packed_divided", "BitNet", make=quantised.make_bitnet_packed("bitlinear"), golden=True, **A8),
     Case("bitnet_online", "BitNet", make=quantised.make_bitnet_online, **A8),
+    Case("bitnet_embedding_qwen3", "Qwen3", dict(head_dim=16, rms_norm_eps=1e-6), make=quantised.make_bitnet_embedding,
+         golden=True, **A8),
+    Case("bitnet_embedding_gemma3", "Gemma3Text", dict(GEMMA3, rms_norm_eps=1e-6), make=quantised.make_bitnet_embedding,
+         golden=True, **A8),
+    Case("bitnet_embedding_bare", "Qwen3", dict(ODD, head_dim=16, rms_norm_eps=1e-6), make=quantised.make_bitnet_embedding,
+         layout="fused", **A8),
+    Case("gguf_bitnet_embedding_qwen3", "Qwen3", dict(BITNET_SIZES, num_hidden_layers=1), golden=True, gguf=True, vocab_size=48,
+         make=quantised.make_bitnet_embedding_gguf("qwen3"), **A8),
+    Case("gguf_bitnet_embedding_gemma3", "Gemma3Text", dict(
+        BITNET_SIZES, num_hidden_layers=2, query_pre_attn_scalar=32, layer_types=["full_attention"] * 2, rope_parameters=dict(
+            full_attention=ROPE, sliding_attention=ROPE)), gguf=True, vocab_size=48,
+         make=quantised.make_bitnet_embedding_gguf("gemma3"), **A8),
+    Case("bitnet_normed", "Llama", dict(rms_norm_eps=1e-4), make=quantised.make_bitnet_normed, **A8_HEAD),
     Case("bitnet_mistral", "Mistral", dict(sliding_window=None), make=quantised.make_bitnet_family("bitlinear"), **A8_HEAD),
     Case("bitnet_qwen2", "Qwen2", make=quantised.make_bitnet_family("autobitlinear", ["down_proj"]),
          **dict(A8_HEAD, convert=(*A8_HEAD["convert"], "--set", "*ffn.down=f32"))),
@@ -915,4 +932,5 @@ CASES += [
     gguf_case("ternary_tq2_0", "Qwen3", "tq2_0", inner=quantised.make_ternary256, convert=TIED_TERNARY, lossless=True,
               golden=True),
     *gguf_hybrids.CASES,
+    *gguf_by_hand.CASES,
 ]

@@ -113,7 +113,7 @@ def make_ling_3_published(case, folder):
     rules = [name.removesuffix("A_log") for name in tensors if name.endswith("A_log")]
     for rule in rules:
         tensors[rule + "o_proj.weight"] = tensors.pop(rule + "dense.weight")
-    tensors["model.layers.4.eh_proj.weight"] = tensors["lm_head.weight"].clone()
+    tensors[f"model.layers.{config['num_hidden_layers']}.eh_proj.weight"] = tensors["lm_head.weight"].clone()
     save_file(tensors, path)
     return reference
 

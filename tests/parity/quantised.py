@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Checkpoints whose weights are already quantised: BitNet, Bonsai's groups, MXFP4."""
 
+import enum
 import json
 import os
 
+import numpy as np
 import torch
 import transformers as tr
 from safetensors.torch import load_file, save_file
@@ -54,6 +56,139 @@ def quantise_online(model):
         return new
 
     replace_linears(model, online)
+
+
+class NormedBitLinear(torch.nn.Module):
+    """A projection of BitNet's embedding models: an RMSNorm of its own, inputs of 8 bits for each token, ternary weights."""
+
+    def __init__(self, linear, eps, seed):
+        super().__init__()
+        g = torch.Generator().manual_seed(seed)
+        self.weight = linear.weight
+        self.norm = torch.nn.Module()
+        self.norm.weight = torch.nn.Parameter((1 + 0.4 * torch.randn(linear.in_features, generator=g)).bfloat16().float())
+        self.eps = eps
+
+    def forward(self, x):
+        x = self.norm.weight * (x / (x.square().mean(-1, keepdim=True) + self.eps).sqrt())
+        most = x.abs().amax(-1, keepdim=True).clamp(min=1e-5)
+        codes = (x * (127 / most)).round().clamp(-128, 127)
+        mean = self.weight.abs().mean().clamp(min=1e-5)
+        return torch.nn.functional.linear(codes, (self.weight / mean).round().clamp(-1, 1)) * (mean * most / 127)
+
+
+def norm_inputs(model, eps, seed):
+    seeds = iter(range(seed * 1000, seed * 1000 + 999))
+    replace_linears(model, lambda _name, linear: NormedBitLinear(linear, eps, next(seeds)))
+
+
+def make_bitnet_embedding(case, folder):
+    """BitNet's embedding models, without a head; names with or without the prefix that AutoModel leaves out."""
+    config = getattr(tr, case.family + "Config")(**{**families.SIZES, "intermediate_size": 40, "tie_word_embeddings": True,
+                                                  **case.config})
+    model = families.randomise(tr.AutoModelForCausalLM.from_config(config), case.seed)
+    norm_inputs(model, config.rms_norm_eps, case.seed)
+    config.save_pretrained(folder)
+    prefix = "" if case.layout == "fused" else "model."
+    save_file({prefix + name: p.detach().bfloat16().contiguous() for name, p in model.model.named_parameters()},
+              os.path.join(folder, "model.safetensors"))
+    return families.forward(model)
+
+
+# BitNet's embedding models in GGUF files, as bitnet.cpp's converter names their tensors.
+EMBEDDING_NAMES = {
+    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+EMBEDDING_NORMS = {
+    "qwen3": {"post_attention_layernorm": "ffn_norm"},
+    "gemma3": {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+               "post_feedforward_layernorm": "post_ffw_norm"}}
+
+
+def embedding_name(name, arch):
+    if not name.startswith("layers."):
+        return {"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight"}[name]
+    layer, part = name[len("layers."):].removesuffix(".weight").split(".", 1)
+    matrix = part.removesuffix(".norm")
+    known = {**EMBEDDING_NAMES, **EMBEDDING_NORMS[arch]}
+    return f"blk.{layer}.{known[matrix]}{'_norm_in' if matrix != part else ''}.weight"
+
+
+def pack_i2_s(w):
+    """Codes of 2 bits in blocks of 128 weights: a byte has the weights i, 32 + i, 64 + i and 96 + i; then the scale."""
+    mean = np.maximum(np.abs(w).mean(dtype=np.float32), np.float32(1e-5))
+    codes = (np.clip(np.round(w / mean), -1, 1) + 1).astype(np.uint8).reshape(-1, 4, 32)
+    packed = (codes << np.array([6, 4, 2, 0], np.uint8)[:, None]).sum(1, dtype=np.uint8)
+    return np.concatenate([packed.reshape(-1), np.frombuffer(np.float32(mean).tobytes(), np.uint8), np.zeros(28, np.uint8)])
+
+
+class BitnetTypes(enum.IntEnum):
+    I2_S = 36
+
+
+def make_bitnet_embedding_gguf(arch):
+    def make(case, folder):
+        import gguf
+        reference = make_bitnet_embedding(case, folder)
+        gguf.constants.GGML_QUANT_SIZES[BitnetTypes.I2_S] = (128, 32)
+        tensors = load_file(os.path.join(folder, "model.safetensors"))
+        config = json.load(open(os.path.join(folder, "config.json")))
+        writer = gguf.GGUFWriter(os.path.join(folder, "model.gguf"), arch)
+        writer.add_block_count(config["num_hidden_layers"])
+        writer.add_context_length(config["max_position_embeddings"])
+        writer.add_embedding_length(config["hidden_size"])
+        writer.add_feed_forward_length(config["intermediate_size"])
+        writer.add_head_count(config["num_attention_heads"])
+        writer.add_head_count_kv(config["num_key_value_heads"])
+        writer.add_vocab_size(config["vocab_size"])
+        for add in (writer.add_rope_dimension_count, writer.add_key_length, writer.add_value_length):
+            add(config["head_dim"])
+        writer.add_rope_freq_base(10000.0)
+        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+        writer.add_file_type(40)
+        writer.add_pooling_type(gguf.PoolingType.LAST)
+        for name, tensor in tensors.items():
+            values, stored = tensor.float().numpy(), embedding_name(name.removeprefix("model."), arch)
+            if values.ndim == 2 and stored != "token_embd.weight":
+                writer.add_tensor(stored, pack_i2_s(values), raw_shape=(values.shape[0], values.shape[1] // 4),
+                                  raw_dtype=BitnetTypes.I2_S)
+                continue
+            if arch == "gemma3" and values.ndim == 1 and not stored.endswith("_norm_in.weight"):
+                values = values + 1
+            writer.add_tensor(stored, values.astype(np.float16))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        for name in os.listdir(folder):
+            if name != "model.gguf":
+                os.remove(os.path.join(folder, name))
+        return reference
+
+    return make
+
+
+def make_bitnet_normed(case, folder):
+    """BitLinear of transformers with use_rms_norm."""
+    model = families.randomise(tr.AutoModelForCausalLM.from_config(getattr(tr, case.family + "Config")(
+        **{**families.SIZES, "intermediate_size": 40, **case.config})), case.seed)
+    g = torch.Generator().manual_seed(case.seed)
+
+    def normed(_name, linear):
+        new = AutoBitLinear(linear.in_features, linear.out_features, bias=False, online_quant=True, use_rms_norm=True,
+                            rms_norm_eps=case.config["rms_norm_eps"])
+        new.weight = linear.weight
+        new.rms_norm.weight.data = (1 + 0.4 * torch.randn(linear.in_features, generator=g)).bfloat16().float()
+        return new
+
+    replace_linears(model, normed)
+    model.save_pretrained(folder)
+    families.to_bfloat16(folder)
+    edit_config(folder, quantization_config=dict(
+        quant_method="bitnet", linear_class="autobitlinear", quantization_mode="online", use_rms_norm=True,
+        rms_norm_eps=case.config["rms_norm_eps"]))
+    return families.forward(model)
 
 
 def make_bitnet_packed(linear_class):

@@ -67,7 +67,7 @@ inline void change_rope(FuzzBytes& in, RopeConfig& r) {
 }
 
 inline void change_attention(FuzzBytes& in, AttentionConfig& a) {
-  const size_t i = in.below(13);
+  const size_t i = in.below(14);
   if (i == 0) a.n_heads = in_range(in, 1, 8);
   if (i == 1) a.n_kv_heads = in_range(in, 1, 8);
   if (i == 2) a.head_dim = in_range(in, 1, 40);
@@ -81,10 +81,11 @@ inline void change_attention(FuzzBytes& in, AttentionConfig& a) {
   if (i == 10) a.norms = {in.flag(), in.flag(), in.flag()};
   if (i == 11) a.v_norm = in.flag(), a.v_from_k = in.flag();
   if (i == 12) a.kv_layer = in_range(in, 0, 2) - 1;
+  if (i == 13) a.in_norms = in.flag();
 }
 
 inline void change_ffn(FuzzBytes& in, FfnConfig& f) {
-  const size_t i = in.below(16);
+  const size_t i = in.below(17);
   if (i == 0) f.kind = one_of(in, FfnKind::kMoe);
   if (i == 1) f.d_ff = in_range(in, 1, 70);
   if (i == 2) f.gated = in.flag();
@@ -102,10 +103,11 @@ inline void change_ffn(FuzzBytes& in, FfnConfig& f) {
   if (i == 14) f.norms = {in.flag(), in.flag(), in.flag()};
   if (i == 15) f.moe.apart = in.flag(), f.moe.router_norm = in.flag();
   if (i == 15) f.moe.expert_scale = in.flag();
+  if (i == 16) f.in_norms = in.flag();
 }
 
 inline void change_model(FuzzBytes& in, ModelConfig& c) {
-  const size_t i = in.below(13);
+  const size_t i = in.below(14);
   if (i == 0) c.vocab_size = in_range(in, 1, 80);
   if (i == 1) c.d_model = in_range(in, 1, 70);
   if (i == 2) c.context_length = in_range(in, 1, 200);
@@ -119,15 +121,17 @@ inline void change_model(FuzzBytes& in, ModelConfig& c) {
   if (i == 10) c.logit_multiplier = in.real();
   if (i == 11) c.add_bos = in.flag();
   if (i == 12) c.final_norm = in.flag();
+  if (i == 13) c.rotation.block = in_range(in, 0, 32);
 }
 
 inline void change_options(FuzzBytes& in, TinyOptions& o) {
-  const size_t i = in.below(8);
+  const size_t i = in.below(9);
   if (i == 0) o.weights = kWeightFormats[in.below(std::size(kWeightFormats))].id;
   if (i == 1) o.scale = in.flag() ? ScaleKind::kRow : ScaleKind::kGroup;
   if (i == 2) o.act = one_of(in, ActPrecision::kA8Group);
   if (i == 3) o.routers = FormatId::kBf16;
   if (i == 4) o.biases = in.flag();
+  if (i == 8) o.rotated = in.flag();
   if (i == 5) o.compress = in.flag();
   if (i == 6) o.d_e = in_range(in, 1, 20);
   if (i == 7) o.keys_apart = true;

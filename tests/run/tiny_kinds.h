@@ -354,6 +354,37 @@ inline std::vector<TinyKind> tiny_layers() {
          c.layers[0].multiplier = 0.6f;
          c.layers[1].multiplier = -1.5f;
        }},
+      {"norms_of_inputs",
+       [](C& c, O& o) {
+         o.biases = true;
+         each_attention(c, [](AttentionConfig& a) { a.in_norms = true; });
+         c.layers[0].attention.sub_norm = true;
+         c.layers[0].ffn.in_norms = c.layers[0].ffn.sub_norm = true;
+         EXPECT_TRUE(c.layers.push(c.layers[0]).ok());
+         c.layers[2].ffn.gated = false;
+       }},
+      {"rotated_inputs",
+       [](C& c, O& o) {
+         static constexpr uint8_t kBits[] = {0x5a, 0x13, 0xc0, 0xff, 0x3e, 0x81};
+         c.tie_embeddings = false;
+         c.embedding_multiplier = 3;
+         c.rotation.block = 16;
+         for (const int32_t width : {32, 48}) {
+           EXPECT_TRUE(c.rotation.signs.push({width, kBits}).ok());
+         }
+         c.layers[0].ffn.in_norms = true;
+         c.layers[1].ffn.moe.shared.d_ff = 32;
+         c.layers[1].attention.output_gate = true;
+         o.rotated = true;
+       }},
+      {"rotated_tied_embedding",
+       [](C& c, O& o) {
+         c.rotation.block = 8;
+         o.rotated = true;
+         o.weights = FormatId::kTernary2;
+         o.scale = ScaleKind::kRow;
+         o.act = ActPrecision::kA8Block;
+       }},
       {"keys_of_another_layer",
        [](C& c, O&) {
          EXPECT_TRUE(c.layers.push(c.layers[0]).ok());

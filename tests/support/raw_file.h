@@ -20,6 +20,7 @@ struct RawMatrix {
   std::string role, format, scale, activations;
   int32_t sublayer = -1, group = 0, rows = 0, cols = 0;
   uint64_t offset = 0, tile_stride = 0, scales_offset = 0;
+  bool rotated = false;
 };
 struct RawBlob {
   uint64_t bytes = 0;
@@ -90,7 +91,8 @@ inline RawFile take_apart(const MemorySink& sink, const ModelConfig& config) {
     for (const fbs::Matrix* m : *b->matrices()) {
       blob.matrices.push_back({text(m->role()), text(m->format()), text(m->scale()),
                                text(m->activations()), m->sublayer(), m->group(), m->rows(),
-                               m->cols(), m->offset(), m->tile_stride(), m->scales_offset()});
+                               m->cols(), m->offset(), m->tile_stride(), m->scales_offset(),
+                               m->rotated()});
     }
     raw.layouts.push_back(blob);
   }
@@ -116,7 +118,8 @@ inline std::vector<uint8_t> put_together(const RawFile& raw) {
       const auto scale = text(m.scale);
       const auto act = text(m.activations);
       matrices.push_back(fbs::CreateMatrix(b, role, m.sublayer, format, scale, m.group, act, m.rows,
-                                           m.cols, m.offset, m.tile_stride, m.scales_offset));
+                                           m.cols, m.offset, m.tile_stride, m.scales_offset,
+                                           m.rotated));
     }
     layouts.push_back(fbs::CreateBlobDirect(b, blob.bytes, &matrices));
   }

@@ -36,6 +36,7 @@ struct TinyOptions {
   int32_t huge_token = -1;  // the token whose row of the embedding is all FLT_MAX
   int32_t d_e = 8;          // cosine routers
   bool keys_apart = false;  // latent: keys and values are placed like DeepSeek's
+  bool rotated = false;     // what can read rotated inputs does
   ModelWriter::Builder<fbs::Tokenizer> tokenizer;  // null: ids only
 };
 
@@ -117,6 +118,10 @@ class TinyWeights {
     if (spec.kind == TensorKind::kIds) m.format = FormatId::kI32;
     if (spec.kind == TensorKind::kF32Input) m.format = options_.routers;
     if (spec.kind == TensorKind::kMatrix) m.format = options_.weights;
+    const bool can_rotate = part_ == Part::kEmbedding || part_ == Part::kAttention ||
+                            part_ == Part::kMixer || part_ == Part::kFfn || part_ == Part::kHead;
+    m.rotated = options_.rotated && can_rotate && spec.kind == TensorKind::kMatrix &&
+                config_.rotation.takes(m.cols);
     if (!format_info(m.format).integer) return m;
     m.scale = options_.scale;
     m.act = options_.act;

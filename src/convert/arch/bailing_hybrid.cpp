@@ -16,14 +16,16 @@ namespace {
 // Names that DeepSeek's tensors have here.
 constexpr TensorName kRenamed[] = {
     {"embedding.weight", "model.word_embeddings.weight"},
-    {"attention.k.weight", "attention.kv_b_proj.weight"},
-    {"attention.v.weight", "attention.kv_b_proj.weight"},
     {"attention.o.weight", "attention.dense.weight"},
     {"attention.q_latent.weight", "attention.q_a_proj.weight"},
     {"attention.q_latent_norm.weight", "attention.q_a_layernorm.weight"},
     {"attention.latent.weight", "attention.kv_a_proj_with_mqa.weight"},
     {"attention.latent_norm.weight", "attention.kv_a_layernorm.weight"},
     {"moe.router.selection_bias", "mlp.gate.expert_bias"}};
+
+// GGUF files have DeepSeek's two tensors instead of the one.
+constexpr TensorName kKeysAndValues[] = {{"attention.k.weight", "attention.kv_b_proj.weight"},
+                                         {"attention.v.weight", "attention.kv_b_proj.weight"}};
 
 constexpr TensorName kNames[] = {{"attention.output_gate.weight", "attention.g_proj.weight"},
                                  {"mixer_norm.weight", "input_layernorm.weight"},
@@ -166,10 +168,23 @@ void add_rule(Decoder* d) {
   set_kimi_delta(d, read_rule(d), attention_layers(d));
 }
 
+void add_published_rule(Decoder* d) {
+  add_rule(d);
+  for (const TensorName& row : kKeysAndValues) d->replace_name(row);
+}
+
+// The gates of a rule and of attention have different names.
+void add_gguf_rule(Decoder* d) {
+  add_rule(d);
+  d->replace_name({"kimi_delta.z.weight", "attention.g_a_proj.weight"});
+}
+
 Imported import_bailing_hybrid(const JsonNode& config, const Checkpoint& checkpoint) {
   refuse_earlier(config);
   const RenamedConfig renamed = as_deepseek(config);
-  Imported out = deepseek::import_v3_variant(renamed.node(), checkpoint, {.extend = add_rule});
+  const bool gguf = !checkpoint.metadata().is_null();
+  Imported out = deepseek::import_v3_variant(renamed.node(), checkpoint,
+                                             {.extend = gguf ? add_gguf_rule : add_published_rule});
   arrange_kimi_delta(checkpoint, &out);
   return out;
 }

@@ -16,6 +16,23 @@ constexpr TensorName kOutNorms[] = {
     {"attention_out_norm.weight", "post_attention_layernorm.weight"},
     {"ffn_out_norm.weight", "post_feedforward_layernorm.weight"}};
 
+// BitNet's embedding models and BitLinear in transformers have these.
+constexpr TensorName kInNorms[] = {
+    {"attention.q_in_norm.weight", "self_attn.q_proj.norm.weight"},
+    {"attention.k_in_norm.weight", "self_attn.k_proj.norm.weight"},
+    {"attention.v_in_norm.weight", "self_attn.v_proj.norm.weight"},
+    {"attention.sub_norm.weight", "self_attn.o_proj.norm.weight"},
+    {"ffn.gate_in_norm.weight", "mlp.gate_proj.norm.weight"},
+    {"ffn.up_in_norm.weight", "mlp.up_proj.norm.weight"},
+    {"ffn.sub_norm.weight", "mlp.down_proj.norm.weight"},
+    {"attention.q_in_norm.weight", "self_attn.q_proj.rms_norm.weight"},
+    {"attention.k_in_norm.weight", "self_attn.k_proj.rms_norm.weight"},
+    {"attention.v_in_norm.weight", "self_attn.v_proj.rms_norm.weight"},
+    {"attention.sub_norm.weight", "self_attn.o_proj.rms_norm.weight"},
+    {"ffn.gate_in_norm.weight", "mlp.gate_proj.rms_norm.weight"},
+    {"ffn.up_in_norm.weight", "mlp.up_proj.rms_norm.weight"},
+    {"ffn.sub_norm.weight", "mlp.down_proj.rms_norm.weight"}};
+
 constexpr const char* kHead = "lm_head.weight";
 constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int32_t kMaxRows = 1 << 24;
@@ -264,8 +281,30 @@ void Decoder::check_layers() {
   }
 }
 
+void Decoder::read_in_norms() {
+  const auto has = [this](const char* pattern) {
+    const auto& tensors = checkpoint_.tensors();
+    return std::any_of(tensors.begin(), tensors.end(),
+                       [&](const auto& entry) { return matches(pattern, entry.first); });
+  };
+  if (!has("model.layers.*_proj.norm.weight") && !has("model.layers.*_proj.rms_norm.weight")) {
+    return;
+  }
+  for (LayerConfig& layer : layers()) {
+    if (layer.attention.sub_norm || layer.ffn.sub_norm) {
+      fail(MOE_ERR_UNSUPPORTED,
+           "config.json: the outputs of attention and FFN are normed twice, as the family does and "
+           "by o_proj and down_proj, which no layer here computes");
+    }
+    if (layer.has_attention) layer.attention.in_norms = layer.attention.sub_norm = true;
+    if (layer.has_ffn) layer.ffn.in_norms = layer.ffn.sub_norm = true;
+  }
+  names(kInNorms);
+}
+
 Imported Decoder::finish() {
   check_unread();
+  read_in_norms();
   check_layers();
   keys.check_all_understood(
       [this](const std::string& key) { return place_in_gguf(checkpoint_, key); });

@@ -89,6 +89,8 @@ class Decoder {
  private:
   void read_sizes(float default_theta, float default_eps);
   void read_special_tokens();
+  /// Norms of single matrices' inputs, if the checkpoint has any.
+  void read_in_norms();
   void check_unread();
   void check_layers();
 

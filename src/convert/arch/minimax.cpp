@@ -49,7 +49,8 @@ constexpr TensorName kText01[] = {
     {"lightning.z.weight", "self_attn.output_gate.weight"},
     {"lightning.a_log", kRates},
     {"lightning.norm.weight", "self_attn.norm.weight"},
-    {"lightning.out.weight", "self_attn.out_proj.weight"}};
+    {"lightning.out.weight", "self_attn.out_proj.weight"},
+    {"lightning.out.weight", "self_attn.o_proj.weight"}};  // GGUF's
 
 // A key of `transformers` and of published files.
 struct Key {

@@ -11,7 +11,9 @@ constexpr const char* kPlusOne = " + 1";  // suffix of a derived tensor
 constexpr uint64_t kWidestNorm = 1 << 20;
 
 bool is_less_by_one(std::string_view name, std::string_view plain) {
-  return name.starts_with("model.") && name.ends_with("norm.weight") &&
+  const bool of_matrix =
+      name.ends_with("_proj.norm.weight") || name.ends_with("_proj.rms_norm.weight");
+  return name.starts_with("model.") && name.ends_with("norm.weight") && !of_matrix &&
          (plain.empty() || !name.ends_with(plain));
 }
 

@@ -121,7 +121,7 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   node.only({"n_heads",     "n_kv_heads",   "head_dim", "window",    "multiplier", "rope",
              "qk_norm",     "sub_norm",     "sinks",    "latent",    "q_latent",   "norm",
              "out_norm",    "post_norm",    "causal",   "score_cap", "qkv_clip",   "latent_eps",
-             "output_gate", "gate_by_head", "v_norm",   "v_from_k",  "kv_layer"});
+             "output_gate", "gate_by_head", "v_norm",   "v_from_k",  "kv_layer",   "in_norms"});
   AttentionConfig a = read_heads(node, model);
   a.window = node.integer("window", 0, 0, kMaxContext);
   a.causal = node.boolean("causal", true);
@@ -137,6 +137,7 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   a.gate_by_head = node.boolean("gate_by_head", false);
   a.v_norm = node.boolean("v_norm", false);
   a.v_from_k = node.boolean("v_from_k", false);
+  a.in_norms = node.boolean("in_norms", false);
   a.kv_layer = node.integer("kv_layer", -1, 0, kMaxLayers);
   // Without rotary positions the object is checked but unused.
   const RopeConfig rope = read_rope(node, a.head_dim, factors);
@@ -270,12 +271,13 @@ MoeConfig read_moe(const JsonNode& node, int32_t* cosine_width) {
 
 FfnConfig read_ffn(const JsonNode& node, int32_t* cosine_width) {
   node.only({"kind", "d_ff", "gated", "act", "alpha", "limit", "up_offset", "sub_norm", "moe",
-             "norm", "out_norm", "post_norm"});
+             "norm", "out_norm", "post_norm", "in_norms"});
   FfnConfig f;
   f.kind = value_of(node.at("kind"), kFfnKinds);
   f.d_ff = required(node, "d_ff", kMaxWidth);
   f.gated = node.boolean("gated", false);
   f.sub_norm = node.boolean("sub_norm", false);
+  f.in_norms = node.boolean("in_norms", false);
   f.act.kind = value_of(node.at("act"), kActivations);
   f.act.alpha = node.number("alpha", 1);
   f.act.limit = node.number("limit", 0);

@@ -6,22 +6,25 @@
 
 namespace moe {
 
-std::string key_of(const std::string& name, const AttentionConfig* attention) {
+std::string key_of(const std::string& name, const LayerConfig* layer) {
   const auto with_end = [&](std::string_view end, const char* other) {
     return name.substr(0, name.size() - end.size()).append(other);
   };
   constexpr std::string_view kGate = ".gate", kQueries = ".attention.q", kKeys = ".attention.k";
-  if (name.ends_with(kGate)) return with_end(kGate, ".up");
-  if (attention == nullptr) return name;
+  if (name.ends_with(kGate) && (layer == nullptr || !layer->ffn.in_norms)) {
+    return with_end(kGate, ".up");
+  }
+  if (layer == nullptr || layer->attention.in_norms) return name;
+  const AttentionConfig* const attention = &layer->attention;
   const bool alone = attention->latent > 0 || attention->shares_kv();
   const char* const last = attention->v_from_k ? ".attention.k" : ".attention.v";
   if (name.ends_with(kQueries) && !alone) return with_end(kQueries, last);
   return name.ends_with(kKeys) ? with_end(kKeys, last) : name;
 }
 
-const AttentionConfig* attention_of(const PlannedSegment& segment, const ModelConfig& config) {
+const LayerConfig* layer_of(const PlannedSegment& segment, const ModelConfig& config) {
   if (segment.layer < 0) return nullptr;
-  return &config.layers[static_cast<size_t>(segment.layer)].attention;
+  return &config.layers[static_cast<size_t>(segment.layer)];
 }
 
 std::vector<InputKey> list_inputs(const Plan& plan, const ModelConfig& config) {

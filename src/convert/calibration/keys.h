@@ -13,14 +13,16 @@ namespace moe {
 
 /// The matrix under which shared inputs are accumulated: a gate uses its up projection's, and
 /// queries and keys use the values', except for keys and values of a latent, or, without values,
-/// the keys'. Always a matrix of the same segment. `attention`: of its layer; null outside layers.
-std::string key_of(const std::string& name, const AttentionConfig* attention);
+/// the keys'. Those with norms of their own share none. Always a matrix of the same segment.
+/// `layer`: null outside layers.
+std::string key_of(const std::string& name, const LayerConfig* layer);
 
 inline bool is_product(const Slot& slot) {
   return slot.kind == SlotKind::kLinear || slot.kind == SlotKind::kVocab;
 }
 
-const AttentionConfig* attention_of(const PlannedSegment& segment, const ModelConfig& config);
+/// Null outside layers.
+const LayerConfig* layer_of(const PlannedSegment& segment, const ModelConfig& config);
 
 /// A table that is only looked up.
 inline bool is_looked_up(const PlannedSegment& segment, const Slot& slot) {
@@ -30,10 +32,10 @@ inline bool is_looked_up(const PlannedSegment& segment, const Slot& slot) {
 /// Calls f(slot, key) for all linear matrices of a segment.
 template <class F>
 void each_product(const PlannedSegment& segment, const ModelConfig& config, F&& f) {
-  const AttentionConfig* const attention = attention_of(segment, config);
+  const LayerConfig* const layer = layer_of(segment, config);
   for (const PlannedMatrix& m : segment.matrices) {
     if (!is_product(m.slot) || is_looked_up(segment, m.slot)) continue;
-    f(m.slot, key_of(m.slot.short_name(), attention));
+    f(m.slot, key_of(m.slot.short_name(), layer));
   }
 }
 

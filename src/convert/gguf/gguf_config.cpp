@@ -59,6 +59,8 @@ constexpr Arch kArchs[] = {
     {.name = "nemotron_h_moe", .model_type = "nemotron_h", .renormalised = 1},
     {.name = "falcon-h1", .model_type = "falcon_h1"},
     {.name = "kimi-linear", .model_type = "kimi_linear", .renormalised = 1},
+    {.name = "bailingmoe3", .model_type = "bailing_hybrid"},
+    {.name = "minimax-01", .model_type = "minimax"},
 };
 
 // Keys after "ARCH." with one meaning in all architectures.
@@ -119,7 +121,6 @@ class ConfigBuilder {
     read_windows();
     read_tokens();
     check_constants();
-    refuse_rotated_inputs();
     keys_.check_all_taken();
     return std::move(config_);
   }
@@ -164,6 +165,7 @@ class ConfigBuilder {
 
   bool is_lfm2() const { return is("lfm2") || is("lfm2moe"); }
   bool is_state() const { return is_gguf_state(arch_.name); }
+  bool has_kimi_rule() const { return is("kimi-linear") || is("bailingmoe3"); }
   bool is_qwen_rule() const { return is("qwen3next") || is("qwen35") || is("qwen35moe"); }
 
   // A layer without KV heads is a convolution. Widths are as the model uses them.
@@ -373,8 +375,8 @@ class ConfigBuilder {
     if (c.contains("num_experts")) rows("blk.0.ffn_gate_exps.weight", 1, "moe_intermediate_size");
     rows("blk.0.ffn_gate_shexp.weight", 0, "shared_expert_intermediate_size");
     const std::string type = c.at("model_type").text();
-    if (type == "minimax_m2" || type == "mixtral" || type == "granitemoe" || type == "olmoe" ||
-        type == "phimoe") {
+    if (type == "minimax_m2" || type == "minimax" || type == "mixtral" || type == "granitemoe" ||
+        type == "olmoe" || type == "phimoe") {
       if (c.contains("moe_intermediate_size")) c["intermediate_size"] = c["moe_intermediate_size"];
       c.erase("moe_intermediate_size");
     }
@@ -390,7 +392,7 @@ class ConfigBuilder {
   }
 
   void read_rope() {
-    if (!is("deepseek2") && !is("kimi-linear")) read_rotated_part();
+    if (!is("deepseek2") && !has_kimi_rule()) read_rotated_part();
     if (is("phimoe") || is("phi3")) return read_longrope();
     if (find("rope_freqs.weight") != nullptr) return read_frequency_factors();
     read_scaling();
@@ -502,7 +504,7 @@ class ConfigBuilder {
       }
       config_["layer_types"] = std::move(types);
     }
-    if (take("swiglu_clamp_exp") == nullptr) return;
+    if (is("bailingmoe3") || take("swiglu_clamp_exp") == nullptr) return;
     const std::vector<JsonNode> limits = node("swiglu_clamp_exp").elements();
     for (const JsonNode& limit : limits) {
       if (limit.value() != limits[0].value()) fail_key("swiglu_clamp_exp");
@@ -523,7 +525,7 @@ class ConfigBuilder {
       const Json* found = take(key);
       if (found != nullptr && *found != value) fail_key(key);
     };
-    const bool own_experts = is("nemotron_h") || is("nemotron_h_moe") || is("kimi-linear");
+    const bool own_experts = is("nemotron_h") || is("nemotron_h_moe") || has_kimi_rule();
     const bool sigmoid =
         is("minimax-m2") || is("glm4moe") || is("bailingmoe2") || is("lfm2moe") || own_experts;
     if (!is("deepseek2")) require("expert_gating_func", sigmoid ? 2 : 1);
@@ -540,18 +542,6 @@ class ConfigBuilder {
     }
     const Json* const norm = take("expert_weights_norm");
     if (norm != nullptr && !is("deepseek2")) config_["norm_topk_prob"] = *norm;
-  }
-
-  // PrismML's keys outside the architecture: matrices times a Hadamard matrix and signs, which
-  // their inputs have to be multiplied by too.
-  void refuse_rotated_inputs() {
-    for (const auto& [key, value] : all_.value().items()) {
-      if (!key.starts_with("prism.hadamard.")) continue;
-      fail(MOE_ERR_UNSUPPORTED,
-           "%s: key %.60s: matrices whose inputs are rotated by a Hadamard transform are not "
-           "supported; take a file of the model without this key",
-           checkpoint_.path().c_str(), key.c_str());
-    }
   }
 
   [[noreturn]] void fail_key(const std::string& key) const { keys_.fail_key(key); }

@@ -12,6 +12,7 @@
 #include "src/convert/gguf/gguf_state.h"
 #include "src/convert/packed/bitnet.h"
 #include "src/convert/packed/packed_checkpoint.h"
+#include "src/convert/rotation.h"
 #include "src/convert/tokenizer/tiktoken.h"
 #include "src/convert/zero_tail.h"
 
@@ -53,6 +54,13 @@ constexpr Name kLayer[] = {{"attn_norm", "input_layernorm"},
                            {"attn_output", "self_attn.o_proj"},
                            {"attn_q_norm", "self_attn.q_norm"},
                            {"attn_k_norm", "self_attn.k_norm"},
+                           {"attn_q_norm_in", "self_attn.q_proj.norm"},
+                           {"attn_k_norm_in", "self_attn.k_proj.norm"},
+                           {"attn_v_norm_in", "self_attn.v_proj.norm"},
+                           {"attn_output_norm_in", "self_attn.o_proj.norm"},
+                           {"ffn_gate_norm_in", "mlp.gate_proj.norm"},
+                           {"ffn_up_norm_in", "mlp.up_proj.norm"},
+                           {"ffn_down_norm_in", "mlp.down_proj.norm"},
                            {"shortconv.conv", "conv.conv"},
                            {"shortconv.in_proj", "conv.in_proj"},
                            {"shortconv.out_proj", "conv.out_proj"},
@@ -284,6 +292,7 @@ void read_gguf(Checkpoint* checkpoint, const std::function<void()>& step) {
     checkpoint->put_document("tokenizer_config.json", special_tokens(checkpoint->metadata()));
   }
   read_gguf_pooling(checkpoint);
+  mark_rotated(checkpoint);
   if (encoder) return rename_encoder_tensors(checkpoint);
   rename_gguf_state(checkpoint);
   const std::string architecture = checkpoint->metadata().at("general.architecture").text();
@@ -303,6 +312,7 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
     remove_common_prefix(&checkpoint);
     add_prefix(&checkpoint);
     unpack_checkpoint(&checkpoint);
+    round_normed(&checkpoint);
     add_text_type(&checkpoint);
     if (!checkpoint.has_document("tokenizer.json")) read_tiktoken(&checkpoint, step);
     return checkpoint;
@@ -311,6 +321,7 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
     read_gguf(&checkpoint, step);
     unpack_i2_s(&checkpoint, options.i2_s_arm);
     unpack_checkpoint(&checkpoint);
+    round_normed(&checkpoint);
     add_text_type(&checkpoint);
   });
   return checkpoint;

@@ -96,10 +96,10 @@ void move_key(Json* config, const char* from, const char* to) {
 }
 
 // Without a list the interval says which layers have a rule.
-Json delta_layers(GgufKeys* keys, int64_t n_layers) {
+Json delta_layers(GgufKeys* keys, int64_t n_layers, int64_t fallback) {
   const Json* const listed = keys->take("attention.recurrent_layers");
   const int64_t interval = keys->take("full_attention_interval") == nullptr
-                               ? 4
+                               ? fallback
                                : keys->node("full_attention_interval").integer(1, kMaxBlocks);
   std::vector<bool> rules;
   if (listed != nullptr) {
@@ -138,7 +138,7 @@ void read_delta(GgufKeys* keys, Json* config) {
   c["linear_num_key_heads"] = s.groups;
   c["linear_num_value_heads"] = s.heads;
   c["linear_value_head_dim"] = s.inner / s.heads;
-  c["layer_types"] = delta_layers(keys, read_prediction_layers(keys, config));
+  c["layer_types"] = delta_layers(keys, read_prediction_layers(keys, config), 4);
   c["norms_hold_one"] = true;
   c["value_heads_alternate"] = !keys->is("qwen3next");
   (void)keys->take("rope.dimension_sections");  // a text has the same position on all axes
@@ -249,7 +249,7 @@ void read_falcon(GgufKeys* keys, Json* config) {
 
 // Latent attention as one head on the latent. attention.value_length has no meaning: it is a width
 // that the checkpoint does not use.
-void read_kimi(GgufKeys* keys, Json* config) {
+void read_kimi_latent(GgufKeys* keys, Json* config) {
   Json& c = *config;
   const int64_t rotated = keys->count("rope.dimension_count", 1, kMaxSize);
   const int64_t latent = keys->count("attention.kv_lora_rank", 1, kMaxSize);
@@ -265,19 +265,27 @@ void read_kimi(GgufKeys* keys, Json* config) {
   c["v_head_dim"] = keys->count("attention.value_length_mla", 1, kMaxSize);
   c["kv_lora_rank"] = latent;
   if (const Json* rank = keys->take("attention.q_lora_rank")) c["q_lora_rank"] = *rank;
+}
+
+void read_kimi_rule(GgufKeys* keys, int64_t n_layers, Json* config) {
+  Json& c = *config;
   c["linear_head_dim"] = keys->count("kda.head_dim", 1, kMaxSize);
   c["linear_conv_kernel_dim"] = keys->count("ssm.conv_kernel", 1, kMaxSize);
   c["linear_num_heads"] = keys->count("attention.head_count", 1, kMaxSize);
+  const std::vector<int64_t> kv_heads = read_kv_heads(keys, config);
   Json types = Json::array();
-  for (const int64_t heads : read_kv_heads(keys, config)) {
-    types.push_back(heads == 0 ? "linear_attention" : "full_attention");
+  for (size_t l = 0; l < static_cast<size_t>(n_layers); ++l) {
+    types.push_back(kv_heads[l] == 0 ? "linear_attention" : "full_attention");
   }
   c["layer_types"] = std::move(types);
   c["num_key_value_heads"] = c.at("linear_num_heads").get<int64_t>();
+}
+
+void read_kimi_experts(GgufKeys* keys, Json* config) {
+  Json& c = *config;
   c["num_experts"] = keys->count("expert_count", 1, kMaxSize);
   c["num_experts_per_token"] = keys->count("expert_used_count", 1, kMaxSize);
   c.erase("num_experts_per_tok");
-  c.erase("shared_expert_intermediate_size");
   c["routed_scaling_factor"] = keys->expert_weights_scale();
   for (const auto& [gguf, key] : {std::pair{"expert_shared_count", "num_shared_experts"},
                                   {"leading_dense_block_count", "first_k_dense_replace"},
@@ -285,6 +293,41 @@ void read_kimi(GgufKeys* keys, Json* config) {
                                   {"expert_group_used_count", "topk_group"}}) {
     if (const Json* value = keys->take(gguf)) c[key] = *value;
   }
+}
+
+void read_kimi(GgufKeys* keys, Json* config) {
+  read_kimi_latent(keys, config);
+  read_kimi_rule(keys, keys->count("block_count", 1, kMaxBlocks), config);
+  read_kimi_experts(keys, config);
+  config->erase("shared_expert_intermediate_size");
+}
+
+// Ling 3. Limits are numbers per layer, 0 for none, layers that predict further tokens included.
+void read_ling_3(GgufKeys* keys, Json* config) {
+  Json& c = *config;
+  read_kimi_latent(keys, config);
+  read_kimi_rule(keys, read_prediction_layers(keys, config), config);
+  read_kimi_experts(keys, config);
+  // One group of all experts, where files say nothing.
+  if (!c.contains("num_expert_group")) c["num_expert_group"] = c["topk_group"] = 1;
+  move_key(config, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size");
+  for (const auto& [gguf, key] : {std::pair{"kda.safe_gate", "kda_safe_gate"},
+                                  {"kda.gate_lower_bound", "kda_lower_bound"},
+                                  {"swiglu_clamp_exp", "expert_swiglu_limit_list"},
+                                  {"swiglu_clamp_shexp", "share_expert_swiglu_limit_list"}}) {
+    if (const Json* value = keys->take(gguf)) c[key] = *value;
+  }
+}
+
+// MiniMax-Text-01 and M1: one factor of what all blocks read; that of what they give is 1.
+void read_minimax_01(GgufKeys* keys, Json* config) {
+  Json& c = *config;
+  c["layer_types"] = delta_layers(keys, keys->count("block_count", 1, kMaxBlocks), 8);
+  if (!c.contains("residual_multiplier")) keys->fail_missing("residual_scale");
+  for (const char* key : {"full_attn_alpha_factor", "linear_attn_alpha_factor"}) {
+    c[key] = Json(c["residual_multiplier"]);
+  }
+  move_key(config, "residual_multiplier", "mlp_alpha_factor");
 }
 
 // Layers without a window turn the first dimensions of a head only: the others have a factor that
@@ -393,6 +436,7 @@ constexpr StateFamily kStateFamilies[] = {
     {"qwen35moe", read_delta},     {"granitehybrid", read_granite},
     {"nemotron_h", read_nemotron}, {"nemotron_h_moe", read_nemotron},
     {"falcon-h1", read_falcon},    {"kimi-linear", read_kimi},
+    {"bailingmoe3", read_ling_3},  {"minimax-01", read_minimax_01},
     {"gemma4", read_gemma4}};
 
 }  // namespace

@@ -85,6 +85,32 @@ constexpr StateName kKimiNames[] = {
     {"ssm_dt.bias", "self_attn.dt_bias"},     {"ssm_a", "self_attn.A_log"},
     {"ssm_norm.", "self_attn.o_norm."}};
 
+constexpr StateName kLing3Names[] = {{"token_embd.weight", "model.word_embeddings.weight"},
+                                     {"attn_q.", "attention.q_proj."},
+                                     {"attn_k.", "attention.k_proj."},
+                                     {"attn_v.", "attention.v_proj."},
+                                     {"attn_q_a.", "attention.q_a_proj."},
+                                     {"attn_q_a_norm.", "attention.q_a_layernorm."},
+                                     {"attn_q_b.", "attention.q_b_proj."},
+                                     {"attn_kv_a_mqa.", "attention.kv_a_proj_with_mqa."},
+                                     {"attn_kv_a_norm.", "attention.kv_a_layernorm."},
+                                     {"attn_gate.", "attention.g_proj."},
+                                     {"attn_output.", "attention.dense."},
+                                     {"attn_output.", "attention.o_proj."},
+                                     {"ssm_conv1d_q.", "attention.q_conv1d."},
+                                     {"ssm_conv1d_k.", "attention.k_conv1d."},
+                                     {"ssm_conv1d_v.", "attention.v_conv1d."},
+                                     {"ssm_f_a.", "attention.f_proj."},
+                                     {"ssm_g_a.", "attention.g_a_proj."},
+                                     {"ssm_beta.", "attention.b_proj."},
+                                     {"ssm_dt.bias", "attention.dt_bias"},
+                                     {"ssm_a", "attention.A_log"},
+                                     {"ssm_norm.", "attention.o_norm."},
+                                     {"exp_probs_b.bias", "mlp.gate.expert_bias"}};
+
+constexpr StateName kMinimax01Names[] = {{"attn_gate.", "self_attn.output_gate."},
+                                         {"attn_norm_2.", "self_attn.norm."}};
+
 constexpr StateName kGemma4Names[] = {
     {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
     {"per_layer_model_proj.weight", "model.per_layer_model_projection.weight"},
@@ -110,7 +136,8 @@ struct StateNames {
 constexpr StateNames kStateNames[] = {
     {"qwen3next", kDeltaNames},         {"qwen35", kDeltaNames},     {"qwen35moe", kDeltaNames},
     {"granitehybrid", kGraniteNames},   {"falcon-h1", kFalconNames}, {"nemotron_h", kNemotronNames},
-    {"nemotron_h_moe", kNemotronNames}, {"kimi-linear", kKimiNames}, {"gemma4", kGemma4Names}};
+    {"nemotron_h_moe", kNemotronNames}, {"kimi-linear", kKimiNames}, {"bailingmoe3", kLing3Names},
+    {"minimax-01", kMinimax01Names},    {"gemma4", kGemma4Names}};
 
 constexpr std::string_view kBlocks = "blk.";
 constexpr std::string_view kLayers = "model.layers.";
@@ -143,7 +170,8 @@ std::span<const StateName> names_of(std::string_view architecture) {
 /// Changes the tensors that are no matrices.
 class Vectors {
  public:
-  explicit Vectors(Checkpoint* checkpoint) : c_(checkpoint) {}
+  /// `sign`: of the decays in the file.
+  Vectors(Checkpoint* checkpoint, float sign) : c_(checkpoint), sign_(sign) {}
 
   void restore_all() {
     std::vector<std::string> names;
@@ -174,25 +202,26 @@ class Vectors {
     c_->put_tensor(name, std::move(shape), std::move(values));
   }
 
-  // The file has -e^A_log.
-  static void take_logarithms(const std::string& name, std::vector<float>* values) {
+  // The file has sign * e^A_log.
+  void take_logarithms(const std::string& name, std::vector<float>* values) const {
     for (float& v : *values) {
-      if (!(v < 0) || !std::isfinite(v)) {
-        fail(MOE_ERR_RANGE, "tensor %.200s: expected finite numbers below 0, found %g",
-             name.c_str(), static_cast<double>(v));
+      if (!(sign_ * v > 0) || !std::isfinite(v)) {
+        fail(MOE_ERR_RANGE, "tensor %.200s: expected finite numbers %s 0, found %g", name.c_str(),
+             sign_ < 0 ? "below" : "above", static_cast<double>(v));
       }
-      v = std::log(-v);
+      v = std::log(sign_ * v);
     }
   }
 
   Checkpoint* c_;
+  float sign_;
 };
 
 }  // namespace
 
 void rename_gguf_state(Checkpoint* checkpoint) {
-  const std::span<const StateName> names =
-      names_of(checkpoint->metadata().at("general.architecture").text());
+  const std::string architecture = checkpoint->metadata().at("general.architecture").text();
+  const std::span<const StateName> names = names_of(architecture);
   if (names.empty()) return;
   checkpoint->rename([names](const std::string& name) {
     for (const StateName& n : names) {
@@ -201,7 +230,7 @@ void rename_gguf_state(Checkpoint* checkpoint) {
     }
     return name;
   });
-  Vectors(checkpoint).restore_all();
+  Vectors(checkpoint, architecture == "bailingmoe3" ? 1.0f : -1.0f).restore_all();
 }
 
 std::string stored_state_name(std::string_view architecture, const std::string& name) {

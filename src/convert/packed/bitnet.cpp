@@ -203,13 +203,38 @@ void mark_online(Checkpoint* checkpoint, const JsonNode& quantization) {
   for (const std::string& name : names) checkpoint->set_rounded(name);
 }
 
+// The norms in front of matrices have the model's eps.
+void check_eps(const Checkpoint& checkpoint, const JsonNode& quantization) {
+  const Json document = checkpoint.document("config.json");
+  const JsonNode config(document, "config.json");
+  const double eps = quantization.has("rms_norm_eps") ? quantization.at("rms_norm_eps").number()
+                                                      : 1e-6;  // the default of transformers
+  if (!config.has("rms_norm_eps")) return;                     // the importer asks for it
+  const double own = config.at("rms_norm_eps").number();
+  if (static_cast<float>(own) == static_cast<float>(eps)) return;
+  fail(MOE_ERR_UNSUPPORTED,
+       "%s: use_rms_norm: the norms before matrices have an eps of %g (rms_norm_eps), but only the "
+       "model's rms_norm_eps, %g, is supported there",
+       quantization.path().c_str(), eps, own);
+}
+
 }  // namespace
 
-void unpack_bitnet(Checkpoint* checkpoint, const JsonNode& quantization) {
-  if (quantization.boolean("use_rms_norm", false)) {
-    fail_value(quantization.at("use_rms_norm"),
-               "norms in front of every matrix have no counterpart");
+void round_normed(Checkpoint* checkpoint) {
+  constexpr std::string_view kNorm = "_proj.norm.weight";
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : checkpoint->tensors()) {
+    if (!name.ends_with(kNorm)) continue;
+    const std::string matrix = head(name, ".norm.weight") + std::string(kWeight);
+    const SourceTensor* const found = checkpoint->find(matrix);
+    if (found == nullptr || found->shape.size() != 2) continue;
+    if (found->bit_linear == BitLinear::kNo) names.push_back(matrix);
   }
+  for (const std::string& name : names) checkpoint->set_rounded(name);
+}
+
+void unpack_bitnet(Checkpoint* checkpoint, const JsonNode& quantization) {
+  if (quantization.boolean("use_rms_norm", false)) check_eps(*checkpoint, quantization);
   const bool online = quantization.choice("quantization_mode", 0, {"offline", "online"}) == 1;
   if (online) return mark_online(checkpoint, quantization);
   Offline(checkpoint, quantization).run();

@@ -16,4 +16,8 @@ void unpack_bitnet(Checkpoint* checkpoint, const JsonNode& quantization);
 /// on ARM since November 2025; otherwise of 128.
 void unpack_i2_s(Checkpoint* checkpoint, bool arm);
 
+/// Marks the matrices NAME.weight with a norm of their own, NAME.norm.weight: those of BitNet's
+/// embedding models, whose config.json says nothing of it.
+void round_normed(Checkpoint* checkpoint);
+
 }  // namespace moe

@@ -47,6 +47,12 @@ void check_layer(const FfnConfig& ffn, int32_t layer, int32_t n_experts) {
     fail(MOE_ERR_UNSUPPORTED, "split: layer %d has %d experts already; a dense checkpoint is split",
          layer, ffn.moe.n_experts);
   }
+  if (ffn.in_norms) {
+    fail(MOE_ERR_UNSUPPORTED,
+         "split: the gate and up projections of layer %d have norms of their own, which experts "
+         "here have not",
+         layer);
+  }
   if (ffn.sub_norm) {
     fail(MOE_ERR_UNSUPPORTED,
          "split: layer %d has a norm over all %d inner neurons, which parts of them cannot take",
@@ -99,6 +105,10 @@ SplitFfn::SplitFfn(const SplitOptions& options, const Imported& dense, Checkpoin
     : options_(options), dense_(dense), checkpoint_(checkpoint) {
   if (options.n_experts < 2) {
     fail(MOE_ERR_ARGUMENT, "split: expected 2 experts or more, found %d", options.n_experts);
+  }
+  if (dense.config.rotation.block > 0) {
+    fail(MOE_ERR_UNSUPPORTED,
+         "split: the matrices read rotated inputs, of which an expert would need all");
   }
   for (SlotGroup& group : list_slots(dense.config, dense.cosine_widths)) {
     if (group.layer < 0) continue;

@@ -42,6 +42,7 @@ MatrixReport first_report(const PlannedMatrix& m, const Storage& storage, const 
   r.act = storage.act;
   r.bytes = stored_bytes(blob);
   r.source_type = source_type_info(m.tensor->type).name;
+  r.own_rounding = m.tensor->bit_linear == BitLinear::kRounded && r.format == FormatId::kTernary2;
   r.source_bytes = m.file_bytes();
   r.kept = storage.kept;
   if (m.reason) {

@@ -29,6 +29,7 @@ struct Slot {
   int32_t cols = 1;       // vectors: 1
   bool optional = false;  // biases: absent if the checkpoint has no such tensor
   bool norm = false;      // the weight of a norm
+  bool rotated = false;   // BlobMatrix::rotated, as the checkpoint stores it
   int32_t limit = 0;      // kTable: ids are below this
   std::string name;       // in the research layout: "layers.0.attention.q.weight"
 

@@ -259,6 +259,7 @@ BlobMatrix blob_matrix(const Slot& slot, const Storage& storage) {
   m.group = storage.group;
   m.rows = slot.rows;
   m.cols = slot.cols;
+  m.rotated = slot.rotated;
   return m;
 }
 
