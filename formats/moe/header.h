@@ -11,7 +11,7 @@ namespace moe {
 
 inline constexpr uint8_t kMagic[8] = {0x8F, 'M', 'O', 'E', '\r', '\n', 0x1A, '\n'};
 inline constexpr uint16_t kVersionMajor = 1;
-inline constexpr uint16_t kVersionMinor = 6;  // the newest readable version
+inline constexpr uint16_t kVersionMinor = 7;  // the newest readable version
 inline constexpr size_t kHeaderBytes = 64;
 inline constexpr uint64_t kMaxMetadataBytes = uint64_t{64} << 20;
 /// Metadata tables, counted once per reference, and their nesting.

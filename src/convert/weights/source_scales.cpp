@@ -29,7 +29,7 @@ bool has_rows_of_tensor(const PlannedMatrix& m) {
   const bool grouped = !s.row_groups.pieces.empty();
   return s.col_stride == 1 && s.col_groups.pieces.empty() && s.rows.of == 0 && s.cols.of == 0 &&
          s.factors.empty() && (!grouped || groups_are_of_rows(s.row_groups, m.slot.cols)) &&
-         s.offset % m.slot.cols == 0;
+         s.offset % m.slot.cols == 0 && (s.shape.empty() || s.shape.back() == m.slot.cols);
 }
 
 double off_by(float v) {
