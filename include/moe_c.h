@@ -1583,6 +1583,10 @@ typedef struct moe_convert_params {
    * of each matrix chosen, and "size". */
   uint64_t most_bytes;
   double most_bits; /* the same in bits per weight, the mean over all matrices; 0: no limit */
+  /* 1: leave out the layer that guesses further tokens (multi-token prediction), which
+   * moe_generate_params.max_draft uses. With split_ffn it is always left out. */
+  int32_t no_predictions;
+  int32_t reserved; /* 0 */
 } moe_convert_params;
 
 /* Converts a checkpoint to a model file. Uses all CPUs; any thread. `source`: a folder with

@@ -18,6 +18,7 @@ constexpr double kFirstGuessCost = 0.1;
 constexpr double kMostLoss = 0.02;   // by guesses, as a share of all passes
 constexpr double kAllowance = 2;     // passes that they may lose besides
 constexpr int32_t kMeasured = 64;    // passes with guesses until one without measures again
+constexpr double kMostCost = 2;      // of a token, in passes: a measurement may be disturbed
 constexpr double kRecovery = 0.005;  // after drafts that did not pay, until they are tried again
 constexpr size_t kLongestMatch = 16;
 
@@ -120,17 +121,18 @@ void Drafter::learn(size_t n_right, double seconds) {
   if (single_.value <= 0 || n_drafted_ == 0) return;
   const double n = static_cast<double>(n_drafted_);
   const double cost = (seconds / single_.value - 1) / n;
-  cost_ += kStep * (std::clamp(cost, 0.0, 2.0) - cost_);
+  cost_ += kStep * (std::clamp(cost, 0.0, kMostCost) - cost_);
   if (guessed_) learn_guesses(n_right, seconds);
 }
 
 // However much was gained, no more than the allowance may be lost later.
 void Drafter::learn_guesses(size_t n_right, double seconds) {
   ++since_single_;
-  const double guessing = guess_seconds_ / single_.value;
-  const double cost = guessing / static_cast<double>(n_drafted_);
-  guess_cost_ += kStep * (std::clamp(cost, 0.0, 2.0) - guess_cost_);
-  lost_ += seconds / single_.value + guessing - 1 - static_cast<double>(n_right);
+  const double most = kMostCost * static_cast<double>(n_drafted_);
+  const double guessing = std::min(guess_seconds_ / single_.value, most);
+  guess_cost_ += kStep * (guessing / static_cast<double>(n_drafted_) - guess_cost_);
+  const double checking = std::min(seconds / single_.value - 1, most);
+  lost_ += guessing + checking - static_cast<double>(n_right);
   lost_ = std::max(lost_, -kAllowance);
 }
 

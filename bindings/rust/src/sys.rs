@@ -1238,6 +1238,11 @@ pub struct moe_convert_params {
     pub most_bytes: u64,
     /// the same in bits per weight, the mean over all matrices; 0: no limit
     pub most_bits: f64,
+    /// 1: leave out the layer that guesses further tokens (multi-token prediction), which
+    /// moe_generate_params.max_draft uses. With split_ffn it is always left out.
+    pub no_predictions: i32,
+    /// 0
+    pub reserved: i32,
 }
 
 /// The options of a synthetic model.
@@ -2373,13 +2378,13 @@ fn structs_are_those_of_c() {
         default_prompt: 148,
         file_hash: 152,
         device: 160,
+        n_predictions: 168,
+        reserved2: 172,
     });
     layout!(moe_model_layer_info, 88, {
         struct_size: 0,
         n_heads: 4,
         n_kv_heads: 8,
-        n_predictions: 168,
-        reserved2: 172,
         head_dim: 12,
         window: 16,
         d_ff: 20,
@@ -2681,7 +2686,7 @@ fn structs_are_those_of_c() {
         merge: 128,
         merge_bias: 136,
     });
-    layout!(moe_convert_params, 144, {
+    layout!(moe_convert_params, 152, {
         struct_size: 0,
         compress: 4,
         weights: 8,
@@ -2705,6 +2710,8 @@ fn structs_are_those_of_c() {
         i2_s_arm: 124,
         most_bytes: 128,
         most_bits: 136,
+        no_predictions: 144,
+        reserved: 148,
     });
     layout!(moe_synthetic_params, 48, {
         struct_size: 0,

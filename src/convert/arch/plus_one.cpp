@@ -11,8 +11,9 @@ constexpr const char* kPlusOne = " + 1";  // suffix of a derived tensor
 constexpr uint64_t kWidestNorm = 1 << 20;
 
 bool is_less_by_one(std::string_view name, std::string_view plain) {
-  return name.starts_with("model.") && name.ends_with("norm.weight") &&
-         (plain.empty() || !name.ends_with(plain));
+  if (name.starts_with("mtp.pre_fc_norm_")) return true;
+  const bool of_model = name.starts_with("model.") || name.starts_with("mtp.");
+  return of_model && name.ends_with("norm.weight") && (plain.empty() || !name.ends_with(plain));
 }
 
 }  // namespace

@@ -668,6 +668,8 @@ class ConvertParams(Sized):
         ("i2_s_arm", c.c_int32),
         ("most_bytes", c.c_uint64),
         ("most_bits", c.c_double),
+        ("no_predictions", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
