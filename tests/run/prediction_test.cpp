@@ -23,6 +23,22 @@ const TinyKind& kind_named(const std::string& name) {
   return kinds[0];
 }
 
+/// Sets a matrix to the unit matrix or to zeros, or a vector to ones.
+void set_plain(const BlobMatrix& m, bool unit, uint8_t* blob) {
+  std::vector<float> values(static_cast<size_t>(kTileRows) * static_cast<size_t>(m.cols));
+  for (int32_t row = 0; row < m.rows; row += kTileRows) {
+    for (int32_t r = 0; r < kTileRows; ++r) {
+      for (int32_t c = 0; c < m.cols; ++c) {
+        const bool one = m.cols == 1 || (unit && row + r == c);
+        values[static_cast<size_t>(r * m.cols + c)] = one ? 1.0f : 0.0f;
+      }
+    }
+    uint8_t* const tile = blob + m.offset + static_cast<uint64_t>(row / kTileRows) * m.tile_stride;
+    format_info(m.format).pack_values(values.data(), m.cols, std::min(kTileRows, m.rows - row),
+                                      m.cols, tile);
+  }
+}
+
 /// A model whose layers add nothing, so that the token after another one follows from that alone,
 /// and whose layer for guesses computes the same: every guess is right at temperature 0.
 std::unique_ptr<MemorySink> build_clairvoyant(bool guesses = true) {
@@ -34,41 +50,15 @@ std::unique_ptr<MemorySink> build_clairvoyant(bool guesses = true) {
     EXPECT_TRUE(config.layers.push(config.layers[0]).ok());
     config.n_predictions = 1;
   }
-  const TinyOptions options;
+  TinyChanges plain;
+  plain.weights = [](Part part, const BlobLayout& layout, uint8_t* blob) {
+    if (part != Part::kPrediction && part != Part::kFinalNorm) return;
+    for (const BlobMatrix& m : layout.matrices) set_plain(m, m.role == Role::kNext, blob);
+  };
   auto sink = std::make_unique<MemorySink>();
   ModelWriter writer(*sink, false);
-  TinyWeights weights(config, options);
-  for (const Named<Part>& part : kParts) {
-    const int32_t n_layers = part_has_layer(part.value) ? config.n_layers() : 1;
-    for (int32_t i = 0; i < n_layers; ++i) {
-      const int32_t layer = part_has_layer(part.value) ? i : -1;
-      if (!has_part(config, part.value, layer)) continue;
-      const BlobLayout layout = weights.layout(part.value, layer);
-      const int32_t n = part.value == Part::kExperts ? 8 : 1;
-      for (int32_t e = 0; e < n; ++e) {
-        std::vector<uint8_t> blob = weights.fill(layout, 8);
-        for (const BlobMatrix& m : layout.matrices) {
-          if (part.value != Part::kPrediction && part.value != Part::kFinalNorm) continue;
-          std::vector<float> values(static_cast<size_t>(kTileRows) * static_cast<size_t>(m.cols));
-          for (int32_t row = 0; row < m.rows; row += kTileRows) {
-            for (int32_t r = 0; r < kTileRows; ++r) {
-              for (int32_t c = 0; c < m.cols; ++c) {
-                const bool one = m.cols == 1 || (m.role == Role::kNext && row + r == c);
-                values[static_cast<size_t>(r * m.cols + c)] = one ? 1 : 0;
-              }
-            }
-            uint8_t* const tile =
-                blob.data() + m.offset + static_cast<uint64_t>(row / kTileRows) * m.tile_stride;
-            format_info(m.format).pack_values(values.data(), m.cols,
-                                              std::min(kTileRows, m.rows - row), m.cols, tile);
-          }
-        }
-        const SegmentId id{part.value, layer, part.value == Part::kExperts ? e : -1};
-        EXPECT_TRUE(writer.write_segment(id, layout, blob.data()).ok());
-      }
-    }
-  }
-  EXPECT_TRUE(finish_model(writer, config, options.tokenizer, {}).ok());
+  write_tiny_segments(config, {}, &writer, plain);
+  EXPECT_TRUE(finish_model(writer, config, nullptr, {}).ok());
   return sink;
 }
 
@@ -334,7 +324,6 @@ TEST(ClairvoyantTest, StepsWithDrafts) {
 
 TEST(PredictionFileTest, WhatIsMissingIsNamed) {
   ModelConfig config = tiny_config();
-  const auto whole = build_tiny_model(config);
   EXPECT_TRUE(config.layers.push(config.layers[0]).ok());
   config.n_predictions = 1;
   auto sink = std::make_unique<MemorySink>();
@@ -351,29 +340,17 @@ TEST(PredictionFileTest, OtherShapesAreRefused) {
   ModelConfig config = tiny_config();
   EXPECT_TRUE(config.layers.push(config.layers[0]).ok());
   config.n_predictions = 1;
+  TinyChanges narrow;
+  narrow.layout = [](Part part, BlobLayout* layout) {
+    if (part != Part::kPrediction) return;
+    for (BlobMatrix& m : layout->matrices) {
+      if (m.role == Role::kHidden) m.cols = 31;
+    }
+    EXPECT_TRUE(place(layout).ok());
+  };
   auto sink = std::make_unique<MemorySink>();
   ModelWriter writer(*sink, false);
-  TinyWeights weights(config, {});
-  for (const Named<Part>& part : kParts) {
-    const int32_t n_layers = part_has_layer(part.value) ? config.n_layers() : 1;
-    for (int32_t i = 0; i < n_layers; ++i) {
-      const int32_t layer = part_has_layer(part.value) ? i : -1;
-      if (!has_part(config, part.value, layer)) continue;
-      BlobLayout layout = weights.layout(part.value, layer);
-      if (part.value == Part::kPrediction) {
-        for (BlobMatrix& m : layout.matrices) {
-          if (m.role == Role::kHidden) m.cols = 31;
-        }
-        ASSERT_TRUE(place(&layout).ok());
-      }
-      const int32_t n = part.value == Part::kExperts ? 8 : 1;
-      for (int32_t e = 0; e < n; ++e) {
-        const std::vector<uint8_t> blob = weights.fill(layout, 8);
-        const SegmentId id{part.value, layer, part.value == Part::kExperts ? e : -1};
-        ASSERT_TRUE(writer.write_segment(id, layout, blob.data()).ok());
-      }
-    }
-  }
+  write_tiny_segments(config, {}, &writer, narrow);
   ASSERT_TRUE(finish_model(writer, config, nullptr, {}).ok());
   Machine machine(*sink);
   EXPECT_EQ(machine.status().code(), MOE_ERR_SHAPE);
