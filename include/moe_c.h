@@ -364,6 +364,10 @@ typedef struct moe_model_info {
    * (by accident, not by intent) */
   uint64_t file_hash;
   const char* device; /* that runs it, as in moe_env_info */
+  /* 1: beside its layers there is one that guesses tokens after the next one (multi-token
+   * prediction), which moe_generate_params.max_draft uses. 0 on devices other than the CPU. */
+  int32_t n_predictions;
+  int32_t reserved2; /* 0 */
 } moe_model_info;
 
 /* Describes a model. Texts and arrays live as long as the model. Any thread. MOE_ERR_ARGUMENT. */
@@ -1163,7 +1167,8 @@ typedef struct moe_generate_params {
   int32_t ignore_eos; /* 1: continue after end-of-text tokens */
   int32_t n_top;      /* candidates reported per piece; at most 64 */
   /* 0..16. Drafts up to this many tokens at once, as earlier text continued after the same last
-   * tokens (prompt lookup decoding), and checks them in one pass, which costs less than a pass for
+   * tokens (prompt lookup decoding), or as the model's own layer for that guesses
+   * (moe_model_info.n_predictions), and checks them in one pass, which costs less than a pass for
    * each. The result is the same; text that repeats itself or the prompt is generated faster.
    * Routing and expert statistics include rejected ones. Not with `logits`, nor with an
    * expert capacity or `resident`, with which results depend on how a text is split. 0: no drafts
@@ -1578,6 +1583,10 @@ typedef struct moe_convert_params {
    * of each matrix chosen, and "size". */
   uint64_t most_bytes;
   double most_bits; /* the same in bits per weight, the mean over all matrices; 0: no limit */
+  /* 1: leave out the layer that guesses further tokens (multi-token prediction), which
+   * moe_generate_params.max_draft uses. With split_ffn it is always left out. */
+  int32_t no_predictions;
+  int32_t reserved; /* 0 */
 } moe_convert_params;
 
 /* Converts a checkpoint to a model file. Uses all CPUs; any thread. `source`: a folder with

@@ -53,6 +53,7 @@ type ModelInfo struct {
 	DefaultPrompt                          int    // an index of Prompts; -1: none
 	FileHash                               uint64 // tells model files apart
 	Device                                 string // that runs it
+	NPredictions                           int    // 1: a layer beside the others guesses further tokens, which drafts use
 }
 
 // LayerInfo is one layer; the meaning of each number is in moe_c.h.
@@ -231,6 +232,7 @@ func modelInfoOf(i *C.moe_model_info) ModelInfo {
 		Pooling: C.GoString(i.pooling), Normalized: i.normalized != 0,
 		VectorTokens: int(i.vector_tokens), DefaultPrompt: int(i.default_prompt),
 		FileHash: uint64(i.file_hash), Device: C.GoString(i.device),
+		NPredictions: int(i.n_predictions),
 	}
 }
 

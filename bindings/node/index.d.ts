@@ -72,6 +72,8 @@ export interface ModelInfo {
   fileHash: string;
   /** That runs it. */
   device: string;
+  /** 1: a layer beside the others guesses further tokens, which drafts use. */
+  nPredictions: number;
 }
 
 export interface TokenLogprob {

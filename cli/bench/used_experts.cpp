@@ -19,7 +19,8 @@ UsedExperts::UsedExperts(const moe_model* model, bool keep_counting)
     moe_tensor_info t{};
     t.struct_size = sizeof t;
     check(moe_model_get_tensor_info(model, i, &t, &error), error);
-    if (std::string_view(t.part) != "experts") continue;
+    // A layer that guesses has experts too, which a step without a draft does not use.
+    if (std::string_view(t.part) != "experts" || t.layer >= info.n_layers) continue;
     std::vector<uint64_t>& layer = expert_bytes_[static_cast<size_t>(t.layer)];
     const auto expert = static_cast<size_t>(t.expert);
     if (layer.size() <= expert) layer.resize(expert + 1);

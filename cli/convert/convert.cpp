@@ -118,6 +118,7 @@ std::vector<std::string> convert(const ConvertOptions& o) {
   p.verify = o.verify ? 1 : 0;
   p.allow_zeros = o.allow_zeros ? 1 : 0;
   p.i2_s_arm = o.i2_s_arm ? 1 : 0;
+  p.no_predictions = o.no_mtp ? 1 : 0;
   p.ignored_keys = ignored_keys.data();
   p.n_ignored_keys = static_cast<int32_t>(ignored_keys.size());
   p.progress = on_progress;
@@ -210,6 +211,8 @@ void add_convert(CLI::App& app) {
               "Accept a file that ends in matrices of zeros (a download that was cut off?)");
   c->add_flag("--i2s-arm", o->i2_s_arm,
               "I2_S tensors were written by bitnet.cpp on ARM since November 2025");
+  c->add_flag("--no-mtp", o->no_mtp,
+              "Leave out the layer that predicts further tokens, which --draft uses");
   c->add_option("--compress", o->compress,
                 "Compress the model file (a compressed part cannot be mapped)")
       ->check(one_of({"none", "zstd"}))

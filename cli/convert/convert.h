@@ -27,6 +27,7 @@ struct ConvertOptions {
   bool verify = false;
   bool allow_zeros = false;
   bool i2_s_arm = false;
+  bool no_mtp = false;
   bool json = false;
   bool list = false;
 };

@@ -66,6 +66,7 @@ Json info_json(const moe_model* model) {
     j["sampling"] = sampling_json(sampling.settings);
     j["sampling"]["in_file"] = sampling.in_file;
   }
+  if (i.n_predictions > 0) j["n_predictions"] = i.n_predictions;
   if (*i.pooling != '\0') j["vectors"] = vectors_json(model, i);
   if (i.is_encoder_decoder == 0) return j;
   j["n_encoder_layers"] = i.n_encoder_layers;
@@ -302,6 +303,10 @@ void print_text(const Json& j, const std::string& sampling) {
             << ", context " << number("context_length") << context_note(number("context_length"))
             << (j["tokenizer"] == true ? "" : ", no tokenizer") << kind_note(j) << "\n";
   print_layers(j["layers"]);
+  if (j.contains("n_predictions")) {
+    std::cout << "  and " << counted(number("n_predictions"), "layer")
+              << " that guesses further tokens, for --draft\n";
+  }
   const char* most = varies(j["layers"]) ? "at most " : "";
   std::cout << "  parameters: " << number("n_parameters") << ", active per token " << most
             << number("n_active_parameters") << "\n  file " << format_bytes(number("file_bytes"))

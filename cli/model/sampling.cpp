@@ -73,9 +73,10 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
 }
 
 void add_draft_option(CLI::App& app, SamplingOptions& o) {
-  app.add_option("--draft", o.max_draft,
-                 "Draft up to N tokens at once from earlier text and check them together: the same "
-                 "output, faster where text repeats; 0 to 16")
+  app.add_option(
+         "--draft", o.max_draft,
+         "Draft up to N tokens at once, from earlier text or as the model's own layer guesses, "
+         "and check them together: the same output, sooner; 0 to 16")
       ->option_text("N")
       ->group(kSamplingGroup)
       ->transform(integer_in(0, 16))

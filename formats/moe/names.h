@@ -62,6 +62,7 @@ enum class Part : uint8_t {
   kMixer,
   kCrossAttention,
   kLayerInput,  // gate, down and norm of a layer's part of kLayerInputs
+  kPrediction,  // what a layer that predicts further tokens has before and after its blocks
   kFfn,         // norm before the feed-forward part, and the dense FFN or the shared expert
   kRouter,      // including MH-MoE's head and merge
   kExperts
@@ -82,6 +83,7 @@ inline constexpr Named<Part> kParts[] = {
     {Part::kMixer, "mixer"},
     {Part::kCrossAttention, "cross_attention"},
     {Part::kLayerInput, "layer_input"},
+    {Part::kPrediction, "prediction"},
     {Part::kFfn, "ffn"},
     {Part::kRouter, "router"},
     {Part::kExperts, "experts"},
@@ -150,7 +152,11 @@ constexpr bool part_has_layer(Part part) { return part >= Part::kAttention; }
   ROLE(kKInNorm, "k_in_norm")            \
   ROLE(kVInNorm, "v_in_norm")            \
   ROLE(kGateInNorm, "gate_in_norm")      \
-  ROLE(kUpInNorm, "up_in_norm")
+  ROLE(kUpInNorm, "up_in_norm")          \
+  ROLE(kNext, "next")                    \
+  ROLE(kNextNorm, "next_norm")           \
+  ROLE(kHidden, "hidden")                \
+  ROLE(kHiddenNorm, "hidden_norm")
 // clang-format on
 
 enum class Role : uint8_t {

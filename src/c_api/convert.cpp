@@ -68,6 +68,8 @@ Status convert_options(const moe_convert_params* given, ConvertOptions* out) {
   options.verify = p.verify != 0;
   options.allow_zeros = p.allow_zeros != 0;
   options.i2_s_arm = p.i2_s_arm != 0;
+  options.no_predictions = p.no_predictions != 0;
+  MOE_TRY(check_reserved(p.reserved));
   if (p.progress != nullptr) {
     options.progress = [p](uint64_t done, uint64_t total, const char* what) {
       return p.progress(p.progress_user, done, total, what);

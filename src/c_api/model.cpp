@@ -153,8 +153,10 @@ Status get_info(const moe_model* model, moe_model_info* out) {
   moe_model_info info{};
   info.vocab_size = c.vocab_size;
   info.d_model = c.d_model;
-  info.n_layers = c.n_layers();
-  for (const LayerConfig& layer : c.layers) info.n_moe_layers += layer.ffn.kind == FfnKind::kMoe;
+  info.n_layers = c.n_main_layers();
+  for (int32_t l = 0; l < c.n_main_layers(); ++l) {
+    info.n_moe_layers += c.layers[static_cast<size_t>(l)].ffn.kind == FfnKind::kMoe;
+  }
   info.context_length = c.context_length;
   info.bos_token = c.bos_token_id;
   info.n_eos_tokens = static_cast<int32_t>(c.eos_token_ids.size());
@@ -167,6 +169,7 @@ Status get_info(const moe_model* model, moe_model_info* out) {
   info.file_bytes = m.file().file_bytes();
   info.file_hash = m.file().header().metadata_xxh64;
   const Device& device = *model->env->device.get();
+  info.n_predictions = c.n_predictions;
   info.device = device.uses_host_memory() ? "cpu" : device.name();
   info.head = name_in(kHeadKinds, c.head.kind);
   info.n_outputs = c.n_outputs();
@@ -184,9 +187,9 @@ Status get_info(const moe_model* model, moe_model_info* out) {
 Status find_layer(const moe_model* model, int32_t index, const LayerConfig** out) {
   if (model == nullptr) return null_argument("model");
   const ModelConfig& config = model->model->config();
-  if (index < 0 || index >= config.n_layers()) {
-    return Status::error(MOE_ERR_RANGE, "layer: expected 0..%d, found %d", config.n_layers() - 1,
-                         index);
+  if (index < 0 || index >= config.n_main_layers()) {
+    return Status::error(MOE_ERR_RANGE, "layer: expected 0..%d, found %d",
+                         config.n_main_layers() - 1, index);
   }
   *out = &config.layers[static_cast<size_t>(index)];
   return {};

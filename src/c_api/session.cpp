@@ -142,9 +142,9 @@ Status perplexity(moe_session* session, const int32_t* tokens, size_t n_tokens,
 Status find_stats(const moe_session* session, int32_t layer, bool routed,
                   const RoutingStats** stats) {
   const ModelConfig& config = session->model->model->config();
-  if (layer < 0 || layer >= config.n_layers()) {
-    return Status::error(MOE_ERR_RANGE, "layer: expected 0..%d, found %d", config.n_layers() - 1,
-                         layer);
+  if (layer < 0 || layer >= config.n_main_layers()) {
+    return Status::error(MOE_ERR_RANGE, "layer: expected 0..%d, found %d",
+                         config.n_main_layers() - 1, layer);
   }
   if (routed && config.layers[static_cast<size_t>(layer)].ffn.kind != FfnKind::kMoe) {
     return Status::error(MOE_ERR_UNSUPPORTED, "layer %d is dense: it has no routing", layer);

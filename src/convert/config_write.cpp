@@ -264,10 +264,11 @@ bool is_of_version_6(const ModelConfig& config) {
 }
 
 // A reader of version 1.0 would take an encoder for a decoder, one of 1.2 would misread an
-// encoder-decoder, one of 1.3 would not clip, one of 1.4 would make other vectors of texts, and one
-// of 1.5 would classify by the first token; one of 1.6 would not rotate.
+// encoder-decoder, one of 1.3 would not clip, one of 1.4 would make other vectors of texts, one of
+// 1.5 would classify by the first token, and one of 1.6 would not rotate, and would run a layer
+// that guesses like the others.
 uint16_t minor_version(const ModelConfig& config) {
-  if (config.rotation.block > 0) return 7;
+  if (config.rotation.block > 0 || config.n_predictions > 0) return 7;
   if (is_of_version_6(config) || config.head.of_mean()) return 6;
   if (config.text_vector.known) return 5;
   if (clips(config)) return 4;
@@ -295,6 +296,7 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
   const auto rotation = write_rotation(b, c.rotation);
   fbs::ModelConfigBuilder out(b);
   out.add_rotation(rotation);
+  out.add_n_predictions(c.n_predictions);
   out.add_layer_input(layer_input);
   out.add_text_vector(text_vector);
   out.add_sampling(sampling);

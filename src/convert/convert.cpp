@@ -34,7 +34,7 @@ PrecisionPolicy make_policy(const Imported& imported, const ConvertOptions& opti
   if (options.weights == "source") return PrecisionPolicy::as_source(std::move(overrides));
   if (options.weights == "mixed4") {
     return PrecisionPolicy::mixed4(imported.precision, std::move(overrides),
-                                   imported.config.n_layers());
+                                   imported.config.n_main_layers());
   }
   return {imported.precision, parse_weights(options.weights, "auto, source, mixed4"),
           std::move(overrides)};
@@ -166,7 +166,7 @@ class Conversion {
                                      .allow_zeros = options.allow_zeros,
                                      .i2_s_arm = options.i2_s_arm})),
         pool_(system_allocator()),
-        imported_(in_words_of(checkpoint_, [this] { return import_checkpoint(checkpoint_); })),
+        imported_(in_words_of(checkpoint_, [this] { return import(); })),
         tokenizer_(in_words_of(checkpoint_, [this] {
           return load_tokenizer(imported_, checkpoint_, &dropped_tokens_);
         })) {
@@ -290,6 +290,13 @@ class Conversion {
   }
 
  private:
+  // Nobody has tried what a layer guesses whose model was split.
+  Imported import() const {
+    Imported imported = import_checkpoint(checkpoint_);
+    if (options_.no_predictions || options_.split.n_experts != 0) leave_out_predictions(&imported);
+    return imported;
+  }
+
   void find_mask(ModelConfig* config) const {
     int32_t& mask = config->mask_token_id;
     if (tokenizer_ && mask < 0 && config->is_encoder()) mask = tokenizer_->mask_id;
@@ -305,7 +312,7 @@ class Conversion {
     dense_.emplace(std::move(imported_));
     dense_plan_ = make_plan(*dense_, checkpoint_, &policy);
     split_.emplace(options_.split, *dense_, checkpoint_);
-    imported_ = import_checkpoint(checkpoint_);
+    imported_ = import();
     find_mask(&imported_.config);
     split_->apply(&imported_);
     check(validate(imported_.config).with_context("split"));

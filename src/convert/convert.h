@@ -37,6 +37,8 @@ struct ConvertOptions {
   bool allow_zeros = false;
   /// I2_S tensors of a GGUF file are in blocks of 64 weights, not 128.
   bool i2_s_arm = false;
+  /// Leaves out the layer that guesses tokens (ModelConfig::n_predictions).
+  bool no_predictions = false;
   int n_threads = 0;      // 0: one per usable CPU
   bool compress = false;  // zstd for segments where it saves at least 5 %
   /// A text for the source model: later weights then compensate for rounding errors, according to

@@ -105,6 +105,16 @@ Imported import_config(const JsonNode& config, const Checkpoint& checkpoint) {
   return imported;
 }
 
+void leave_out_predictions(Imported* imported) {
+  ModelConfig& config = imported->config;
+  imported->n_skipped_layers += config.n_predictions;
+  for (; config.n_predictions > 0; --config.n_predictions) config.layers.pop();
+  for (std::string& pattern : imported->predictions) {
+    imported->ignored.push_back(std::move(pattern));
+  }
+  imported->predictions.clear();
+}
+
 const char* beyond_layers(std::string_view architecture) {
   for (const char* name :
        {"gemma3n", "gemma3n_text", "Gemma3nForConditionalGeneration", "Gemma3nForCausalLM"}) {

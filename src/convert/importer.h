@@ -95,10 +95,12 @@ struct Imported {
   std::string tokenizer_file;  // in the checkpoint's folder
   /// Locates a slot. The research layout's names are the slots' own.
   std::function<Source(const SlotGroup&, const Slot&)> locate;
-  std::vector<DerivedTensor> derived;      // in addition to the checkpoint's
-  std::vector<std::string> ignored;        // patterns of tensors that the model does not need
-  std::vector<std::string> warnings;       // of keys: accepted or left out, a sentence each
-  int32_t n_skipped_layers = 0;            // layers of the checkpoint that the model does not need
+  std::vector<DerivedTensor> derived;  // in addition to the checkpoint's
+  std::vector<std::string> ignored;    // patterns of tensors that the model does not need
+  std::vector<std::string> warnings;   // of keys: accepted or left out, a sentence each
+  int32_t n_skipped_layers = 0;        // layers of the checkpoint that the model does not need
+  // Patterns of the tensors of the layer that guesses (ModelConfig::n_predictions); empty: none.
+  std::vector<std::string> predictions;
   std::deque<std::vector<float>> factors;  // memory behind RopeConfig's pointers
   std::deque<std::string> texts;           // memory behind Prompt's pointers
   std::deque<std::vector<uint8_t>> signs;  // memory behind RotationSigns' pointers
@@ -117,6 +119,9 @@ Imported import_checkpoint(const Checkpoint& checkpoint);
 
 /// The same with a given config.json. `config` must only outlive the call.
 Imported import_config(const JsonNode& config, const Checkpoint& checkpoint);
+
+/// Takes the layer that guesses tokens out of the model, if it has one.
+void leave_out_predictions(Imported* imported);
 
 /// The parts of a known architecture that no layer here computes; null for any other name.
 const char* beyond_layers(std::string_view architecture);

@@ -85,7 +85,9 @@ Plan make_plan(const Imported& imported, const Checkpoint& checkpoint, Precision
       matrix.tensor = checkpoint.find(matrix.source.tensor);
       if (matrix.tensor == nullptr) {
         if (slot.optional && !matrix.source.required) continue;
-        fail(MOE_ERR_NOT_FOUND, "tensor %.200s is missing", matrix.source.tensor.c_str());
+        const bool guesses = group.layer >= imported.config.n_main_layers();
+        fail(MOE_ERR_NOT_FOUND, "tensor %.200s is missing%s", matrix.source.tensor.c_str(),
+             guesses ? "; --no-mtp (no_predictions) leaves out the layer that needs it" : "");
       }
       check_source(*matrix.tensor, matrix.source, slot.rows, slot.cols);
       check_type(slot, matrix.source, *matrix.tensor);

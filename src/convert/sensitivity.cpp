@@ -29,8 +29,11 @@ constexpr double kTiedDamage = 6.12;       // of a matrix that is both
 
 // The same measurement of single layers, relative to the mean of all.
 constexpr double kLastLayer = 5.3, kFirstLayer = 1.2, kInnerLayer = 0.84;
+// Assumed: worse guesses cost time and change no result.
+constexpr double kPrediction = 0.1;
 
 double share_of_layer(int32_t layer, int32_t n_layers) {
+  if (layer >= n_layers) return kPrediction / n_layers;
   const bool last = layer == n_layers - 1;
   const double place = last ? kLastLayer : layer == 0 ? kFirstLayer : kInnerLayer;
   if (n_layers <= 1) return 1;
@@ -57,7 +60,8 @@ double sensitivity(Part part, int32_t layer, Role role, const ModelShape& shape)
                                   [role](const RoleDamage& r) { return r.role == role; });
   const double all = found == std::end(kRoleDamages) ? kOtherDamage : found->damage;
   const LayerConfig& config = shape.config.layers[static_cast<size_t>(layer)];
-  return all * share_of_layer(layer, shape.config.n_layers()) * share_of_experts(part, config.ffn);
+  return all * share_of_layer(layer, shape.config.n_main_layers()) *
+         share_of_experts(part, config.ffn);
 }
 
 // Small errors add up; those of two bits do more damage than their squares say, the more of them

@@ -84,7 +84,8 @@ Use active(const MoeFile& file, const ModelConfig& config) {
     if (s.part == Part::kExperts) continue;
     // Counts a token of the text; the encoder's weights are read once per source.
     if (of_encoder(config, s)) continue;
-    if (s.part == Part::kSecondPositions) continue;  // in place of the first text's
+    if (s.part == Part::kSecondPositions) continue;   // in place of the first text's
+    if (s.layer >= config.n_main_layers()) continue;  // only with drafts
     if (s.part == Part::kLayerInputs) {
       sum += layer_inputs(file, s);
       continue;
@@ -93,7 +94,7 @@ Use active(const MoeFile& file, const ModelConfig& config) {
                            (s.part == Part::kEmbedding && !config.tie_embeddings);
     sum += looked_up ? one_row(file, s) : per_token(file, s);
   }
-  for (int32_t l = config.n_encoder_layers; l < config.n_layers(); ++l) {
+  for (int32_t l = config.n_encoder_layers; l < config.n_main_layers(); ++l) {
     const FfnConfig& ffn = config.layers[static_cast<size_t>(l)].ffn;
     if (ffn.kind == FfnKind::kMoe) sum += experts_per_token(file, ffn.moe, l);
   }
@@ -114,11 +115,13 @@ ModelAccount account_model(const MoeFile& file, const ModelConfig& config) {
   account.lines[kExpertLine].what = "expert weights";
   account.lines[kMetadata] = {"metadata", file.metadata_bytes()};
   for (const FileSegment& s : file.segments()) {
+    if (s.layer >= config.n_layers()) continue;  // not used on this device
     const bool attention = s.part == Part::kAttention || s.part == Part::kCrossAttention;
     const ModelAccount::Line line = attention                     ? kAttentions
                                     : s.part == Part::kMixer      ? kMixerLine
                                     : s.part == Part::kFfn        ? kNetworks
                                     : s.part == Part::kLayerInput ? kNetworks
+                                    : s.part == Part::kPrediction ? kNetworks
                                     : s.part == Part::kRouter     ? kRouterLine
                                     : s.part == Part::kExperts    ? kExpertLine
                                                                   : kEmbeddings;

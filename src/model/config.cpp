@@ -361,6 +361,23 @@ Status validate_encoder_decoder(const ModelConfig& config) {
                        "positions: those of an encoder-decoder are learned or none, found rope");
 }
 
+// A layer that guesses is one of a decoder's, without a state and with keys of its own.
+Status validate_predictions(const ModelConfig& config) {
+  MOE_TRY(check_int("n_predictions", config.n_predictions, 0, 1));
+  if (config.n_predictions == 0) return {};
+  const char* wrong = nullptr;
+  if (config.n_main_layers() < 1) wrong = "there is no other layer";
+  if (config.is_encoder() || config.is_encoder_decoder()) wrong = "only decoders have them";
+  if (config.norm != NormKind::kRms) wrong = "the model's norm must be rms";
+  if (config.layer_input.width > 0) wrong = "not together with layer_input";
+  const LayerConfig& layer = config.layers[config.layers.size() - 1];
+  if (!layer.has_attention || layer.has_mixer || layer.attention.shares_kv()) {
+    wrong = "the last layer needs attention with keys of its own, and no mixer";
+  }
+  if (wrong == nullptr) return {};
+  return Status::error(MOE_ERR_ARGUMENT, "n_predictions: %d, but %s", config.n_predictions, wrong);
+}
+
 Status sampling_error(const char* field, const char* expected, float found) {
   return Status::error(MOE_ERR_RANGE, "sampling: %s: expected %s, found %g", field, expected,
                        static_cast<double>(found));
@@ -417,6 +434,7 @@ Status validate(const ModelConfig& config) {
   MOE_TRY(validate_encoder_decoder(config));
   MOE_TRY(validate_layer_input(config));
   MOE_TRY(validate_rotation(config.rotation));
+  MOE_TRY(validate_predictions(config));
   MOE_TRY(validate_head(config));
   MOE_TRY(validate_text_vector(config));
   if (config.add_bos && config.bos_token_id < 0) {

@@ -246,10 +246,19 @@ struct ModelConfig {
   LayerInputConfig layer_input;
   RotationConfig rotation;
   Array<LayerConfig> layers;
+  // The last layers guess tokens after the next one (multi-token prediction: Gloeckle et al. 2024,
+  // DeepSeek-V3 2024, section 2.2), which only saves passes: no other result depends on them. From
+  // the hidden state h of a token, after the final norm, and the embedding e of the token after it
+  // such a layer computes next(next_norm(e)) + hidden(hidden_norm(h)), runs its blocks on that, and
+  // its own norm and the model's head give the logits of the second token after the first one. What
+  // its norm gives is h for the next guess. 0 or 1.
+  int32_t n_predictions = 0;
   Array<int32_t> eos_token_ids;
   String name;
 
   int32_t n_layers() const { return static_cast<int32_t>(layers.size()); }
+  /// Without those that guess.
+  int32_t n_main_layers() const { return n_layers() - n_predictions; }
   int32_t n_outputs() const { return head.kind == HeadKind::kTokens ? vocab_size : head.n_labels; }
   bool is_encoder_decoder() const { return n_encoder_layers > 0; }
   /// Encoder only.

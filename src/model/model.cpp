@@ -98,6 +98,8 @@ struct Model::Impl {
   Status open();
   Status check_mixers() const;
   Status check_extras() const;
+  void drop_predictions();
+  bool in_use(const FileSegment& segment) const { return segment.layer < config.n_layers(); }
   Status place_mixers();
   Status open_cache();
   Status open_arena();
@@ -156,7 +158,7 @@ struct Model::Impl {
 };
 
 int32_t Model::Impl::experts_of(int32_t layer) const {
-  if (layer < 0) return 0;
+  if (layer < 0 || layer >= config.n_layers()) return 0;
   const FfnConfig& ffn = config.layers[static_cast<size_t>(layer)].ffn;
   return ffn.kind == FfnKind::kMoe ? ffn.moe.n_experts : 0;
 }
@@ -174,6 +176,7 @@ Status Model::Impl::open() {
   MOE_TRY(check_extras());
   MOE_TRY(check_tensors(*file, config));
   MOE_TRY(rotations.make(config.rotation));
+  if (!device.uses_host_memory()) drop_predictions();
   account = account_model(*file, config);
   MOE_TRY(layers.resize(config.layers.size()));
   if constexpr (kHasMixers) MOE_TRY(place_mixers());
@@ -189,6 +192,14 @@ Status Model::Impl::open() {
   logger.log(LogLevel::kDebug, "opened %s: %d layers, %zu segments", config.name.c_str(),
              config.n_layers(), file->segments().size());
   return {};
+}
+
+// Only the CPU guesses. Elsewhere the layer is as if it were not in the file, and takes no memory.
+void Model::Impl::drop_predictions() {
+  while (config.n_predictions > 0) {
+    config.layers.pop();
+    --config.n_predictions;
+  }
 }
 
 Status Model::Impl::check_mixers() const {
@@ -360,6 +371,7 @@ Status Model::Impl::check_room(uint64_t session_bytes) {
   const uint64_t largest = taken(account.largest_expert);
   if (embedding_lengths.bytes() > 0) rest += taken(embedding_lengths.bytes());
   for (const FileSegment& s : file->segments()) {
+    if (!in_use(s)) continue;
     if (s.part != Part::kExperts) {
       rest += taken(s.raw);
       continue;
@@ -383,7 +395,7 @@ Status Model::Impl::check_room(uint64_t session_bytes) {
 Status Model::Impl::load_weights() {
   const std::span<const FileSegment> segments = file->segments();
   for (size_t i = 0; i < segments.size(); ++i) {
-    if (segments[i].part == Part::kExperts) continue;
+    if (segments[i].part == Part::kExperts || !in_use(segments[i])) continue;
     if (RowTable* table = table_of(segments[i]); table != nullptr) {
       MOE_TRY(table->load(options.verify));
       continue;
@@ -406,6 +418,7 @@ void Model::Impl::bind_weights() {
   const std::span<const FileSegment> segments = file->segments();
   for (size_t i = 0; i < segments.size(); ++i) {
     const FileSegment& s = segments[i];
+    if (!in_use(s)) continue;
     LayerWeights* layer = s.layer < 0 ? nullptr : &layers[static_cast<size_t>(s.layer)];
     if (s.part == Part::kExperts) continue;
     bind_part(file->layout(s), s.part, blobs[i].base(), norm_of(config), &common, layer);

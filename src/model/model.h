@@ -54,6 +54,13 @@ struct MixerWeights {
   const float* vectors[kMaxMixerWeights] = {};
 };
 
+/// A layer that guesses tokens has these too (ModelConfig::n_predictions).
+struct PredictionWeights {
+  Norm next_norm, hidden_norm;
+  Matrix next, hidden;  // (d, d)
+  Norm norm;
+};
+
 struct LayerWeights {
   AttentionWeights attention;
   AttentionWeights cross;         // norms, q, k, v, o and their biases
@@ -66,6 +73,7 @@ struct LayerWeights {
   Norm gate_in_norm, up_in_norm;  // of a dense FFN
   Matrix input_gate, input_down;  // (layer_input.width, d) (d, layer_input.width) or empty
   Norm input_out_norm;
+  PredictionWeights prediction;         // layers that guess
   const float* expert_scale = nullptr;  // (n_experts) or null
   Matrix head, merge;                   // MH-MoE
   const float* head_bias = nullptr;

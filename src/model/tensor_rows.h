@@ -93,6 +93,7 @@ inline constexpr uint32_t kFinalNorm = bit(Part::kFinalNorm);
 inline constexpr uint32_t kHead = bit(Part::kHead);
 inline constexpr uint32_t kLayerInputs = bit(Part::kLayerInputs);
 inline constexpr uint32_t kLayerInput = bit(Part::kLayerInput);
+inline constexpr uint32_t kPrediction = bit(Part::kPrediction);
 inline constexpr uint32_t kAttention = bit(Part::kAttention);
 inline constexpr uint32_t kMixer = bit(Part::kMixer);
 inline constexpr uint32_t kCross = bit(Part::kCrossAttention);
@@ -187,6 +188,12 @@ inline constexpr TensorRow kAll[] = {
     {kLayerInput, R::kGate, K::kMatrix, &S::layer_input, &S::d_model, "layer_input.in.weight", LAYER(input_gate)},
     {kLayerInput, R::kDown, K::kMatrix, &S::d_model, &S::layer_input, "layer_input.out.weight", LAYER(input_down)},
     {kLayerInput, R::kOutNorm, K::kRmsNorm, &S::d_model, &S::one, "layer_input_out_norm.weight", LAYER(input_out_norm)},
+
+    {kPrediction, R::kNextNorm, K::kRmsNorm, &S::d_model, &S::one, "prediction.next_norm.weight", LAYER(prediction.next_norm)},
+    {kPrediction, R::kNext, K::kMatrix, &S::d_model, &S::d_model, "prediction.next.weight", LAYER(prediction.next)},
+    {kPrediction, R::kHiddenNorm, K::kRmsNorm, &S::d_model, &S::one, "prediction.hidden_norm.weight", LAYER(prediction.hidden_norm)},
+    {kPrediction, R::kHidden, K::kMatrix, &S::d_model, &S::d_model, "prediction.hidden.weight", LAYER(prediction.hidden)},
+    {kPrediction, R::kNorm, K::kRmsNorm, &S::d_model, &S::one, "prediction.norm.weight", LAYER(prediction.norm)},
 
     {kFfn, R::kNorm, K::kNorm, &S::norm, &S::one, "ffn_norm.weight", LAYER(ffn_norms.pre)},
     {kFfn, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "ffn_norm.bias", LAYER(ffn_norms.pre.bias)},

@@ -187,6 +187,7 @@ bool has_part(const ModelConfig& config, Part part, int32_t layer) {
   if (part == Part::kMixer) return kHasMixers && l.has_mixer;
   if (part == Part::kCrossAttention) return l.has_cross;
   if (part == Part::kLayerInput) return config.layer_input.width > 0;
+  if (part == Part::kPrediction) return layer >= config.n_main_layers();
   if (!l.has_ffn) return false;
   if (part != Part::kFfn) return l.ffn.kind == FfnKind::kMoe;
   const PartSizes s = sizes_of(config, part, &l);  // an MoE layer may consist of experts only

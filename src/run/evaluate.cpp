@@ -20,6 +20,7 @@ Status eval_chunk(SessionState& state, const BatchPart& chunk, float* last) {
   MOE_TRY(run_batch(state, {&part, 1}));
   if (last != nullptr) MOE_TRY(read_logits(state, last));
   advance(state, part.tokens);
+  keep_hidden(state, part, true);
   return {};
 }
 
@@ -106,7 +107,11 @@ class Passes {
   Status run() {
     const std::span<BatchPart> parts(lead_.work().parts.data(), n_parts_);
     n_parts_ = n_rows_ = 0;
-    return parts.empty() ? Status() : run_batch(lead_, parts);
+    if (parts.empty()) return {};
+    MOE_TRY(run_batch(lead_, parts));
+    const bool alone = parts.size() == 1 && parts[0].session == &lead_;
+    for (const BatchPart& part : parts) keep_hidden(lead_, part, alone);
+    return {};
   }
 
  private:

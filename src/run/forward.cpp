@@ -99,7 +99,7 @@ void run_text(SessionState& lead, const Batch& batch) {
   const ModelWeights& weights = lead.model.weights();
   embed(lead, batch, weights.position_embedding, weights.embedding_norm);
   compute_inputs(lead, batch);
-  run_layers(lead, batch, config.n_encoder_layers, config.n_layers());
+  run_layers(lead, batch, config.n_encoder_layers, config.n_main_layers());
   if (!config.is_encoder()) norm_hidden(lead, batch);
 }
 

@@ -206,9 +206,30 @@ size_t Generation::draft() {
   room = std::min(room, static_cast<size_t>(options_.max_draft));
   if (!constraint_.draft(room, pass_ + 1, &n).ok()) n = 0;  // sampling finds the error again
   forced_ = n > 0;
-  if (!forced_) n = drafter_.draft({text, position + 1}, room, pass_ + 1);
+  if (!forced_) n = draft_more({text, position + 1}, room);
   std::copy_n(pass_ + 1, n, text + position + 1);
   return n;
+}
+
+// Drafts from the text that ends in the next token, or lets the model guess.
+size_t Generation::draft_more(std::span<const int32_t> text, size_t room) {
+  Predictions& predictions = state_.predictions;
+  const Guesser guesser = {guess, this};
+  const size_t n = drafter_.draft(text, room, pass_ + 1, predictions.any() ? &guesser : nullptr);
+  if (!predictions.any()) return n;
+  predictions.follows = drafter_.guesses();
+  // The pass leaves hidden states of all its tokens, those that turn out to be wrong too.
+  if (n > 0 && predictions.follows && !predictions.has_room(n + 1))
+    (void)predict(state_, 0, nullptr);
+  return n;
+}
+
+size_t Generation::guess(void* user, size_t n, int32_t* out, double* seconds) {
+  SessionState& state = static_cast<Generation*>(user)->state_;
+  const double start = state.model.clock().seconds();
+  const size_t n_guessed = predict(state, n, out);
+  *seconds = state.model.clock().seconds() - start;
+  return n_guessed;
 }
 
 // Evaluates the next token and the draft in one pass. *checked: false if the pass failed, which
@@ -392,6 +413,7 @@ Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const
   if (options.change_logits == nullptr && options.grammar == nullptr) {
     set_sample_spec(state, options.sampling, static_cast<size_t>(options.n_top));
   }
+  state.predictions.follows = options.max_draft > 0;
   const Clock& clock = state.model.clock();
   const double start = clock.seconds();
   MOE_TRY(eval_tokens(state, prompt, {}));

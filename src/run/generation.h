@@ -64,6 +64,8 @@ class Generation {
   Status take_draft(const Checked& checked, size_t n_drafted, StreamDecoder* decoder,
                     size_t* n_right);
   size_t draft();
+  size_t draft_more(std::span<const int32_t> text, size_t room);
+  static size_t guess(void* user, size_t n, int32_t* out, double* seconds);
   Status decode(StreamDecoder* decoder, int32_t token, std::string_view* ready);
   Status flush(StreamDecoder* decoder);
   bool at_limit(int32_t position);

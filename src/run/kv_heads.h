@@ -19,10 +19,11 @@ struct HeadPlace {
   int32_t head_dim;
 };
 
-/// Calls f(place, keys) for every head in file order; `keys`: the device defines their layout.
+/// Calls f(place, keys) for every head in file order; `keys`: the device defines their layout. A
+/// layer that guesses is not among them: sessions begin anew with it.
 template <class F>
 Status each_head(const ModelConfig& config, const KvCache& cache, F&& f) {
-  for (int32_t l = 0; l < config.n_layers(); ++l) {
+  for (int32_t l = 0; l < config.n_main_layers(); ++l) {
     const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
     const KvCacheView kv = cache.view(l);
     const KvWidths w = kv_widths(layer.attention, kv.type);

@@ -207,9 +207,11 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
   for (size_t at = 0; next_run(batch, &at, same_routing, &run);) {
     SessionState& session = *run.session;
     op.router = session.routers.of(layer);
-    op.stats = session.routers.counters.of_pass(layer);
     op.layer = layer;
-    op.hook = session.routers.hook;
+    if (layer < config.n_main_layers()) {
+      op.stats = session.routers.counters.of_pass(layer);
+      op.hook = session.routers.hook;
+    }
     op.n_rows = run.n_rows;
     op.rows = batch.rows + run.first_row;
     op.x = lead.work().x + int64_t{run.first_row} * config.d_model;

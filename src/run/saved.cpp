@@ -124,7 +124,9 @@ uint64_t state_bytes(const SessionState& state, uint64_t n) {
 uint64_t body_bytes(const SessionState& state, uint64_t n) {
   const KvType kv = state.options.kv;
   uint64_t row = sizeof(int32_t);
-  for (const LayerConfig& layer : state.model.config().layers) {
+  const ModelConfig& config = state.model.config();
+  for (int32_t l = 0; l < config.n_main_layers(); ++l) {
+    const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
     if (!layer.has_attention || layer.attention.shares_kv()) continue;
     const KvWidths w = kv_widths(layer.attention, kv);
     const uint64_t scales = kv == KvType::kInt8 ? 2 * sizeof(float) : 0;

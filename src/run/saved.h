@@ -11,7 +11,8 @@
 //   that
 //       names the mixers of all layers and the sizes of their states, 0 without mixers (u32)
 //   56  xxh64 of the first 56 bytes
-//   64  n token ids (i32); for each layer with attention its keys, then its values: for each KV
+//   64  n token ids (i32); for each layer with attention, but one that guesses, its keys, then its
+//       values: for each KV
 //       head n rows of head_dim elements, for int8 then n scales (f32); unless n is 0, the state of
 //       each layer with a mixer (f32); xxh64 of all this, where
 //       each array is hashed with the hash of those before it as seed

@@ -31,6 +31,7 @@ void SessionParts::lay_out(Carver& c, const Model& model, const SessionOptions& 
   rope.lay_out(c, config);
   routers.lay_out(c, config);
   logits.lay_out(c, model.device(), config);
+  predictions.lay_out(c, config);
 }
 
 uint64_t session_host_bytes(const Model& model, const SessionOptions& options) {
@@ -144,6 +145,7 @@ void rewind_to(SessionState& state, size_t position) {
   if (position == state.tokens.size()) return;
   state.logits.forget();
   state.tokens.resize(position);
+  state.predictions.rewind(static_cast<int32_t>(position));
 }
 
 Status Session::rewind(int32_t position) {

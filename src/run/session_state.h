@@ -9,6 +9,7 @@
 #include "src/run/last_logits.h"
 #include "src/run/memory.h"
 #include "src/run/mixer_states.h"
+#include "src/run/predictions.h"
 #include "src/run/rope_tables.h"
 #include "src/run/session_call.h"
 #include "src/run/session_routers.h"
@@ -27,6 +28,7 @@ struct SessionParts {
   RopeTables rope;
   SessionRouters routers;
   LastLogits logits;
+  Predictions predictions;
 };
 
 /// The workspaces of a session's passes.

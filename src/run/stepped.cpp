@@ -45,6 +45,7 @@ Status SteppedGeneration::begin(const Tokenizer* tokenizer, const Allocator& all
   if (options_.change_logits == nullptr && options_.grammar == nullptr) {
     set_sample_spec(state, options_.sampling, static_cast<size_t>(options_.n_top));
   }
+  state.predictions.follows = options_.max_draft > 0;
   position_ = state.position();
   return {};
 }

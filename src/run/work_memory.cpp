@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "src/run/predictions.h"
+
 namespace moe {
 namespace {
 
@@ -80,6 +82,10 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
     c.take(&inputs, chunk, int64_t{config.n_layers()} * width);
     c.take(&projected, chunk, int64_t{config.n_layers()} * width);
     c.take(&input_gate, chunk, width);
+  }
+  if (config.n_predictions > 0) {
+    c.take(&embedded, chunk, config.d_model);
+    c.take(&hidden, chunk + int64_t{Predictions::kMost}, config.d_model);
   }
   c.take(&logits, logit_rows, config.n_outputs());
   place_scratch_logits(device, config.n_outputs());

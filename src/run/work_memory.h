@@ -40,7 +40,11 @@ struct WorkMemory {
   float* inputs = nullptr;     // (rows, n_layers * layer_input.width); null if unused, as the next
   float* projected = nullptr;  // the same: what is added to them
   float* input_gate = nullptr;  // (rows, layer_input.width)
-  float* logits = nullptr;      // (logit_rows, n_outputs)
+  // The layer that guesses reads embeddings (rows, d_model), and hidden states
+  // (rows + Predictions::kMost, d_model), some of them from earlier passes; null if unused.
+  float* embedded = nullptr;
+  float* hidden = nullptr;
+  float* logits = nullptr;  // (logit_rows, n_outputs)
   int32_t logit_rows = 0;
   // (scratch_logit_rows, n_outputs) in memory that the layers no longer need when the head runs; on
   // a device with its own memory the same as `logits`.

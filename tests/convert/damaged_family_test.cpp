@@ -59,6 +59,10 @@ TEST_F(DamagedFamily, TheMissingTensorIsNamed) {
         {"bailing_moe_v2", "model.layers.0.attention.query_layernorm.weight"},
         {"maple", "model.layers.0.self_attn.k_norm.weight"},
         {"gemma3", "model.layers.0.pre_feedforward_layernorm.weight"},
+        {"kimi_k2", "model.layers.2.eh_proj.weight"},
+        {"kimi_k2", "model.layers.2.mlp.experts.3.up_proj.weight"},
+        {"qwen3_5_mtp", "mtp.pre_fc_norm_hidden.weight"},
+        {"qwen3_5_mtp", "mtp.layers.0.self_attn.q_norm.weight"},
         {"mh_moe", "decoder.layers.0.ffn.fc3.weight"},
         {"mh_moe", "decoder.layers.1.moe_layer.experts.0.fc3.weight"},
         {"awq", "model.layers.0.mlp.down_proj.qweight"},
@@ -76,7 +80,8 @@ TEST_F(DamagedFamily, TheMissingTensorIsNamed) {
 // Tensors that a checkpoint of their family may lack, or that no model needs.
 bool may_be_missing(const std::string& name) {
   for (const char* pattern :
-       {"*.eh_proj.weight", "*.g_idx", "*.weight_format", "*.inv_freq", "*.slope_rate", "*_decay",
+       {"model.layers.*.embed_tokens.weight", "*.shared_head.head.weight", "*.eh_proj.weight",
+        "*.g_idx", "*.weight_format", "*.inv_freq", "*.slope_rate", "*_decay",
         "decoder.embed_positions.*", "decoder.output_projection.weight", "decoder.version",
         "*.yyh_local_experts.*.dense_4h_to_h.bias"}) {
     if (matches(pattern, name)) return true;
@@ -212,6 +217,59 @@ TEST_F(DamagedFamily, TiedTensorsThatDiffer) {
   expect("lm_head.weight", "model.shared.weight", "");
   load("../translation/bart");
   expect("model.decoder.embed_tokens.weight", "model.shared.weight", "");
+}
+
+// A layer that predicts further tokens is checked like any other, and can be left out.
+TEST_F(DamagedFamily, PredictionLayers) {
+  const auto convert_without = [&](bool without, ConvertReport* report) {
+    test::write_checkpoint(source_, config_, tensors_);
+    MemorySink sink;
+    ConvertOptions options;
+    options.no_predictions = without;
+    return convert_to_sink(source_.path(), sink, options, report);
+  };
+  ConvertReport report;
+  load("kimi_k2");
+  const test::RawTensors good = tensors_;
+  tensors_["model.layers.2.eh_proj.weight"].shape = {64, 32};
+  EXPECT_EQ(error(MOE_ERR_SHAPE),
+            "tensor model.layers.2.eh_proj.weight: expected (32, 64), file has (64, 32)");
+  EXPECT_TRUE(convert_without(true, &report).ok());
+  tensors_.erase("model.layers.2.eh_proj.weight");
+  EXPECT_EQ(error(MOE_ERR_NOT_FOUND),
+            "tensor model.layers.2.eh_proj.weight is missing; --no-mtp (no_predictions) leaves out "
+            "the layer that needs it");
+  EXPECT_TRUE(convert_without(true, &report).ok());
+  EXPECT_EQ(report.n_skipped_layers, 1);
+  tensors_ = good;
+  tensors_["model.layers.2.shared_head.head.weight"].bytes[100] ^= 1;
+  ASSERT_TRUE(convert_without(false, &report).ok());
+  EXPECT_EQ(report.n_skipped_layers, 1);
+  ASSERT_EQ(report.warnings.size(), 1u);
+  EXPECT_NE(report.warnings[0].find("has an embedding or a head of its own"), std::string::npos);
+  tensors_ = good;
+  tensors_["model.layers.2.other.weight"] = test::f32_tensor({2}, {1, 1});
+  EXPECT_EQ(error(MOE_ERR_FORMAT),
+            "tensor model.layers.2.other.weight: config.json describes no such tensor");
+  EXPECT_TRUE(convert_without(true, &report).ok());
+
+  load("qwen3_5_mtp");
+  const std::string config = config_;
+  for (const char* change :
+       {R"({"mtp_use_dedicated_embeddings": true})", R"({"mtp_num_hidden_layers": 0})"}) {
+    config_ = test::patched(change, config.c_str());
+    ASSERT_TRUE(convert_without(false, &report).ok());
+    EXPECT_EQ(report.warnings.size(), 1u);
+    EXPECT_EQ(report.n_skipped_layers, 1);
+  }
+  config_ = test::patched(R"({"mtp_num_hidden_layers": 2})", config.c_str());
+  ASSERT_TRUE(convert_without(false, &report).ok());
+  EXPECT_EQ(report.n_skipped_layers, 1);
+  config_ = test::patched(R"({"mtp_num_hidden_layers": 65})", config.c_str());
+  error(MOE_ERR_FORMAT);
+  config_ = config;
+  tensors_["mtp.fc.weight"].shape = {64, 32};
+  EXPECT_EQ(error(MOE_ERR_SHAPE), "tensor mtp.fc.weight: expected (32, 64), file has (64, 32)");
 }
 
 TEST_F(DamagedFamily, UnsupportedSettings) {

@@ -7,6 +7,7 @@
 #include "src/convert/convert.h"
 #include "src/convert/packed/packed_checkpoint.h"
 #include "tests/convert/golden_logits.h"
+#include "tests/run/guesses.h"
 
 namespace moe {
 namespace {
@@ -101,16 +102,53 @@ TEST_P(Families, LogitsOfALatentCacheAgree) {
             tolerance("tolerance"));
 }
 
+TEST_P(Families, GuessesAgree) {
+  Machine machine(sink_);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  const bool guesses = machine.model().config().n_predictions > 0;
+  EXPECT_EQ(guesses, GetParam().ends_with("_mtp") || GetParam() == "kimi_k2");
+  for (size_t s = 0; guesses && s < sequences_.size(); ++s) {
+    const Floats expected = golden("guesses_kv16." + std::to_string(s));
+    const auto n = expected.size() / static_cast<size_t>(machine.vocab_size());
+    for (const size_t piece : {1, 3, 100}) {
+      EXPECT_LE(test::relative(guess_logits(*machine.session(), sequences_[s], n, piece), expected),
+                tolerance("tolerance_kv16"));
+    }
+  }
+}
+
+// The layer changes nothing else.
+TEST_P(Families, LogitsAreTheSameWithoutGuesses) {
+  Machine machine(sink_);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  if (machine.model().config().n_predictions == 0) return;
+  MemorySink sink;
+  ConvertReport report;
+  ConvertOptions options;
+  options.weights = "f32";
+  options.no_predictions = true;
+  ASSERT_TRUE(
+      convert_to_sink(std::string(kFamilyFolder) + "/" + GetParam(), sink, options, &report).ok());
+  EXPECT_EQ(report.n_skipped_layers, 1);
+  Machine without(sink);
+  ASSERT_TRUE(without.status().ok()) << without.status().text();
+  EXPECT_EQ(without.model().config().n_layers(), machine.model().config().n_main_layers());
+  EXPECT_EQ(eval_all(*without.session(), sequences_[0]),
+            eval_all(*machine.session(), sequences_[0]));
+}
+
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Families, testing::ValuesIn(family_names()),
                          [](const auto& name) { return name.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Families);
 
-// Kimi-K2's checkpoint has a layer for multi-token prediction.
+// Kimi-K2's checkpoint has a layer that predicts further tokens.
 TEST(FamilyCases, LayersLeftOutAreReported) {
   MemorySink sink;
   ConvertReport report;
   const std::string folder = kFamilyFolder;
-  ASSERT_TRUE(convert_to_sink(folder + "/kimi_k2", sink, {}, &report).ok());
+  ConvertOptions options;
+  options.no_predictions = true;
+  ASSERT_TRUE(convert_to_sink(folder + "/kimi_k2", sink, options, &report).ok());
   EXPECT_EQ(report.n_skipped_layers, 1);
   EXPECT_NE(to_json(report).find("\"skipped_layers\":1"), std::string::npos);
   MemorySink without;

@@ -161,6 +161,20 @@ TEST_F(ResearchTest, ReadsWhatGemma4Needs) {
   error_of(patched(R"({"layers": [{"index": 0, "multiplier": "half"}]})"));
 }
 
+TEST_F(ResearchTest, ReadsTheLayerThatGuesses) {
+  Imported in = read(patched(R"({"n_predictions": 1})"));
+  const int32_t n_layers = in.config.n_layers();
+  EXPECT_EQ(in.config.n_predictions, 1);
+  EXPECT_EQ(in.config.n_main_layers(), n_layers - 1);
+  leave_out_predictions(&in);
+  EXPECT_EQ(in.config.n_predictions, 0);
+  EXPECT_EQ(in.config.n_layers(), n_layers - 1);
+  EXPECT_EQ(in.ignored, std::vector<std::string>{"layers." + std::to_string(n_layers - 1) + ".*"});
+  EXPECT_EQ(in.n_skipped_layers, 1);
+  error_of(patched(R"({"n_predictions": 2})"));
+  error_of(patched(R"({"n_predictions": true})"));
+}
+
 TEST_F(ResearchTest, ReadsGates) {
   const Imported in = read(patched(R"({"layer_defaults": {"attention": {"output_gate": true}},
       "layers": [{"index": 1, "attention": {"gate_by_head": true}}]})"));

@@ -60,6 +60,78 @@ TEST(DrafterTest, LearnsWhatPays) {
   EXPECT_GT(n_drafted(true, 1.5), 20u);
 }
 
+/// A model whose guesses are all right or all wrong, in passes: a drafted token adds 0.2 to one,
+/// and 0.1 for the guess.
+struct Simulation {
+  bool right;
+  double cost = 0.2;
+  double guess_cost = 0.1;
+  double time = 0;
+  double n_tokens = 0;
+  size_t n_guessed = 0;
+
+  static size_t guess(void* user, size_t n, int32_t* out, double* seconds) {
+    auto& s = *static_cast<Simulation*>(user);
+    std::fill_n(out, n, 1000);
+    *seconds = s.guess_cost * static_cast<double>(n);
+    s.time += *seconds;
+    s.n_guessed += n;
+    return n;
+  }
+  void run(double most_tokens, const Tokens& text) {
+    Drafter drafter(kMaxDraft);
+    const Guesser guesser = {guess, this};
+    while (n_tokens < most_tokens) {
+      Tokens out(kMaxDraft);
+      const size_t n = drafter.draft(span(text), kMaxDraft, out.data(), &guesser);
+      const double seconds = 1 + cost * static_cast<double>(n);
+      time += seconds;
+      n_tokens += right ? 1 + static_cast<double>(n) : 1;
+      if (n > 0) {
+        drafter.learn(right ? n : 0, seconds);
+      } else {
+        drafter.learn_single(seconds);
+      }
+    }
+  }
+};
+
+TEST(DrafterTest, GuessesSaveTimeOrLoseLittle) {
+  const Tokens text = {1, 2, 3};  // nothing to continue
+  Simulation right{true};
+  right.run(2000, text);
+  EXPECT_LT(right.time, 0.45 * right.n_tokens);
+  for (const double cost : {0.0, 0.2, 0.8, 3.0}) {
+    for (const double guess_cost : {0.02, 0.1, 0.7}) {
+      Simulation wrong{false, cost, guess_cost};
+      wrong.run(5000, text);
+      EXPECT_LT(wrong.time, 1.021 * wrong.n_tokens + 80) << cost << " " << guess_cost;
+      EXPECT_GT(wrong.n_guessed, 0u);
+    }
+  }
+}
+
+// A long match is likelier to be right than guesses, and costs nothing to draft.
+TEST(DrafterTest, TheTextIsPreferredWhereItSavesMore) {
+  const Tokens text = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8};
+  Drafter drafter(kMaxDraft);
+  drafter.learn_single(1);
+  Simulation guesses{true};
+  const Guesser guesser = {Simulation::guess, &guesses};
+  for (int i = 0; i < 20; ++i) {
+    Tokens out(kMaxDraft);
+    const size_t n = drafter.draft(span(text), kMaxDraft, out.data(), &guesser);
+    ASSERT_GT(n, 0u);
+    const bool from_text = out[0] == 9;
+    drafter.learn(from_text ? n : 0, 1 + 0.1 * static_cast<double>(n));
+  }
+  Tokens out(kMaxDraft);
+  guesses.n_guessed = 0;
+  ASSERT_GT(drafter.draft(span(text), kMaxDraft, out.data(), &guesser), 0u);
+  EXPECT_EQ(out[0], 9);
+  EXPECT_EQ(guesses.n_guessed, 0u);
+}
+
 class DraftTest : public GenerateTest {
  protected:
   /// Runs with and without drafts from an empty session; expects the same and returns how many

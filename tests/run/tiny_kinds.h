@@ -420,6 +420,23 @@ inline std::vector<TinyKind> tiny_layers() {
            f.moe.router_norm = f.moe.expert_scale = true;
          });
        }},
+      {"guesses",
+       [](C& c, O&) {
+         LayerConfig layer = c.layers[0];
+         layer.attention.qk_norm = QkNorm::kHead;
+         EXPECT_TRUE(c.layers.push(layer).ok());
+         c.n_predictions = 1;
+       }},
+      {"guesses_of_experts",
+       [](C& c, O& o) {
+         c.tie_embeddings = false;
+         c.embedding_multiplier = 3;
+         EXPECT_TRUE(c.layers.push(c.layers[1]).ok());
+         set_latent(c, o);
+         set_mixer(c.layers[0], "gated_delta", {2, 6, 5, 7, 4});
+         c.layers[2].ffn.moe.n_experts = 5;
+         c.n_predictions = 1;
+       }},
       {"dense_head",
        [](C& c, O& o) {
          o.biases = true;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <random>
 #include <vector>
@@ -211,22 +212,30 @@ class TinyWeights {
   int32_t layer_ = -1;
 };
 
+/// Changes to the parts of a tiny model; either may be empty.
+struct TinyChanges {
+  std::function<void(Part, BlobLayout*)> layout;
+  std::function<void(Part, const BlobLayout&, uint8_t* blob)> weights;
+};
+
 /// Writes all segments of the model to `writer`, parts in file order.
 inline void write_tiny_segments(const ModelConfig& config, const TinyOptions& options,
-                                ModelWriter* writer) {
+                                ModelWriter* writer, const TinyChanges& changes = {}) {
   TinyWeights weights(config, options);
   for (const Named<Part>& part : kParts) {
     const int32_t n_layers = part_has_layer(part.value) ? config.n_layers() : 1;
     for (int32_t i = 0; i < n_layers; ++i) {
       const int32_t layer = part_has_layer(part.value) ? i : -1;
       if (!has_part(config, part.value, layer)) continue;
-      const BlobLayout layout = weights.layout(part.value, layer);
+      BlobLayout layout = weights.layout(part.value, layer);
+      if (changes.layout) changes.layout(part.value, &layout);
       const int32_t n_experts =
           layer < 0 ? 0 : config.layers[static_cast<size_t>(layer)].ffn.moe.n_experts;
       const int32_t n = part.value == Part::kExperts ? n_experts : 1;
       for (int32_t e = 0; e < n; ++e) {
         const SegmentId id{part.value, layer, part.value == Part::kExperts ? e : -1};
-        const std::vector<uint8_t> blob = weights.fill(layout, n_experts);
+        std::vector<uint8_t> blob = weights.fill(layout, n_experts);
+        if (changes.weights) changes.weights(part.value, layout, blob.data());
         const Status status = writer->write_segment(id, layout, blob.data());
         EXPECT_TRUE(status.ok()) << status.text();
       }

@@ -96,6 +96,7 @@ napi_value model_info(const Js& js, const Arguments& a) {
   std::snprintf(hash, sizeof hash, "%016" PRIx64, info.file_hash);
   js.set(result, "fileHash", js.string(hash));
   js.set(result, "device", js.string(info.device));
+  number("nPredictions", info.n_predictions);
   return result;
 }
 

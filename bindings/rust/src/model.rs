@@ -78,6 +78,8 @@ pub struct ModelInfo {
     pub file_hash: u64,
     /// That runs it.
     pub device: String,
+    /// 1: a layer beside the others guesses further tokens, which drafts use.
+    pub n_predictions: i32,
 }
 
 /// One layer; the meaning of each number is in `moe_c.h`.
@@ -311,6 +313,7 @@ impl Model {
                 default_prompt: usize::try_from(info.default_prompt).ok(),
                 file_hash: info.file_hash,
                 device: owned(info.device),
+                n_predictions: info.n_predictions,
             }
         })
     }

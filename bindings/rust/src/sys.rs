@@ -439,6 +439,11 @@ pub struct moe_model_info {
     pub file_hash: u64,
     /// that runs it, as in moe_env_info
     pub device: *const c_char,
+    /// 1: beside its layers there is one that guesses tokens after the next one (multi-token
+    /// prediction), which moe_generate_params.max_draft uses. 0 on devices other than the CPU.
+    pub n_predictions: i32,
+    /// 0
+    pub reserved2: i32,
 }
 
 /// The shape of one layer; moe_model_get_router describes its router.
@@ -946,7 +951,8 @@ pub struct moe_generate_params {
     /// candidates reported per piece; at most 64
     pub n_top: i32,
     /// 0..16. Drafts up to this many tokens at once, as earlier text continued after the same last
-    /// tokens (prompt lookup decoding), and checks them in one pass, which costs less than a pass for
+    /// tokens (prompt lookup decoding), or as the model's own layer for that guesses
+    /// (moe_model_info.n_predictions), and checks them in one pass, which costs less than a pass for
     /// each. The result is the same; text that repeats itself or the prompt is generated faster.
     /// Routing and expert statistics include rejected ones. Not with `logits`, nor with an
     /// expert capacity or `resident`, with which results depend on how a text is split. 0: no drafts
@@ -1232,6 +1238,11 @@ pub struct moe_convert_params {
     pub most_bytes: u64,
     /// the same in bits per weight, the mean over all matrices; 0: no limit
     pub most_bits: f64,
+    /// 1: leave out the layer that guesses further tokens (multi-token prediction), which
+    /// moe_generate_params.max_draft uses. With split_ffn it is always left out.
+    pub no_predictions: i32,
+    /// 0
+    pub reserved: i32,
 }
 
 /// The options of a synthetic model.
@@ -2335,7 +2346,7 @@ fn structs_are_those_of_c() {
         read: 16,
         user: 24,
     });
-    layout!(moe_model_info, 168, {
+    layout!(moe_model_info, 176, {
         struct_size: 0,
         vocab_size: 4,
         d_model: 8,
@@ -2367,6 +2378,8 @@ fn structs_are_those_of_c() {
         default_prompt: 148,
         file_hash: 152,
         device: 160,
+        n_predictions: 168,
+        reserved2: 172,
     });
     layout!(moe_model_layer_info, 88, {
         struct_size: 0,
@@ -2673,7 +2686,7 @@ fn structs_are_those_of_c() {
         merge: 128,
         merge_bias: 136,
     });
-    layout!(moe_convert_params, 144, {
+    layout!(moe_convert_params, 152, {
         struct_size: 0,
         compress: 4,
         weights: 8,
@@ -2697,6 +2710,8 @@ fn structs_are_those_of_c() {
         i2_s_arm: 124,
         most_bytes: 128,
         most_bits: 136,
+        no_predictions: 144,
+        reserved: 148,
     });
     layout!(moe_synthetic_params, 48, {
         struct_size: 0,

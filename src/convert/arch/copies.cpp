@@ -34,6 +34,14 @@ int64_t differing_row(const Checkpoint& checkpoint, const SourceTensor& a, const
 
 }  // namespace
 
+bool is_copy(const Checkpoint& checkpoint, const std::string& copy, const std::string& original) {
+  const SourceTensor* const a = checkpoint.find(original);
+  const SourceTensor* const b = checkpoint.find(copy);
+  if (b == nullptr) return true;
+  return a != nullptr && !a->shape.empty() && a->shape == b->shape &&
+         differing_row(checkpoint, *a, *b) < 0;
+}
+
 void check_copy(const Checkpoint& checkpoint, const std::string& copy, const std::string& original,
                 const char* key) {
   const SourceTensor* const a = checkpoint.find(original);

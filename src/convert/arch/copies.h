@@ -11,4 +11,7 @@ namespace moe {
 void check_copy(const Checkpoint& checkpoint, const std::string& copy, const std::string& original,
                 const char* key = "");
 
+/// False if the checkpoint has `copy`, and it is not the same tensor as `original`.
+bool is_copy(const Checkpoint& checkpoint, const std::string& copy, const std::string& original);
+
 }  // namespace moe

@@ -33,7 +33,7 @@ constexpr TensorName kInNorms[] = {
     {"ffn.up_in_norm.weight", "mlp.up_proj.rms_norm.weight"},
     {"ffn.sub_norm.weight", "mlp.down_proj.rms_norm.weight"}};
 
-constexpr const char* kHead = "lm_head.weight";
+constexpr const char* kHeadTensor = "lm_head.weight";
 constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int32_t kMaxRows = 1 << 24;
 constexpr int32_t kMaxContext = 1 << 24;
@@ -61,8 +61,9 @@ Decoder::Decoder(const JsonNode& config, const Checkpoint& checkpoint, float def
   read_special_tokens();
   out_.ignored.push_back("*.rotary_emb.inv_freq");
   if (out_.config.tie_embeddings) {
-    check_copy(checkpoint, kHead, "model.embed_tokens.weight", "tie_word_embeddings to false");
-    out_.ignored.push_back(kHead);
+    check_copy(checkpoint, kHeadTensor, "model.embed_tokens.weight",
+               "tie_word_embeddings to false");
+    out_.ignored.push_back(kHeadTensor);
   }
   table_.add(decoder_names());
 }
@@ -166,20 +167,76 @@ int32_t Decoder::sliding_window(int32_t fallback) {
   return keys.integer("sliding_window", 0, 0, kMaxContext);
 }
 
+// True if the checkpoint has the layer.
+bool Decoder::skip_layer(int32_t layer, bool said) {
+  const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+  // Unless config.json mentions it, an ordinary excess layer is not a prediction layer.
+  if (!said && checkpoint_.find(prefix + "eh_proj.weight") == nullptr) return false;
+  ignore_tensors((prefix + "*").c_str());
+  const auto& tensors = checkpoint_.tensors();
+  const auto first = tensors.lower_bound(prefix);
+  const bool there = first != tensors.end() && first->first.starts_with(prefix);
+  if (there) ++out_.n_skipped_layers;
+  return there;
+}
+
 void Decoder::skip_prediction_layers(int32_t fallback) {
   const bool said = keys.has("num_nextn_predict_layers");
   const int32_t n = keys.integer("num_nextn_predict_layers", fallback, 0, 64);
   keys.ignore({"num_mtp_layers"});
   ignore_tensors("blk.*.nextn.*");  // GGUF's
-  for (int32_t l = out_.config.n_layers(); l < out_.config.n_layers() + n; ++l) {
-    const std::string prefix = "model.layers." + std::to_string(l) + ".";
-    // Unless config.json mentions it, an ordinary excess layer is not a prediction layer.
-    if (!said && checkpoint_.find(prefix + "eh_proj.weight") == nullptr) continue;
-    ignore_tensors((prefix + "*").c_str());
-    const auto& tensors = checkpoint_.tensors();
-    const auto first = tensors.lower_bound(prefix);
-    if (first != tensors.end() && first->first.starts_with(prefix)) ++out_.n_skipped_layers;
+  for (int32_t l = 0; l < n; ++l) (void)skip_layer(out_.config.n_layers() + l, said);
+}
+
+// The layer has copies of the embedding and of the head.
+bool Decoder::shares_tables(const std::string& prefix) {
+  const char* const embedding = "model.embed_tokens.weight";
+  const char* const head = out_.config.tie_embeddings ? embedding : kHeadTensor;
+  return is_copy(checkpoint_, prefix + "embed_tokens.weight", embedding) &&
+         is_copy(checkpoint_, prefix + "shared_head.head.weight", head);
+}
+
+void Decoder::prediction_layers(int32_t fallback) {
+  static constexpr TensorName kNames[] = {
+      {"prediction.next_norm.weight", "model.layers.{l}.enorm.weight"},
+      {"prediction.next.weight", "model.layers.{l}.eh_proj.weight", {.col_parts = 2}},
+      {"prediction.hidden_norm.weight", "model.layers.{l}.hnorm.weight"},
+      {"prediction.hidden.weight",
+       "model.layers.{l}.eh_proj.weight",
+       {.col_parts = 2, .col_part = 1}},
+      {"prediction.norm.weight", "model.layers.{l}.shared_head.norm.weight"}};
+  const int32_t n_layers = out_.config.n_layers();
+  const int32_t skipped = out_.n_skipped_layers;
+  skip_prediction_layers(fallback);
+  const std::string prefix = "model.layers." + std::to_string(n_layers) + ".";
+  const auto& tensors = checkpoint_.tensors();
+  const auto has = [&](const std::string& start) {
+    const auto found = tensors.lower_bound(start);
+    return found != tensors.end() && found->first.starts_with(start);
+  };
+  if (out_.n_skipped_layers == skipped || !has(prefix)) return;
+  if (has("blk." + std::to_string(n_layers) + ".")) return;  // GGUF's
+  if (!shares_tables(prefix)) {
+    keys.warn(
+        "the layer that predicts further tokens has an embedding or a head of its own, and "
+        "is left out");
+    return;
   }
+  std::erase(out_.ignored, prefix + "*");
+  --out_.n_skipped_layers;
+  for (const char* copy : {"embed_tokens.weight", "shared_head.head.weight"}) {
+    ignore_tensors((prefix + copy).c_str());
+  }
+  const LayerConfig* like = &layer(layers().size() - 1);
+  for (const LayerConfig& other : layers()) {
+    if (other.ffn.kind == FfnKind::kMoe) like = &other;
+  }
+  add_prediction(*like, {.names = kNames, .tensors = {prefix + "*"}});
+}
+
+void Decoder::add_prediction(const LayerConfig& like, PredictionLayer layer) {
+  guessing_ = like;
+  prediction_ = std::move(layer);
 }
 
 bool Decoder::window_by_layer_type(int32_t positions) {
@@ -302,6 +359,25 @@ void Decoder::read_in_norms() {
   names(kInNorms);
 }
 
+// The layer that guesses has names of its own.
+void Decoder::locate_slots() {
+  if (!guessing_) return locate_by(std::move(table_), checkpoint_, &out_);
+  const int32_t n_layers = out_.config.n_layers();
+  check(out_.config.layers.push(*guessing_));
+  out_.config.n_predictions = 1;
+  out_.predictions = std::move(prediction_.tensors);
+  TensorTable guessing = table_;
+  guessing.layers_under(prediction_.layer);
+  guessing.add(prediction_.names);
+  locate_by(std::move(guessing), checkpoint_, &out_);
+  auto locate_guessing = std::move(out_.locate);
+  locate_by(std::move(table_), checkpoint_, &out_);
+  out_.locate = [n_layers, locate_guessing = std::move(locate_guessing),
+                 locate = std::move(out_.locate)](const SlotGroup& group, const Slot& slot) {
+    return group.layer >= n_layers ? locate_guessing(group, slot) : locate(group, slot);
+  };
+}
+
 Imported Decoder::finish() {
   check_unread();
   read_in_norms();
@@ -313,7 +389,7 @@ Imported Decoder::finish() {
   check(out_.config.name.assign(checkpoint_.name()));  // config.json has no name
   out_.warnings = keys.warnings();
   read_companions(checkpoint_, &out_);
-  locate_by(std::move(table_), checkpoint_, &out_);
+  locate_slots();
   return std::move(out_);
 }
 

@@ -27,6 +27,13 @@ std::span<const TensorName> sparse_moe_names();
 /// mlp.experts.gate_up_exps: the renamed GGUF tensors.
 std::span<const TensorName> stacked_moe_names();
 
+/// The layer that guesses tokens after the next one (ModelConfig::n_predictions) in a checkpoint.
+struct PredictionLayer {
+  const char* layer = "model.layers.{l}.";  // prefix of the tensors that other layers have too
+  std::span<const TensorName> names;        // of Part::kPrediction
+  std::vector<std::string> tensors;         // patterns of all its tensors
+};
+
 /// A quantisation that the importer reads itself.
 enum class Quantization : uint8_t { kNone, kMxfp4 };
 
@@ -47,9 +54,16 @@ class Decoder {
   void replace_name(const TensorName& row) { table_.take_only(row); }
   /// The prefix of a layer's tensors, if it is not "model.layers.{l}.".
   void layers_under(const char* prefix) { table_.layers_under(prefix); }
-  /// Skips the layers after the last one, "num_nextn_predict_layers" (or `fallback`) of them:
-  /// multi-token prediction is not supported.
+  /// Skips the layers after the last one, "num_nextn_predict_layers" (or `fallback`) of them, which
+  /// predict further tokens.
   void skip_prediction_layers(int32_t fallback);
+  /// The same, but keeps the first of them, DeepSeek-V3's, which GLM-4.5 took over. Its other
+  /// settings are those of the last layer, so call it when the layers are configured.
+  void prediction_layers(int32_t fallback);
+  /// Adds a layer that guesses. `like`: the layer whose settings it has.
+  void add_prediction(const LayerConfig& like, PredictionLayer layer);
+  /// Counts layers that are left out.
+  void skip_layers(int32_t n) { out_.n_skipped_layers += n; }
   void ignore_tensors(const char* pattern) { out_.ignored.push_back(pattern); }
   void precision(const PrecisionRule& rule) { out_.precision.push_back(rule); }
 
@@ -88,6 +102,9 @@ class Decoder {
 
  private:
   void read_sizes(float default_theta, float default_eps);
+  bool skip_layer(int32_t layer, bool said);
+  bool shares_tables(const std::string& prefix);
+  void locate_slots();
   void read_special_tokens();
   /// Norms of single matrices' inputs, if the checkpoint has any.
   void read_in_norms();
@@ -97,6 +114,8 @@ class Decoder {
   const Checkpoint& checkpoint_;
   Imported out_;
   TensorTable table_{"model.layers.{l}."};
+  std::optional<LayerConfig> guessing_;  // a layer to be added
+  PredictionLayer prediction_;           // where its tensors are
 };
 
 /// "n_group" and "topk_group", how many groups of experts a router selects from, with their

@@ -63,7 +63,7 @@ Imported import_glm4_moe(const JsonNode& config, const Checkpoint& checkpoint) {
     for (LayerConfig& layer : d.layers()) layer.attention.rope.dims /= 2;
   }
   add_experts(&d, 1, d.keys.boolean("norm_topk_prob", true));
-  d.skip_prediction_layers(1);
+  d.prediction_layers(1);
   d.quantization(Quantization::kNone);
   return d.finish();
 }

@@ -11,9 +11,11 @@ constexpr const char* kPlusOne = " + 1";  // suffix of a derived tensor
 constexpr uint64_t kWidestNorm = 1 << 20;
 
 bool is_less_by_one(std::string_view name, std::string_view plain) {
+  if (name.starts_with("mtp.pre_fc_norm_")) return true;
+  const bool of_model = name.starts_with("model.") || name.starts_with("mtp.");
   const bool of_matrix =
       name.ends_with("_proj.norm.weight") || name.ends_with("_proj.rms_norm.weight");
-  return name.starts_with("model.") && name.ends_with("norm.weight") && !of_matrix &&
+  return of_model && name.ends_with("norm.weight") && !of_matrix &&
          (plain.empty() || !name.ends_with(plain));
 }
 

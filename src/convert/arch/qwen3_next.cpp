@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Qwen3-Next (Qwen team 2025) and Qwen3.5 (2026), of models that see images the text part: gated
 // delta rules in most layers, attention with an output gate and a partial rotation in the others.
-// Norms are stored 1 less than their factors, except those inside the rule. Layers that predict
-// further tokens are left out.
+// Norms are stored 1 less than their factors, except those inside the rule. The first of the layers
+// that predict further tokens ("mtp.") is kept.
+
+#include <algorithm>
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/gated_delta.h"
@@ -87,10 +89,42 @@ Decoder begin(const JsonNode& config, const Checkpoint& checkpoint) {
   d.keys.require("attn_output_gate", true);
   d.keys.require("use_sliding_window", false);
   for (LayerConfig& layer : d.layers()) layer.attention.output_gate = true;
-  d.ignore_tensors("mtp.*");
   d.skip_prediction_layers(0);  // GGUF's
-  d.keys.ignore({"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"});
   return d;
+}
+
+constexpr TensorName kPrediction[] = {
+    {"prediction.next_norm.weight", "mtp.pre_fc_norm_embedding.weight"},
+    {"prediction.next.weight", "mtp.fc.weight", {.col_parts = 2}},
+    {"prediction.hidden_norm.weight", "mtp.pre_fc_norm_hidden.weight"},
+    {"prediction.hidden.weight", "mtp.fc.weight", {.col_parts = 2, .col_part = 1}},
+    {"prediction.norm.weight", "mtp.norm.weight"}};
+
+// The layer that guesses tokens is like the last one with attention.
+void add_prediction(Decoder* d, const Checkpoint& checkpoint) {
+  const std::string prefix = "mtp.";
+  const int32_t n = d->keys.integer("mtp_num_hidden_layers", 1, 0, 64);
+  const bool own_tables = d->keys.boolean("mtp_use_dedicated_embeddings", false);
+  const auto first = checkpoint.tensors().lower_bound(prefix);
+  if (first == checkpoint.tensors().end() || !first->first.starts_with(prefix)) return;
+  const LayerConfig* like = nullptr;
+  for (const LayerConfig& layer : d->layers()) {
+    if (layer.has_attention) like = &layer;
+  }
+  if (n == 0 || own_tables || like == nullptr) {
+    d->keys.warn(std::string("the layer that predicts further tokens (mtp.*) is left out: ") +
+                 (n == 0       ? "config.json says that there is none"
+                  : own_tables ? "its embedding is another one"
+                               : "no other layer has attention"));
+    d->ignore_tensors("mtp.*");
+    d->skip_layers(std::max(n, 1));
+    return;
+  }
+  for (int32_t l = 1; l < n; ++l) {
+    d->ignore_tensors(("mtp.layers." + std::to_string(l) + ".*").c_str());
+  }
+  d->skip_layers(n - 1);
+  d->add_prediction(*like, {.layer = "mtp.layers.0.", .names = kPrediction, .tensors = {"mtp.*"}});
 }
 
 // Norms of GGUF files do.
@@ -99,6 +133,7 @@ bool holds_one(Decoder* d) { return d->keys.boolean("norms_hold_one", false); }
 Imported finish(Decoder* d, const Checkpoint& checkpoint) {
   const int32_t head_dim = d->layer(0).attention.head_dim;
   add_gated_delta(d, "full_attention_interval", d->config().norm_eps, 1);
+  add_prediction(d, checkpoint);
   d->quantization(Quantization::kNone);
   const bool alternate = d->keys.boolean("value_heads_alternate", false);  // GGUF's
   const bool whole = holds_one(d);

@@ -87,6 +87,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
              "layer_input",
              "add_bos",
              "n_encoder_layers",
+             "n_predictions",
              "source_length",
              "encoder_norm",
              "start_token_id",
@@ -110,6 +111,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
   config->residual_multiplier = node.number("residual_multiplier", 1);
   config->logit_multiplier = node.number("logit_multiplier", 1);
   config->logit_cap = node.number("logit_cap", 0);
+  config->n_predictions = static_cast<int32_t>(node.integer("n_predictions", 0, 0, 1));
   if (node.has("head")) read_head(node.at("head"), &config->head);
   if (node.has("layer_input")) read_layer_input(node.at("layer_input"), &config->layer_input);
   read_special_tokens(node, config);
@@ -252,6 +254,9 @@ Imported import_research(const JsonNode& config, const Checkpoint& checkpoint) {
   ModelConfig& c = out.config;
   c.head.tied_bias = c.tie_embeddings && !c.head.dense && c.n_outputs() > 0 &&
                      checkpoint.find("head.bias") != nullptr;
+  if (c.n_predictions > 0) {
+    out.predictions = {"layers." + std::to_string(c.n_main_layers()) + ".*"};
+  }
   out.locate = [](const SlotGroup&, const Slot& slot) {
     return Source{.tensor = slot.name == "head.tied_bias" ? "head.bias" : slot.name};
   };

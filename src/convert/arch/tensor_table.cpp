@@ -33,6 +33,13 @@ Source place_source(const Place& place, int32_t n_experts, int32_t expert, const
     source.row_stride = 1;
     return source;
   }
+  if (place.col_parts > 1) {
+    const int64_t all = int64_t{slot.cols} * place.col_parts;
+    source.shape = {slot.rows, all};
+    source.row_stride = all;
+    source.offset = int64_t{slot.cols} * place.col_part;
+    return source;
+  }
   const bool whole = place.parts == 1 && place.skipped == 0 && place.behind == 0;
   const bool plain = !place.stacked && !place.transposed && whole;
   if (plain && place.packing == Packing::kNone) return source;
@@ -75,7 +82,8 @@ void TensorTable::add(std::span<const TensorName> names) {
 }
 
 std::string TensorTable::tensor_name(const TensorName& row, const SlotGroup& group) const {
-  std::string name = group.layer < 0 ? row.tensor : layer_prefix_ + row.tensor;
+  const bool whole = group.layer < 0 || group.part == Part::kPrediction;
+  std::string name = whole ? row.tensor : layer_prefix_ + row.tensor;
   replace(&name, "{l}", std::to_string(group.layer - first_layer_));
   replace(&name, "{e}", std::to_string(group.expert));
   return name;

@@ -19,6 +19,8 @@ struct Place {
   int32_t part = 0;          // index of this one
   bool interleaved = false;  // parts alternate row by row; otherwise consecutive
   bool transposed = false;   // (cols, rows)
+  int32_t col_parts = 1;     // matrices in the tensor's columns, side by side
+  int32_t col_part = 0;      // index of this one
   int32_t skipped = 0;       // rows of the tensor before the matrix
   int32_t behind = 0;        // rows after it
   int32_t taps = 0;          // vectors: of a convolution of each channel, (rows / taps, 1, taps)
@@ -27,7 +29,7 @@ struct Place {
 
 /// Names for all layers and experts. `slot`: as in the research layout without "layers.L." and with
 /// "experts." for "experts.E.". `tensor`: {e} is the expert's number; slots of a layer are prefixed
-/// by the table's layer prefix.
+/// by the table's layer prefix, except those of Part::kPrediction, where {l} is the layer's number.
 struct TensorName {
   const char* slot;
   const char* tensor;

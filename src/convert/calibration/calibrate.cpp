@@ -71,7 +71,7 @@ class TextCalibration final : public Calibration {
     run_.text.perplexity = read();
     watch_.keep_squares();
     for (auto& [name, sums] : sums_) sums->finish();
-    count_experts(plan);
+    count_experts(plan, model_->config().n_main_layers());
     if (options_.save != nullptr) {
       options_.save->put_inputs(
           [this](const std::string& key) -> const InputSums& { return *sums_.at(key); });
@@ -219,9 +219,9 @@ class TextCalibration final : public Calibration {
 
 }  // namespace
 
-void Calibration::count_experts(const Plan& plan) {
+void Calibration::count_experts(const Plan& plan, int32_t n_layers) {
   for (const PlannedSegment& segment : plan.segments) {
-    if (segment.part != Part::kExperts) continue;
+    if (segment.part != Part::kExperts || segment.layer >= n_layers) continue;
     ++run_.n_experts;
     bool reached = false;
     for (const PlannedMatrix& m : segment.matrices) {

@@ -50,7 +50,7 @@ class Calibration {
 
  protected:
   /// Counts the plan's experts, and those that no token reached. All inputs must have been counted.
-  void count_experts(const Plan& plan);
+  void count_experts(const Plan& plan, int32_t n_layers);
 
   ThreadPool& pool_;
   InputStatistics inputs_{pool_};

@@ -17,7 +17,7 @@ class SavedCalibration final : public Calibration {
       });
     }
     run_.text = file.text();
-    count_experts(plan);
+    count_experts(plan, config.n_main_layers());
     for (size_t i = 0; i < plan.segments.size(); i = end_of_layer(plan, i)) {
       run_.n_without_room += lacks_moments(i, end_of_layer(plan, i)) ? 1u : 0u;
     }

@@ -43,6 +43,8 @@ bool is_shared_by_all(const Slot& slot) {
     case Role::kHead:
     case Role::kMerge:
     case Role::kDense:
+    case Role::kNext:
+    case Role::kHidden:
       return true;
     default:
       return false;

@@ -52,6 +52,7 @@ class Lister {
       group(Part::kMixer, l);
       group(Part::kCrossAttention, l);
       group(Part::kLayerInput, l);
+      group(Part::kPrediction, l);
       group(Part::kFfn, l);
       group(Part::kRouter, l);
       if (!has_part(config_, Part::kExperts, l)) continue;

@@ -24,12 +24,17 @@ bool groups_are_of_rows(const SourceGroups& groups, int64_t cols) {
                      [cols](const auto& piece) { return piece.at >= 0 && piece.at % cols == 0; });
 }
 
+// The rows of the tensor are longer than those of the matrix.
+bool has_part_of_columns(const Source& s, int64_t cols) {
+  return s.packing == Packing::kNone && !s.shape.empty() && s.shape.back() > cols;
+}
+
 bool has_rows_of_tensor(const PlannedMatrix& m) {
   const Source& s = m.source;
   const bool grouped = !s.row_groups.pieces.empty();
   return s.col_stride == 1 && s.col_groups.pieces.empty() && s.rows.of == 0 && s.cols.of == 0 &&
          s.factors.empty() && (!grouped || groups_are_of_rows(s.row_groups, m.slot.cols)) &&
-         s.offset % m.slot.cols == 0;
+         s.offset % m.slot.cols == 0 && !has_part_of_columns(s, m.slot.cols);
 }
 
 double off_by(float v) {

@@ -157,6 +157,8 @@ class ModelInfo(Sized):
         ("default_prompt", c.c_int32),
         ("file_hash", c.c_uint64),
         ("device", c.c_char_p),
+        ("n_predictions", c.c_int32),
+        ("reserved2", c.c_int32),
     ]
 
 
@@ -666,6 +668,8 @@ class ConvertParams(Sized):
         ("i2_s_arm", c.c_int32),
         ("most_bytes", c.c_uint64),
         ("most_bits", c.c_double),
+        ("no_predictions", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 

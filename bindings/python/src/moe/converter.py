@@ -26,7 +26,8 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
             ignored_keys: Sequence[str] = (), calibration: str | bytes | None = None,
             statistics: Path | None = None, save_statistics: Path | None = None,
             split_ffn: int = 0, split_by: str = "clusters", allow_zeros: bool = False,
-            i2_s_arm: bool = False, threads: int = 0, size: int = 0, bits: float = 0) -> Report:
+            i2_s_arm: bool = False, threads: int = 0, size: int = 0, bits: float = 0,
+            no_predictions: bool = False) -> Report:
     """Converts a folder with config.json and safetensors, or a GGUF file. The destination never
     holds a partial file. Returns the report on the whole conversion.
 
@@ -55,6 +56,8 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
     size:      the format of every matrix that overrides do not name is chosen so that the file has at
                most this many bytes and the least expected damage; not with weights.
     bits:      the same for a number of bits per weight, the mean over all matrices.
+    no_predictions: leave out the layer that guesses further tokens (multi-token prediction), which
+               drafts use.
     threads:   0 for all CPUs that this process may use; the file does not depend on it.
     An exception in progress or on_matrix, or Ctrl-C, ends the conversion and is raised here; the
     destination is then unchanged.
@@ -86,7 +89,7 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
                          else path_bytes(save_statistics, "save_statistics")),
         split_ffn=split_ffn, split_by_clusters=int(split_ffn > 0 and split_by == "clusters"),
         allow_zeros=int(allow_zeros), i2_s_arm=int(i2_s_arm), n_threads=threads,
-        most_bytes=size, most_bits=bits)
+        most_bytes=size, most_bits=bits, no_predictions=int(no_predictions))
     names = path_bytes(source, "source"), path_bytes(destination, "destination")
     long.run(lambda: call(library.moe_convert, *names, c.byref(params)))
     return reports[-1]

@@ -52,6 +52,7 @@ class ModelInfo:
     default_prompt: int  # index of a prompt; -1: none
     file_hash: int  # tells model files apart
     device: str  # that runs it
+    n_predictions: int  # 1: a layer beside the others guesses further tokens, which drafts use
 
 
 @dataclasses.dataclass(frozen=True)
