@@ -470,7 +470,7 @@ MOE_API moe_status moe_model_get_router(const moe_model* model, int32_t layer, m
 /* One stored matrix or vector, as the file describes it. */
 typedef struct moe_tensor_info {
   uint32_t struct_size;
-  int32_t layer;           /* -1: none */
+  int32_t layer;           /* -1: none; n_layers of moe_model_info: one that guesses, for drafts */
   int32_t expert;          /* -1: none */
   int32_t rows;            /* outputs */
   int32_t cols;            /* inputs */

@@ -47,14 +47,16 @@ uint64_t kv_bytes_per_token(const BenchOptions& o, const moe_model* model, int n
   return bytes;
 }
 
+// Layers that guess are left out, as a trace has none of them.
 uint64_t expert_bytes(const moe_model* model) {
+  const int32_t n_layers = model_info(model).n_layers;
   uint64_t bytes = 0;
   for (size_t i = 0; i < moe_model_tensor_count(model); ++i) {
     moe_tensor_info t{};
     t.struct_size = sizeof t;
     moe_error error;
     check(moe_model_get_tensor_info(model, i, &t, &error), error);
-    if (t.expert >= 0) bytes += t.bytes;
+    if (t.expert >= 0 && t.layer < n_layers) bytes += t.bytes;
   }
   return bytes;
 }

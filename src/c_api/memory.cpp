@@ -59,7 +59,7 @@ Status get_memory_plan(const moe_model* model, const moe_session_params* params,
   plan.least_bytes = least.total;
   plan.session_bytes = account.session_bytes;
   for (const FileSegment& s : m.file().segments()) {
-    if (s.part != Part::kExperts) continue;
+    if (s.part != Part::kExperts || s.layer >= m.config().n_layers()) continue;  // out of use
     ++plan.n_experts;
     plan.expert_bytes += s.raw;
   }

@@ -328,8 +328,14 @@ Status validate_rotation(const RotationConfig& r) {
                          r.block);
   }
   int32_t last = 0;
+  int64_t sum = 0;  // is held in memory, whatever the file's bytes are
   for (const RotationSigns& s : r.signs) {
     MOE_TRY(check_int("rotation.signs: width", s.width, last + 1, kMaxWidth));
+    sum += s.width;
+    if (sum > kMaxWidth) {
+      return Status::error(MOE_ERR_RANGE, "rotation.signs: the widths add up to more than %d",
+                           kMaxWidth);
+    }
     if (s.width % r.block != 0) {
       return Status::error(MOE_ERR_SHAPE,
                            "rotation.signs: blocks of %d do not divide a width of %d", r.block,

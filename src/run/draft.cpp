@@ -94,9 +94,11 @@ size_t Drafter::draft(std::span<const int32_t> text, size_t room, int32_t* out,
   }
   const Plan guess = guesser == nullptr ? Plan() : plan_guesses(room);
   if (guess.n > 0 && guess.gain > found.gain) {
+    guess_seconds_ = 0;
     n_drafted_ = guesser->guess(guesser->user, guess.n, out, &guess_seconds_);
     guessed_ = n_drafted_ > 0;
     if (guessed_) return n_drafted_;
+    learn_failure();
   }
   n_drafted_ = found.n;
   // The text behind the occurrence may reach its end, and goes on with the draft.
@@ -123,6 +125,13 @@ void Drafter::learn(size_t n_right, double seconds) {
   const double cost = (seconds / single_.value - 1) / n;
   cost_ += kStep * (std::clamp(cost, 0.0, kMostCost) - cost_);
   if (guessed_) learn_guesses(n_right, seconds);
+}
+
+// Without guesses, which a damaged layer never gives, all of the time is lost. It counts as a part
+// of a pass at least: a clock that the caller replaced may stand still.
+void Drafter::learn_failure() {
+  guess_rate(0) -= kStep * guess_rate(0);
+  lost_ += std::clamp(guess_seconds_ / single_.value, kMostLoss, kMostCost);
 }
 
 // However much was gained, no more than the allowance may be lost later.

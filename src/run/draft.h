@@ -64,6 +64,7 @@ class Drafter {
   Plan plan_guesses(size_t room);
   bool may_lose() const;
   void learn_guesses(size_t n_right, double seconds);
+  void learn_failure();
 
   /// A mean that follows changes.
   struct Mean {

@@ -142,10 +142,10 @@ Status Session::sample(const SamplingConfig& config, TokenLogprob* out, TokenLog
 
 // The states of mixers after `position` stay until a pass begins before them: none may come then.
 void rewind_to(SessionState& state, size_t position) {
+  state.predictions.rewind(static_cast<int32_t>(position));  // may be ahead after a failed pass
   if (position == state.tokens.size()) return;
   state.logits.forget();
   state.tokens.resize(position);
-  state.predictions.rewind(static_cast<int32_t>(position));
 }
 
 Status Session::rewind(int32_t position) {

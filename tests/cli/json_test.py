@@ -87,7 +87,7 @@ class JsonKeys(Cli):
         data = os.path.join(CHECKPOINT, "../..")
         free = FREE | {"memory", "prompts"}
         seen = [self.json("inspect", MODEL, "--tensors", "--verify", "--memory", "1G")]
-        for source in ("translation/mbart", "encoders/xlmr_maskedlm", "encoders/sentences", "pytorch/threshold", "pytorch/cosine_softmax_top2"):
+        for source in ("translation/mbart", "encoders/xlmr_maskedlm", "encoders/sentences", "families/glm4_moe_mtp", "pytorch/threshold", "pytorch/cosine_softmax_top2"):
             converted = self.json("convert", os.path.join(data, source), self.path("m.moe"), "--verify")
             seen.append(self.json("inspect", self.path("m.moe")))
             if source == "translation/mbart":

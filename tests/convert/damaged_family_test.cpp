@@ -253,6 +253,15 @@ TEST_F(DamagedFamily, PredictionLayers) {
             "tensor model.layers.2.other.weight: config.json describes no such tensor");
   EXPECT_TRUE(convert_without(true, &report).ok());
 
+  load("bailing_hybrid");  // Ling 3's has other names, and is left out
+  for (const char* name : {"eh_proj", "enorm", "hnorm", "final_layernorm"}) {
+    tensors_[std::string("model.layers.4.") + name + ".weight"] = test::f32_tensor({2}, {1, 1});
+  }
+  for (const bool without : {false, true}) {
+    ASSERT_TRUE(convert_without(without, &report).ok());
+    EXPECT_EQ(report.n_skipped_layers, 1);
+  }
+
   load("qwen3_5_mtp");
   const std::string config = config_;
   for (const char* change :

@@ -325,6 +325,8 @@ TEST(Config, Rotation) {
             "rotation.signs: blocks of 32 do not divide a width of 48");
   EXPECT_EQ(error([](R& r) { r.signs[1].width = 32; }),
             "rotation.signs: width: expected 33..1048576, found 32");
+  EXPECT_EQ(error([](R& r) { r.signs[1].width = 1 << 20; }),
+            "rotation.signs: the widths add up to more than 1048576");
   RotationConfig r(system_allocator());
   EXPECT_FALSE(r.takes(32));
   r.block = 16;

@@ -35,6 +35,9 @@ inline TinyKind two_moe_layers(const TinyKind& kind) {
   return {kind.name, [kind](ModelConfig& c, TinyOptions& o) {
             c.layers[0].ffn = c.layers[1].ffn;
             kind.change(c, o);
+            for (LayerConfig& layer : c.layers) {  // only a dense FFN may have them
+              if (layer.ffn.kind == FfnKind::kMoe) layer.ffn.in_norms = false;
+            }
           }};
 }
 

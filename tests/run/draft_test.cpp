@@ -132,6 +132,26 @@ TEST(DrafterTest, TheTextIsPreferredWhereItSavesMore) {
   EXPECT_EQ(guesses.n_guessed, 0u);
 }
 
+// As by a layer of which an expert is damaged: time passes, and there are no guesses.
+TEST(DrafterTest, AGuesserThatFailsIsGivenUp) {
+  int n_calls = 0;
+  const Guesser guesser = {[](void* user, size_t, int32_t*, double* seconds) {
+                             ++*static_cast<int*>(user);
+                             *seconds = 0.5;
+                             return size_t{0};
+                           },
+                           &n_calls};
+  Drafter drafter(kMaxDraft);
+  const Tokens text = {1, 2, 3};  // nothing to continue
+  Tokens out(kMaxDraft);
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_EQ(drafter.draft(span(text), kMaxDraft, out.data(), &guesser), 0u);
+    drafter.learn_single(1);
+  }
+  EXPECT_GT(n_calls, 0);
+  EXPECT_LT(n_calls * 0.5, 2 + 0.02 * 1000 + 1);
+}
+
 class DraftTest : public GenerateTest {
  protected:
   /// Runs with and without drafts from an empty session; expects the same and returns how many

@@ -539,7 +539,7 @@ pub struct moe_router {
 #[derive(Clone, Copy)]
 pub struct moe_tensor_info {
     pub struct_size: u32,
-    /// -1: none
+    /// -1: none; n_layers of moe_model_info: one that guesses, for drafts
     pub layer: i32,
     /// -1: none
     pub expert: i32,

@@ -183,8 +183,9 @@ Imported import_bailing_hybrid(const JsonNode& config, const Checkpoint& checkpo
   refuse_earlier(config);
   const RenamedConfig renamed = as_deepseek(config);
   const bool gguf = !checkpoint.metadata().is_null();
-  Imported out = deepseek::import_v3_variant(renamed.node(), checkpoint,
-                                             {.extend = gguf ? add_gguf_rule : add_published_rule});
+  Imported out = deepseek::import_v3_variant(
+      renamed.node(), checkpoint,
+      {.keeps_predictions = false, .extend = gguf ? add_gguf_rule : add_published_rule});
   arrange_kimi_delta(checkpoint, &out);
   return out;
 }

@@ -347,7 +347,7 @@ void Decoder::read_in_norms() {
   if (!has("model.layers.*_proj.norm.weight") && !has("model.layers.*_proj.rms_norm.weight")) {
     return;
   }
-  for (LayerConfig& layer : layers()) {
+  const auto add_norms = [](LayerConfig& layer) {
     if (layer.attention.sub_norm || layer.ffn.sub_norm) {
       fail(MOE_ERR_UNSUPPORTED,
            "config.json: the outputs of attention and FFN are normed twice, as the family does and "
@@ -355,7 +355,9 @@ void Decoder::read_in_norms() {
     }
     if (layer.has_attention) layer.attention.in_norms = layer.attention.sub_norm = true;
     if (layer.has_ffn) layer.ffn.in_norms = layer.ffn.sub_norm = true;
-  }
+  };
+  for (LayerConfig& layer : layers()) add_norms(layer);
+  if (guessing_) add_norms(*guessing_);
   names(kInNorms);
 }
 

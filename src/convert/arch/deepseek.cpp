@@ -275,7 +275,11 @@ Imported import_deepseek(const JsonNode& original, const Checkpoint& checkpoint,
   name_projections(&d, checkpoint);
   read_experts(&d, read_router(&d.keys));
   if (variant.extend) variant.extend(&d);
-  d.prediction_layers(n_predictions);
+  if (variant.keeps_predictions) {
+    d.prediction_layers(n_predictions);
+  } else {
+    d.skip_prediction_layers(n_predictions);
+  }
   d.quantization(Quantization::kNone);
   PrecisionRule exact;  // 0 and 1
   exact.match = "*.attention.k_rope";

@@ -9,7 +9,8 @@
 namespace moe::arch::deepseek {
 
 struct Variant {
-  bool rotates = true;  // false: the part of keys that all heads share is not rotated
+  bool rotates = true;            // false: the part of keys that all heads share is not rotated
+  bool keeps_predictions = true;  // false: the layer that predicts further tokens has other names
   std::function<void(Decoder* d)> extend = {};  // called when the layers are configured
 };
 
