@@ -42,7 +42,7 @@ void check_keys(const JsonNode& keys) {
                                     kWidths, kValues,  kGrouped, kTransform, kAxis};
   std::vector<UnknownKey> unknown;
   for (const auto& [key, value] : keys.value().items()) {
-    const auto is = [&key](const char* known) { return key == known; };
+    const auto is = [&key = key](const char* known) { return key == known; };
     if (!key.starts_with(kPrefix) || std::any_of(std::begin(kKnown), std::end(kKnown), is)) {
       continue;
     }
