@@ -419,7 +419,9 @@ Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const
   MOE_TRY(eval_tokens(state, prompt, {}));
   if (prompt.size() > 1) keep_state(state);
   const double prompt_end = clock.seconds();
-  MOE_TRY(generation.run());
+  const Status status = generation.run();
+  state.predictions.follows = false;  // no later text need be drafted
+  MOE_TRY(status);
   keep_state(state);
   result.prompt_seconds = prompt_end - start;
   result.generate_seconds = clock.seconds() - prompt_end;

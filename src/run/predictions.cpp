@@ -44,9 +44,12 @@ class PredictionPass {
         layer_(state.model.config().n_main_layers()) {}
 
   /// Sets the hidden states from row `first` on: norm(x) of n rows.
-  void read(const float* x, size_t n, const Norm& norm, size_t first) {
+  Status read(const float* x, size_t n, const Norm& norm, size_t first) {
     float* const to = work_.hidden + static_cast<int64_t>(first) * d_;
-    state_.device.norm(state_.stream(), {x, to, static_cast<int32_t>(n), d_, norm, false, 1});
+    BatchPart part = part_of({});
+    return run_and_wait(state_, batch_of({&part, 1}, 0), [&] {
+      state_.device.norm(state_.stream(), {x, to, static_cast<int32_t>(n), d_, norm, false, 1});
+    });
   }
   /// Runs the layer on these hidden states and the tokens after them. `place`: of the first, in
   /// its cache.
@@ -75,7 +78,7 @@ class PredictionPass {
     return {work_.logits, static_cast<size_t>(state_.model.config().n_outputs())};
   }
   /// Makes the last row's result the hidden state of the next run().
-  void chain() { read(last(), 1, weights().norm, 0); }
+  Status chain() { return read(last(), 1, weights().norm, 0); }
 
  private:
   const PredictionWeights& weights() const { return state_.model.layer(layer_).prediction; }
@@ -140,8 +143,8 @@ Status follow(SessionState& state, const BatchPart& part) {
   const Norm& norm = state.model.weights().final_norm;
   const size_t n_kept = own.n_kept(), n = part.tokens.size();
   PredictionPass pass(state);
-  pass.read(own.kept(), n_kept, norm, 0);
-  pass.read(state.work().x, n - 1, norm, n_kept);
+  MOE_TRY(pass.read(own.kept(), n_kept, norm, 0));
+  MOE_TRY(pass.read(state.work().x, n - 1, norm, n_kept));
   const int32_t done = own.done();
   const int32_t last = part.position + static_cast<int32_t>(n) - 1;
   own.finish(last);
@@ -179,16 +182,18 @@ size_t predict(SessionState& state, size_t n, int32_t* out, float* logits) {
   if (!lease.status().ok()) return 0;
   PredictionPass pass(state);
   const size_t n_kept = own.n_kept();
-  pass.read(own.kept(), n_kept, state.model.weights().final_norm, 0);
   const int32_t* const text = state.tokens.room().data();
-  Status status = pass.run(own.place(own.done()), {text + own.done() + 1, n_kept});
+  Status status = pass.read(own.kept(), n_kept, state.model.weights().final_norm, 0);
+  if (status.ok()) {
+    status = pass.run(own.place(own.done()), {text + own.done() + 1, n_kept});
+  }
   own.finish(position);
   size_t n_guessed = 0;
   while (status.ok() && n_guessed < n) {
     if (n_guessed > 0) {
-      pass.chain();
       const int32_t place = own.place(position) + static_cast<int32_t>(n_guessed) - 1;
-      status = pass.run(place, {&out[n_guessed - 1], 1});
+      status = pass.chain();
+      if (status.ok()) status = pass.run(place, {&out[n_guessed - 1], 1});
     }
     if (status.ok()) status = pass.guess(&out[n_guessed]);
     if (!status.ok()) break;

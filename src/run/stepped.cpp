@@ -54,7 +54,7 @@ Status SteppedGeneration::next(int32_t* token, Finish* finish) {
   if (ended_) return Status::error(MOE_ERR_STATE, "the generation has ended");
   const SessionCall call(session_);
   MOE_TRY(call.status());
-  const SessionState& state = call.state();
+  SessionState& state = call.state();
   const bool evaluated = state.position() == position_ &&
                          (last_ < 0 || state.tokens[static_cast<size_t>(position_) - 1] == last_);
   if (!evaluated) {
@@ -71,7 +71,7 @@ Status SteppedGeneration::advance(int32_t* token, Finish* finish) {
   if (ended_) return Status::error(MOE_ERR_STATE, "the generation has ended");
   const SessionCall call(session_);
   MOE_TRY(call.status());
-  const SessionState& state = call.state();
+  SessionState& state = call.state();
   if (last_ < 0 || state.position() != position_ - 1) {
     return Status::error(MOE_ERR_STATE,
                          "the session has %d tokens; expected %d, and a token that this generation "
@@ -83,11 +83,12 @@ Status SteppedGeneration::advance(int32_t* token, Finish* finish) {
 }
 
 // After a token, or the end.
-Status SteppedGeneration::settle(const SessionState& state, int32_t* token, Finish* finish) {
+Status SteppedGeneration::settle(SessionState& state, int32_t* token, Finish* finish) {
   if (last_ >= 0) {
     position_ = state.position() + 1;
   } else {
     ended_ = true;
+    state.predictions.follows = false;  // no later text need be drafted
     *finish = generation_->result().finish;
     if (filter_.object != nullptr) MOE_TRY(filter_.finish(filter_.object, finish));
   }

@@ -248,7 +248,7 @@ TEST_F(GgufState, DecaysHaveToBeNegative) {
   }
 }
 
-// That of Ling 3 has e^A_log.
+// A file of Ling 3 holds e^A_log, which is above 0.
 TEST_F(GgufState, DecaysOfLing3HaveToBePositive) {
   for (const float bad : {0.0f, -0.25f, INFINITY, NAN}) {
     File file("bailing_hybrid_small");

@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 
-# Reading these takes most of the time of a file that includes one, so each is compiled once. A file uses the first that it
-# includes, itself or through others; it sees nothing by that which it does not include somewhere.
+# Reading these takes most of the time of a file that includes one, so each is compiled once. A file uses the first of them
+# that it includes, itself or through others: all that it then sees it does include, if perhaps only later.
 HEAVY = ("cli/common.h", "src/serve/json.h", "src/convert/arch/decoder.h", "src/convert/importer.h", "formats/import/checkpoint.h")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 

@@ -83,8 +83,10 @@ void StatisticsFile::read_metadata(const Json& metadata, uint64_t identity) {
   checksum_ = node.at("xxh64").string();
   const std::string model = node.at("model").string();
   if (model != hex(identity)) {
-    fail(MOE_ERR_ARGUMENT, "%s: saved for another checkpoint (%.40s; this one is %s)", path,
-         model.c_str(), hex(identity).c_str());
+    fail(MOE_ERR_ARGUMENT,
+         "%s: saved for another checkpoint, or with another choice of --no-mtp (no_predictions): "
+         "%.40s; this one is %s",
+         path, model.c_str(), hex(identity).c_str());
   }
 }
 
