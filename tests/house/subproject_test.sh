@@ -14,7 +14,7 @@ version=$(sed -n 's/^project(moe VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.t
 
 echo "== add_subdirectory"
 cmake -G "Unix Makefiles" -S "$here/parent" -B "$folder/build" -DMOE_SOURCE="$root" -DCMAKE_BUILD_TYPE=Release \
-  "-DMOE_ISAS=avx2;neon_dotprod;scalar" -DMOE_CONVERT=OFF -DMOE_QUICK_BUILD=ON -DMOE_UNITY_CORE=ON >/dev/null
+  "-DMOE_ISAS=avx2;neon_dotprod;scalar" -DMOE_CONVERT=OFF -DMOE_QUICK_BUILD=ON >/dev/null
 cmake --build "$folder/build" -j "$(nproc)"
 "$folder/build/parent" "$version"
 cmake --install "$folder/build" --prefix "$folder/nothing" >/dev/null

@@ -13,7 +13,7 @@ cmake -S "$root" -B "$folder" -G Ninja -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_SYSTE
   -DCMAKE_C_COMPILER=$cross-gcc-posix -DCMAKE_CXX_COMPILER=$cross-g++-posix -DCMAKE_BUILD_TYPE=None \
   -DMOE_WERROR=ON -DMOE_CONVERT=OFF -DMOE_SERVE=OFF -DMOE_CLI=OFF -DMOE_TESTS=OFF -DMOE_INSTALL=OFF -DMOE_GPU=ON \
   -DMOE_zstd_LIBRARY=zstd -DMOE_pcre2_LIBRARY=pcre2-8 -DMOE_utf8proc_LIBRARY=utf8proc \
-  -DMOE_ISAS=scalar -DMOE_UNITY_CORE=ON -DBUILD_SHARED_LIBS=OFF
+  -DMOE_ISAS=scalar -DBUILD_SHARED_LIBS=OFF
 grep -q '^MOE_OS:[A-Z]*=windows$' "$folder/CMakeCache.txt"
 cmake --build "$folder" --target moe
 $cross-nm -C "$folder/lib/libmoe.a" >"$folder/symbols"
