@@ -3,7 +3,7 @@
 # Builds and tests everything. Missing Debian packages are installed first.
 #   tests/run.sh          release with gcc; not the CUDA emulator
 #   tests/run.sh --asan   and asan (address + undefined behaviour) with clang
-#   tests/run.sh --all    and the emulator under asan, kernels by clang, tsan, aarch64, armhf and riscv64 under
+#   tests/run.sh --all    and the emulator under asan, kernels compiled by clang, tsan, aarch64, armhf and riscv64 under
 #                         qemu, embedded, bare, static, compiled for Windows, cuda, Rust, Go, Node, installation, packages, additions and formatting
 # Logs go to build/logs. Exits 1 if anything failed.
 set -uo pipefail
