@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "src/base/format.h"
+#include "src/base/string.h"
 
 namespace moe {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 bool has_name(std::string_view list, std::string_view name) {
   while (!list.empty()) {
     const size_t comma = std::min(list.find(','), list.size());
-    if (list.substr(0, comma) == name) return true;
+    if (slice(list, 0, comma) == name) return true;
     list.remove_prefix(std::min(comma + 1, list.size()));
   }
   return false;
