@@ -7,6 +7,7 @@
 #include <pcre2.h>
 
 #include "src/base/number.h"
+#include "src/base/string.h"
 #include "src/text/characters/regex_syntax.h"
 #include "src/text/characters/utf8.h"
 
@@ -57,7 +58,7 @@ uint32_t compile_options() {
 bool confuses_possession(std::string_view pattern) {
   for (size_t i = 0; i + 1 < pattern.size(); ++i) {
     if (pattern[i] != '\\') continue;
-    const std::string_view rest = pattern.substr(++i);
+    const std::string_view rest = slice(pattern, ++i);
     if (std::string_view("PDNR").find(rest[0]) != std::string_view::npos) return true;
     if (rest.starts_with("p{^")) return true;
   }
