@@ -104,7 +104,7 @@ users() {
   # depends on the architecture, and the oldest has the fewest instructions.
   step "cuda: configure" cmake --preset release -DMOE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=80-real &&
     step "cuda: build" cmake --build --preset release --target moe_gpu &&
-    command -v nvcc >/dev/null && step "cuda: registers" bash tests/gpu/check_sass.sh sm_80
+    command -v nvcc cuobjdump >/dev/null && step "cuda: instructions" bash tests/gpu/check_sass.sh build/release
   local language settings name
   for language in rust go node; do
     step "$language" bash bindings/test.sh $language build/release

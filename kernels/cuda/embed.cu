@@ -28,7 +28,7 @@ cudaError_t embed_rows(cudaStream_t stream, const EmbedOp& op) {
   if (op.n_rows <= 0) return cudaSuccess;
   Grid grid;
   grid.blocks = dim3(static_cast<unsigned>((op.table.cols + kThreads - 1) / kThreads),
-                     static_cast<unsigned>(op.n_rows < 65535 ? op.n_rows : 65535));
+                     static_cast<unsigned>(op.n_rows < kMostGridY ? op.n_rows : kMostGridY));
   grid.threads = kThreads;
   return launch(embed_kernel, grid, stream, op);
 }

@@ -17,6 +17,13 @@ Status cuda_status(cudaError_t error, const char* what);
     }                                                                       \
   } while (false)
 
+/// Blocks of a grid along y. The emulator's grids have fewer, as it takes its time for each block.
+#if defined(MOE_CUDA_EMULATOR)
+inline constexpr int32_t kMostGridY = emulator::kMostGridY;
+#else
+inline constexpr int32_t kMostGridY = 65535;
+#endif
+
 struct Grid {
   dim3 blocks = 1;
   dim3 threads = 1;

@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "quant/activation.h"
 #include "tests/support/weight_blocks.h"
@@ -25,6 +27,19 @@ std::vector<WeightKind> all_weight_kinds() {
     }
   }
   return kinds;
+}
+
+std::vector<WeightKind> kinds_by_kernel() {
+#if defined(MOE_CUDA_EMULATOR)
+  std::map<std::pair<FormatId, bool>, std::vector<WeightKind>> alike;
+  for (const WeightKind& kind : all_weight_kinds())
+    alike[{kind.format, kind.act == ActPrecision::kF32}].push_back(kind);
+  std::vector<WeightKind> kinds;
+  for (const auto& [_, same] : alike) kinds.push_back(same[kinds.size() % same.size()]);
+  return kinds;
+#else
+  return all_weight_kinds();
+#endif
 }
 
 std::string describe(const WeightKind& k) {

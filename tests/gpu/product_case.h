@@ -21,6 +21,9 @@ struct WeightKind {
 };
 /// Every kind of weights that a model can have.
 std::vector<WeightKind> all_weight_kinds();
+/// On a GPU the same; on the emulator, which is slow, one for each format with float activations
+/// and one with codes, in turn of each precision and kind of scales: these share their kernels.
+std::vector<WeightKind> kinds_by_kernel();
 std::string describe(const WeightKind& kind);
 
 /// One matrix in host memory and on the device. Its tile stride is `step` tiles.

@@ -32,11 +32,13 @@ inline constexpr bool kScalesInTile = requires {
   Format::scale;
 };
 
-/// Formats of matmul_groups.cuh: not the codebooks, which are read one weight at a time.
+/// Formats of matmul_groups.cuh, which has the operands of four, six and eight bits: not two and
+/// three bits, nor the codebooks.
 template <class Format>
 inline constexpr bool kHasGroupMma = kScalesInTile<Format> && !requires {
-  Format::kCodebook;
-};
+  Format::kThird;
+}
+&&!requires { Format::kCodebook; };
 
 template <class Format>
 __device__ inline GroupScales group_scales(const uint8_t* tile, int32_t row, int32_t group) {

@@ -116,7 +116,6 @@ cudaError_t ask_library(cudaStream_t stream, const MatmulOp& op, ProductKernels 
 }  // namespace
 
 bool has_mma_kernels(const Matrix& m) {
-  if (m.format == FormatId::kInt2K || m.format == FormatId::kInt3K) return false;
   return m.act != ActPrecision::kF32 &&
          (m.format == FormatId::kTernary2 || m.format == FormatId::kInt8 || has_group_mma(m));
 }

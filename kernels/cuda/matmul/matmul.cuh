@@ -10,8 +10,6 @@
 
 namespace moe::cuda {
 
-inline constexpr int32_t kMostGridY = 65535;
-
 /// Arguments of one launch: outs that agree in everything that selects a kernel.
 struct ProductArgs {
   RowGroups rows;

@@ -7,13 +7,12 @@
 namespace moe::cuda {
 
 /// Bytes in flight per lane: 4 KiB per warp, and 64 KiB with 16 warps per multiprocessor.
-template <class Format>
 inline constexpr int kRingBytes = 128;
 
 /// Prefetches the units of a lane's tile. Steps first, first + stride, ...
 template <class Format>
 class Ahead {
-  static constexpr int kRing = kRingBytes<Format> / static_cast<int>(sizeof(typename Format::Unit));
+  static constexpr int kRing = kRingBytes / static_cast<int>(sizeof(typename Format::Unit));
 
  public:
   static constexpr int kSteps = kRing / Format::kUnits;

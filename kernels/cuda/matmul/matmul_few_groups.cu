@@ -9,10 +9,6 @@
 
 namespace moe::cuda {
 
-/// Two groups of a unit, with a minimum each, take the registers that more bytes would need.
-template <>
-inline constexpr int kRingBytes<GroupMma<Int2KFormat>> = 64;
-
 namespace {
 
 constexpr int kTokens = kWarps;  // rows of activations per block

@@ -38,7 +38,7 @@ cudaError_t merge_rows(cudaStream_t stream, const MergeOp& op) {
   if (op.n_rows <= 0) return cudaSuccess;
   Grid grid;
   grid.blocks = dim3(static_cast<unsigned>((op.d + 4 * kThreads - 1) / (4 * kThreads)),
-                     static_cast<unsigned>(op.n_rows < 65535 ? op.n_rows : 65535));
+                     static_cast<unsigned>(op.n_rows < kMostGridY ? op.n_rows : kMostGridY));
   grid.threads = kThreads;
   const bool aligned =
       rows_aligned(op.sum, op.d) && rows_aligned(op.shared, op.d) && rows_aligned(op.y, op.d);

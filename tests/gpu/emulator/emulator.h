@@ -55,6 +55,9 @@ using cudaStream_t = EmulatedStream*;
 
 namespace emulator {
 
+inline constexpr int kMostGridY =
+    4095;  // blocks along y and z: fewer than a GPU's 65535, so that tests reach it
+
 // --- The environment of a kernel ----------------------------------------------------------------
 
 struct Position {

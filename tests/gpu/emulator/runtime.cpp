@@ -123,8 +123,8 @@ int launch_kernel(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_
                   std::function<void()> thread) {
   BEGIN_CALL();
   const uint64_t n = uint64_t{threads.x} * threads.y * threads.z;
-  if (n == 0 || n > 1024 || shared_bytes > runtime().machine.shared || blocks.y > 65535 ||
-      blocks.z > 65535 || blocks.x > 0x7fffffffu) {
+  if (n == 0 || n > 1024 || shared_bytes > runtime().machine.shared || blocks.y > kMostGridY ||
+      blocks.z > kMostGridY || blocks.x > 0x7fffffffu) {
     return remember(cudaErrorInvalidConfiguration);
   }
   const int device = stream == nullptr ? use_context() : stream->device;
