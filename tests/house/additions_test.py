@@ -30,7 +30,7 @@ TESTS = {
     "run_bits": "Kinds/BitsTest.*/even Kinds/BitsTest.*/nibble Kinds/BitsTest.*/mixer_average",
 }
 EMULATED = {"cuda_ops_test": "CudaRoute.EveryRouter*", "cuda_matmul_test": "CudaMatmul.EveryKind*"}
-ALSO_BUILT = ["amx", "avx512vnni", "scalar"]  # those of this architecture
+ALSO_BUILT = ["avx2", "scalar"]  # those of this architecture
 # Nothing of kernels_test runs for long here.
 QUICKER = """function(build_quicker)
   target_compile_options(kernels_test PRIVATE -O0)
