@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -24,7 +25,15 @@ using test::GgufBuilder;
 struct Content {
   std::vector<uint64_t> shape;
   std::vector<float> values;
+  bool half = false;  // stored as f16
 };
+
+std::string stored(const Content& content) {
+  if (!content.half) return test::as_bytes(content.values);
+  std::vector<uint16_t> halves;
+  for (const float v : content.values) halves.push_back(f32_to_f16(v));
+  return test::as_bytes(halves);
+}
 
 /// A file of the test data, of which tests change keys and tensors.
 class File {
@@ -49,7 +58,7 @@ class File {
       if (!name.starts_with("tokenizer.")) put(&b, name, value);
     }
     for (const auto& [name, content] : tensors) {
-      b.tensor(name, 0, content.shape, test::as_bytes(content.values));
+      b.tensor(name, content.half ? 1 : 0, content.shape, stored(content));
     }
     return b.file();
   }
@@ -95,12 +104,14 @@ bool has_sizes(const std::string& family) { return family != "minimax_01_small";
 
 class GgufState : public testing::Test {
  protected:
-  Status convert_file(const File& file, ConvertReport* report = nullptr) {
+  Status convert_file(const File& file, ConvertReport* report = nullptr,
+                      bool no_predictions = false) {
     folder_.write("m.gguf", file.bytes());
     ConvertReport own;
     sink_ = std::make_unique<MemorySink>();
     ConvertOptions options;
     options.weights = "f32";
+    options.no_predictions = no_predictions;
     return convert_to_sink(folder_.file("m.gguf"), *sink_, options,
                            report == nullptr ? &own : report);
   }
@@ -111,8 +122,8 @@ class GgufState : public testing::Test {
     return text;
   }
   // The weights, without what describes them.
-  std::string weights(const File& file) {
-    const Status status = convert_file(file);
+  std::string weights(const File& file, bool no_predictions = false) {
+    const Status status = convert_file(file, nullptr, no_predictions);
     EXPECT_TRUE(status.ok()) << status.text();
     if (!status.ok()) return "";
     uint64_t end = 0;
@@ -375,28 +386,82 @@ TEST_F(GgufState, GatesAndUpsOfExpertsMayBeTogether) {
   EXPECT_TRUE(weights(file) == split);
 }
 
-TEST_F(GgufState, LayersThatPredictFurtherTokensAreLeftOut) {
-  for (const char* family : {"qwen3_5_moe_small", "qwen3_next_small", "nemotron_h_moe_small"}) {
+// The file with a layer that predicts further tokens, which has the tensors of block `like`;
+// returns the prefix of its names.
+std::string add_prediction(File* file, int like) {
+  const auto n = file->keys.at(file->key("block_count")).get<uint32_t>();
+  const std::string last = "blk." + std::to_string(n) + ".";
+  file->keys[file->key("block_count")] = n + 1;
+  file->keys[file->key("nextn_predict_layers")] = 1;
+  for (const char* key :
+       {"attention.recurrent_layers", "attention.head_count_kv", "feed_forward_length"}) {
+    if (!file->keys.contains(file->key(key))) continue;
+    Json& list = file->keys[file->key(key)];
+    if (list.is_array()) list.push_back(Json(list[static_cast<size_t>(like)]));
+  }
+  const std::string block = "blk." + std::to_string(like) + ".";
+  const std::map<std::string, Content> others = file->tensors;
+  for (const auto& [name, content] : others) {
+    if (name.starts_with(block)) file->tensors[last + name.substr(block.size())] = content;
+  }
+  file->tensors[last + "nextn.eh_proj.weight"] = {{16, 32}, std::vector<float>(512, 1.0f)};
+  for (const char* norm : {"enorm", "hnorm", "shared_head_norm"}) {
+    file->tensors[last + "nextn." + norm + ".weight"] = {{16}, std::vector<float>(16, 1.0f)};
+  }
+  return last + "nextn.";
+}
+
+TEST_F(GgufState, ALayerThatPredictsFurtherTokensIsKept) {
+  for (const char* family : {"qwen3_5_moe_small", "qwen3_next_small"}) {
     File file(family);
     const std::string without = weights(file);
-    const auto n = file.keys.at(file.key("block_count")).get<uint32_t>();
-    const std::string last = "blk." + std::to_string(n) + ".";
-    file.keys[file.key("block_count")] = n + 1;
-    file.keys[file.key("nextn_predict_layers")] = 1;
-    for (const char* key :
-         {"attention.recurrent_layers", "attention.head_count_kv", "feed_forward_length"}) {
-      if (!file.keys.contains(file.key(key))) continue;
-      Json& list = file.keys[file.key(key)];
-      if (list.is_array()) list.push_back(Json(list[0]));
-    }
-    file.tensors[last + "attn_norm.weight"] = {{16}, std::vector<float>(16, 1.0f)};
-    file.tensors[last + "nextn.eh_proj.weight"] = {{16, 32}, std::vector<float>(512, 1.0f)};
+    const std::string next = add_prediction(&file, 1);
     ConvertReport report;
     const Status status = convert_file(file, &report);
     ASSERT_TRUE(status.ok()) << status.text();
-    EXPECT_EQ(report.n_skipped_layers, 1) << family;
-    EXPECT_TRUE(weights(file) == without) << family;
+    EXPECT_EQ(report.n_skipped_layers, 0) << family;
+    EXPECT_GT(weights(file).size(), without.size()) << family;
+    EXPECT_TRUE(weights(file, true) == without) << family;
+    file.tensors.erase(next + "hnorm.weight");
+    EXPECT_TRUE(said(convert_file(file)).starts_with("tensor " + next + "hnorm.weight is missing"))
+        << said(convert_file(file));
   }
+}
+
+// Its own embedding and head are those of the model, which a file may store in another type.
+TEST_F(GgufState, APredictionWithAnotherEmbeddingIsLeftOut) {
+  File file("qwen3_5_moe_small");
+  const std::string without = weights(file);
+  const std::string next = add_prediction(&file, 1);
+  const std::string with = weights(file);
+  Content& copy = file.tensors[next + "embed_tokens.weight"] = file.tensors.at("token_embd.weight");
+  EXPECT_TRUE(weights(file) == with);
+  copy.half = true;
+  copy.values[5] *= 1.0001f;
+  EXPECT_TRUE(weights(file) == with);
+  for (const bool half : {true, false}) {
+    copy.half = half;
+    std::reverse(copy.values.begin(), copy.values.end());
+    ConvertReport report;
+    const Status status = convert_file(file, &report);
+    ASSERT_TRUE(status.ok()) << status.text();
+    EXPECT_EQ(report.n_skipped_layers, 1);
+    const std::string said = report.warnings.empty() ? "" : report.warnings.back();
+    EXPECT_NE(said.find("an embedding or a head of its own"), std::string::npos) << said;
+    EXPECT_TRUE(weights(file) == without);
+    std::reverse(copy.values.begin(), copy.values.end());
+  }
+}
+
+TEST_F(GgufState, PredictionLayersOfNemotronAreLeftOut) {
+  File file("nemotron_h_moe_small");
+  const std::string without = weights(file);
+  add_prediction(&file, 0);
+  ConvertReport report;
+  const Status status = convert_file(file, &report);
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(report.n_skipped_layers, 1);
+  EXPECT_TRUE(weights(file) == without);
 }
 
 class GgufGemma4 : public GgufState {

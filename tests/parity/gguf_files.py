@@ -19,7 +19,7 @@ TEXT = os.path.join(os.path.dirname(__file__), "..", "data", "text")
 
 def predicts_further_tokens(folder):
     with safe_open(os.path.join(folder, "model.safetensors"), "np") as f:
-        return any("mtp." in name for name in f.keys())
+        return any("mtp." in name or name.endswith("eh_proj.weight") for name in f.keys())
 
 
 def llama_cpp_convert(folder, out, outtype, pre):
@@ -188,12 +188,25 @@ def requantise(reader, out, types, seed):
     write_all(writer)
 
 
-def read_back(reader, model, n_layers, restore):
+def parameters(reference):
+    """(name in the checkpoint, parameter) of the model, and of the layer that guesses tokens if there is one."""
+    yield from reference.model.named_parameters()
+    if hasattr(reference, "guesses"):
+        guesser = reference.guesses.__self__
+        prefix = f"model.layers.{len(reference.model.model.layers)}."
+        for name, p in guesser.named_parameters():
+            part, _, rest = name.partition(".")
+            names = {"layer": rest, "fc": "eh_proj." + rest, "norm": "shared_head.norm." + rest}
+            yield prefix + names.get(part, name), p
+
+
+def read_back(reader, reference, restore):
     """Sets the reference's weights to the file's values, as gguf decodes them. `restore`: undoes what the converter did to
     the parameter of that name; None: nothing."""
+    model = reference.model
     import gguf
     arch = {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[reader.fields["general.architecture"].contents()]
-    names = gguf.get_tensor_name_map(arch, n_layers)
+    names = gguf.get_tensor_name_map(arch, len(model.model.layers) + 1)
     tensors = {t.name: t for t in reader.tensors}
 
     def values(name):
@@ -211,7 +224,7 @@ def read_back(reader, model, n_layers, restore):
         return values(names.get_name(name, (".weight", ".bias")))
 
     with torch.no_grad():
-        for name, p in model.named_parameters():
+        for name, p in parameters(reference):
             x = find(name)
             p.copy_((restore(model.config, name, x) if restore else x).reshape(p.shape))
 
@@ -244,7 +257,7 @@ def make(inner, outtype, tokenizer=None, pre=None, arch=None, restore=None):
             rewrite(reader, out + ".new", blocks, arch)
             os.replace(out + ".new", out)
         if outtype == "q8_0" or types:
-            read_back(reader, reference.model, len(reference.model.model.layers), restore)
+            read_back(reader, reference, restore)
         for name in os.listdir(folder):
             if name != "model.gguf":
                 os.remove(os.path.join(folder, name))

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from checkpoint import SIZES, make_transformers
 from gguf_files import gguf_case
 from hybrids import FALCON_H1, KIMI_LINEAR, NEMOTRON_H, make_falcon_h1_published, make_kimi_linear_published
+from predictions import with_guesses
 
 # Twice and four times as many value heads as key heads.
 RULE = dict(num_hidden_layers=4, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
@@ -39,7 +40,7 @@ def edit(folder, change):
 
 
 def make_with_prediction(case, folder):
-    """With a layer that predicts further tokens, as published checkpoints have it."""
+    """With a layer that predicts further tokens, as published checkpoints have it; llama.cpp's converter leaves it out."""
     reference = make_transformers(case, folder)
     path = os.path.join(folder, "model.safetensors")
     tensors = load_file(path)
@@ -51,8 +52,6 @@ def make_with_prediction(case, folder):
         more[f"mtp.{name}.weight"] = torch.zeros(d).bfloat16()
     more["mtp.fc.weight"] = torch.ones(d, 2 * d).bfloat16()
     save_file({**tensors, **more}, path)
-    if "qwen3_5" in case.name:
-        edit(folder, lambda config: config.update(mtp_num_hidden_layers=1))
     return reference
 
 
@@ -130,15 +129,17 @@ TINY_KIMI = {**KIMI, **TINY, "num_key_value_heads": 2, "kv_lora_rank": 10, "num_
 CASES = [
     gguf_case("qwen3_5_moe", "Qwen3_5MoeText", "bf16", dict(ON_AXES, **EXPERTS)),
     gguf_case("qwen3_5_moe_four_times", "Qwen3_5MoeText", "f32", {**FOUR_TIMES, **EXPERTS, **ON_AXES_OF_EQUAL_WIDTHS}),
-    gguf_case("qwen3_5_moe_prediction", "Qwen3_5MoeText", "bf16", dict(RULE, **EXPERTS), inner=make_with_prediction),
+    gguf_case("qwen3_5_moe_prediction", "Qwen3_5MoeText", "bf16", dict(RULE, **EXPERTS), inner=with_guesses(make_transformers), tolerance_kv16=1e-3),
     gguf_case("qwen3_5_moe_q8_0", "Qwen3_5MoeText", "q8_0", {**RULE, **EXPERTS_IN_BLOCKS, **IN_BLOCKS}, restore=restore_qwen),
     gguf_case("qwen3_5_moe_q4_k_m", "Qwen3_5MoeText", ["Q4_K", "Q6_K", "Q5_K", "Q4_K", "Q8_0"],
               {**RULE, **IN_BLOCKS_OF_256}, restore=restore_qwen),
+    gguf_case("qwen3_5_moe_prediction_q4_k_m", "Qwen3_5MoeText", ["Q4_K", "Q6_K", "Q5_K", "Q4_K", "Q8_0"],
+              {**RULE, **IN_BLOCKS_OF_256}, restore=restore_qwen, inner=with_guesses(make_transformers), tolerance_kv16=1e-3),
     gguf_case("qwen3_5_q4_0", "Qwen3_5Text", ["Q4_0", "Q8_0", "Q4_1"], {**RULE, **IN_BLOCKS}, restore=restore_qwen),
     gguf_case("qwen3_5", "Qwen3_5Text", "bf16", ON_AXES),
     gguf_case("qwen3_5_four_times", "Qwen3_5Text", "f16", FOUR_TIMES),
     gguf_case("qwen3_5_equal", "Qwen3_5Text", "bf16", EQUAL),
-    gguf_case("qwen3_5_prediction", "Qwen3_5Text", "bf16", RULE, inner=make_with_prediction),
+    gguf_case("qwen3_5_prediction", "Qwen3_5Text", "bf16", RULE, inner=with_guesses(make_transformers)),
     gguf_case("qwen3_next", "Qwen3Next", "bf16", dict(RULE, **EXPERTS)),
     gguf_case("qwen3_next_four_times", "Qwen3Next", "f32", dict(FOUR_TIMES, **EXPERTS)),
     gguf_case("qwen3_next_prediction", "Qwen3Next", "bf16", dict(RULE, **EXPERTS), inner=make_with_prediction),

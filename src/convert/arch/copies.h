@@ -11,7 +11,8 @@ namespace moe {
 void check_copy(const Checkpoint& checkpoint, const std::string& copy, const std::string& original,
                 const char* key = "");
 
-/// False if the checkpoint has `copy`, and it is not the same tensor as `original`.
+/// False if the checkpoint has `copy`, and it is not the same tensor as `original`: if they are
+/// stored in two types, of which each rounds in its own way, not nearly the same.
 bool is_copy(const Checkpoint& checkpoint, const std::string& copy, const std::string& original);
 
 }  // namespace moe

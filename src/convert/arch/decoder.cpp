@@ -184,7 +184,6 @@ void Decoder::skip_prediction_layers(int32_t fallback) {
   const bool said = keys.has("num_nextn_predict_layers");
   const int32_t n = keys.integer("num_nextn_predict_layers", fallback, 0, 64);
   keys.ignore({"num_mtp_layers"});
-  ignore_tensors("blk.*.nextn.*");  // GGUF's
   for (int32_t l = 0; l < n; ++l) (void)skip_layer(out_.config.n_layers() + l, said);
 }
 
@@ -194,6 +193,16 @@ bool Decoder::shares_tables(const std::string& prefix) {
   const char* const head = out_.config.tie_embeddings ? embedding : kHeadTensor;
   return is_copy(checkpoint_, prefix + "embed_tokens.weight", embedding) &&
          is_copy(checkpoint_, prefix + "shared_head.head.weight", head);
+}
+
+const LayerConfig* Decoder::like_guessing() {
+  const LayerConfig* like = nullptr;
+  for (const LayerConfig& other : layers()) {
+    if (!other.has_attention) continue;
+    const bool more = like != nullptr && like->ffn.kind == FfnKind::kMoe;
+    if (!more || other.ffn.kind == FfnKind::kMoe) like = &other;
+  }
+  return like;
 }
 
 void Decoder::prediction_layers(int32_t fallback) {
@@ -215,21 +224,17 @@ void Decoder::prediction_layers(int32_t fallback) {
     return found != tensors.end() && found->first.starts_with(start);
   };
   if (out_.n_skipped_layers == skipped || !has(prefix)) return;
-  if (has("blk." + std::to_string(n_layers) + ".")) return;  // GGUF's
-  if (!shares_tables(prefix)) {
-    keys.warn(
-        "the layer that predicts further tokens has an embedding or a head of its own, and "
-        "is left out");
+  const LayerConfig* const like = like_guessing();
+  if (like == nullptr || !shares_tables(prefix)) {
+    keys.warn(std::string("the layer that predicts further tokens is left out: ") +
+              (like == nullptr ? "no other layer has attention"
+                               : "it has an embedding or a head of its own"));
     return;
   }
   std::erase(out_.ignored, prefix + "*");
   --out_.n_skipped_layers;
   for (const char* copy : {"embed_tokens.weight", "shared_head.head.weight"}) {
     ignore_tensors((prefix + copy).c_str());
-  }
-  const LayerConfig* like = &layer(layers().size() - 1);
-  for (const LayerConfig& other : layers()) {
-    if (other.ffn.kind == FfnKind::kMoe) like = &other;
   }
   add_prediction(*like, {.names = kNames, .tensors = {prefix + "*"}});
 }

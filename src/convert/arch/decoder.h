@@ -57,9 +57,13 @@ class Decoder {
   /// Skips the layers after the last one, "num_nextn_predict_layers" (or `fallback`) of them, which
   /// predict further tokens.
   void skip_prediction_layers(int32_t fallback);
-  /// The same, but keeps the first of them, DeepSeek-V3's, which GLM-4.5 took over. Its other
-  /// settings are those of the last layer, so call it when the layers are configured.
+  /// The same, but keeps the first of them, DeepSeek-V3's, which GLM-4.5 took over, and any
+  /// family's in GGUF files. Its other settings are those of like_guessing(), so call it when the
+  /// layers are configured.
   void prediction_layers(int32_t fallback);
+  /// The last layer with attention, of those with experts if there are any; null if none has
+  /// attention.
+  const LayerConfig* like_guessing();
   /// Adds a layer that guesses. `like`: the layer whose settings it has.
   void add_prediction(const LayerConfig& like, PredictionLayer layer);
   /// Counts layers that are left out.

@@ -89,7 +89,6 @@ Decoder begin(const JsonNode& config, const Checkpoint& checkpoint) {
   d.keys.require("attn_output_gate", true);
   d.keys.require("use_sliding_window", false);
   for (LayerConfig& layer : d.layers()) layer.attention.output_gate = true;
-  d.skip_prediction_layers(0);  // GGUF's
   return d;
 }
 
@@ -107,10 +106,7 @@ void add_prediction(Decoder* d, const Checkpoint& checkpoint) {
   const bool own_tables = d->keys.boolean("mtp_use_dedicated_embeddings", false);
   const auto first = checkpoint.tensors().lower_bound(prefix);
   if (first == checkpoint.tensors().end() || !first->first.starts_with(prefix)) return;
-  const LayerConfig* like = nullptr;
-  for (const LayerConfig& layer : d->layers()) {
-    if (layer.has_attention) like = &layer;
-  }
+  const LayerConfig* const like = d->like_guessing();
   if (n == 0 || own_tables || like == nullptr) {
     d->keys.warn(std::string("the layer that predicts further tokens (mtp.*) is left out: ") +
                  (n == 0       ? "config.json says that there is none"
@@ -133,10 +129,14 @@ bool holds_one(Decoder* d) { return d->keys.boolean("norms_hold_one", false); }
 Imported finish(Decoder* d, const Checkpoint& checkpoint) {
   const int32_t head_dim = d->layer(0).attention.head_dim;
   add_gated_delta(d, "full_attention_interval", d->config().norm_eps, 1);
-  add_prediction(d, checkpoint);
-  d->quantization(Quantization::kNone);
   const bool alternate = d->keys.boolean("value_heads_alternate", false);  // GGUF's
   const bool whole = holds_one(d);
+  if (whole) {
+    d->prediction_layers(0);
+  } else {
+    add_prediction(d, checkpoint);
+  }
+  d->quantization(Quantization::kNone);
   Imported out = d->finish();
   arrange_gated_delta(&out, alternate);
   split_queries(head_dim, &out);

@@ -76,7 +76,13 @@ constexpr Name kLayer[] = {{"attn_norm", "input_layernorm"},
                            {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
                            {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
                            {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
-                           {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"}};
+                           {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+                           {"nextn.eh_proj", "eh_proj"},
+                           {"nextn.enorm", "enorm"},
+                           {"nextn.hnorm", "hnorm"},
+                           {"nextn.embed_tokens", "embed_tokens"},
+                           {"nextn.shared_head_head", "shared_head.head"},
+                           {"nextn.shared_head_norm", "shared_head.norm"}};
 
 // Names for which the tensors of a GGUF file do not have, or not alone, the names above.
 constexpr Name kOtherNames[] = {{"attn_norm", "operator_norm"},
