@@ -26,6 +26,17 @@ struct Recipe {
   uint64_t seed = 0;
 };
 
+void add_prediction(ModelConfig* config) {
+  const LayerConfig* like = nullptr;
+  for (const LayerConfig& layer : config->layers) {
+    if (layer.has_attention) like = &layer;
+  }
+  if (like == nullptr) fail(MOE_ERR_UNSUPPORTED, "the shape has no layer with attention");
+  const LayerConfig layer = *like;
+  check(config->layers.push(layer));
+  config->n_predictions = 1;
+}
+
 Recipe make_recipe(const std::string& name, const SyntheticOptions& options) {
   Recipe recipe;
   recipe.shape = find_shape(name.c_str());
@@ -35,6 +46,7 @@ Recipe make_recipe(const std::string& name, const SyntheticOptions& options) {
   recipe.weights = parse_weights(options.weights);
   recipe.config = recipe.shape->make();
   if (options.context != 0) recipe.config.context_length = options.context;
+  if (options.prediction) add_prediction(&recipe.config);
   recipe.seed = options.seed;
   check(validate(recipe.config));
   return recipe;

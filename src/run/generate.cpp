@@ -225,9 +225,16 @@ size_t Generation::draft_more(std::span<const int32_t> text, size_t room) {
 }
 
 size_t Generation::guess(void* user, size_t n, int32_t* out, double* seconds) {
-  SessionState& state = static_cast<Generation*>(user)->state_;
+  Generation& generation = *static_cast<Generation*>(user);
+  SessionState& state = generation.state_;
+  const GenerateOptions& options = generation.options_;
   const double start = state.model.clock().seconds();
   const size_t n_guessed = predict(state, n, out);
+  if (options.change_guesses != nullptr) {
+    const size_t n_text = static_cast<size_t>(state.position()) + 1;
+    options.change_guesses(options.guesses_user, {state.tokens.room().data(), n_text},
+                           {out, n_guessed});
+  }
   *seconds = state.model.clock().seconds() - start;
   return n_guessed;
 }

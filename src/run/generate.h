@@ -55,6 +55,9 @@ struct Piece {
   bool call = false;      // in a chat with tools: the text is a whole call (ToolCallParser::Event)
 };
 
+/// Changes the tokens that the model has guessed after `text`.
+using GuessesFn = void (*)(void* user, std::span<const int32_t> text, std::span<int32_t> guessed);
+
 /// Returns false to stop. May only call Session::cancel on the session.
 using PieceFn = bool (*)(void* user, const Piece& piece);
 
@@ -81,6 +84,9 @@ struct GenerateOptions {
   /// sampled are used, so the result is the same. 0..kMaxDraft; 0: none. Not with change_logits,
   /// nor with an expert capacity or `resident`, where results depend on the passes.
   int32_t max_draft = 0;
+  /// For measurements: makes a known share of the guesses right. null: they stay as they are.
+  GuessesFn change_guesses = nullptr;
+  void* guesses_user = nullptr;
   LogitsFn change_logits = nullptr;
   void* logits_user = nullptr;
   /// The text follows it, and the call ends with Finish::kEos once it must end. Requires a
