@@ -7,6 +7,7 @@ A case is one folder as a user would download it. Its reference computes the log
 
 import json
 import os
+import re
 
 import torch
 import transformers as tr
@@ -120,6 +121,15 @@ def make_sarvam_published(case, folder):
     return reference
 
 
+def ling2_name(name):
+    """The name of a tensor of the layer that guesses tokens, of which transformers has others."""
+    for old, new in (("shared_head.norm", "final_layernorm"), ("self_attn.o_proj", "attention.dense"),
+                     ("self_attn.q_norm", "attention.query_layernorm"), ("self_attn.k_norm", "attention.key_layernorm"),
+                     ("gate.e_score_correction_bias", "gate.expert_bias")):
+        name = name.replace(old, new)
+    return name
+
+
 def make_ling2(case, folder):
     """Ling 2 as published. Its arithmetic is Sarvam's with half of each head rotated; its tensors have Sarvam's names."""
     reference = make_sarvam_published(case, folder)
@@ -134,9 +144,13 @@ def make_ling2(case, folder):
                       type="yarn", factor=rope["factor"],
                       original_max_position_embeddings=rope["original_max_position_embeddings"]))
     json.dump(config, open(path, "w"), indent=2)
+    reference = predictions.add(case, folder, reference)
     path = os.path.join(folder, "model.safetensors")
-    tensors = load_file(path)
-    tensors[f"model.layers.{config['num_hidden_layers']}.eh_proj.weight"] = torch.ones(32, 64).bfloat16()
+    layer = f"model.layers.{config['num_hidden_layers']}."
+    tensors = {ling2_name(name) if name.startswith(layer) else name: tensor for name, tensor in load_file(path).items()
+               if not re.match(r"model\.layers\..*\.(embed_tokens|head)\.", name)}  # the layer has no copies of them
+    parts = [tensors.pop(f"{layer}self_attn.{part}_proj.weight") for part in "qkv"]
+    tensors[layer + "attention.query_key_value.weight"] = torch.cat(parts)
     save_file(tensors, path)
     return reference
 

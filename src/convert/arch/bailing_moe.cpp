@@ -187,8 +187,8 @@ Imported import_version(const JsonNode& original, const Checkpoint& checkpoint,
   if (head_is_divided && d.config().tie_embeddings) {
     fail_value(d.keys.node("norm_head"), "with tie_word_embeddings only false is");
   }
-  d.skip_prediction_layers(0);
-  d.ignore_tensors("blk.*.layer_output_norm.weight");  // GGUF's, of prediction layers
+  d.name({"prediction.norm.weight", "model.layers.{l}.final_layernorm.weight"});
+  d.prediction_layers(0);
   d.quantization(Quantization::kNone);
   Imported out = d.finish();
   if (head_is_divided) divide_by_head(checkpoint, &out);
