@@ -80,6 +80,9 @@ struct Series {
 
 Status measure(Session& session, int32_t draft, int32_t n_tokens, int rounds,
                std::vector<Series>* all) {
+  if (session.model().config().n_predictions == 0) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "the model has no layer that guesses");
+  }
   Known known;
   known.vocab_size = session.model().config().n_outputs();
   Run run;

@@ -81,6 +81,17 @@ TEST(Synthetic, ShapesAreValidAndListed) {
   EXPECT_EQ(names, shape_names());
 }
 
+TEST(Synthetic, ALayerThatGuesses) {
+  SyntheticOptions options;
+  const uint64_t without = synthetic_bytes("tiny", options);
+  options.prediction = true;
+  test::TempFolder folder;
+  const std::string path = folder.file("m.moe");
+  ASSERT_TRUE(write_synthetic("tiny", options, *take(open_file_sink(path))).ok());
+  EXPECT_EQ(test::ConvertedModel(path).config().n_predictions, 1);
+  EXPECT_GT(synthetic_bytes("tiny", options), without);
+}
+
 TEST(Synthetic, SizesAreThePublishedOnes) {
   // Millions of parameters in the tensors of the shape.
   const auto millions = [](const char* name) {

@@ -86,6 +86,28 @@ TEST(CudaEmbed, EveryFormat) {
   }
 }
 
+TEST(CudaEmbed, MoreRowsThanAGridCounts) {
+  const PackedMatrix table = random_matrix(kTableKinds[0], 37, 1, 5);
+  std::vector<BatchRow> rows;
+  std::vector<float> expected;
+  for (int32_t i = 0; i < kMostGridY + 5; ++i) {
+    rows.push_back({0, i, i % 37});
+    expected.push_back(0);
+    read_row(table, i % 37, &expected.back());
+  }
+  const DeviceMatrix device_table(table);
+  const OnDevice<BatchRow> device_rows(rows);
+  const OnDevice<float> y(expected.size());
+  EmbedOp op;
+  op.table = device_table;
+  op.rows = device_rows;
+  op.n_rows = static_cast<int32_t>(rows.size());
+  op.multiplier = 1;
+  op.x = y;
+  ASSERT_EQ(embed_rows(nullptr, op), cudaSuccess);
+  EXPECT_SAME_BITS(y.values(), expected);
+}
+
 TEST(CudaCap, BitsOfTheCpu) {
   const CpuKernels& kernels = *select_kernels("scalar").value();
   for (const int32_t d : {1, 70, 1000}) {

@@ -282,6 +282,21 @@ TEST(CudaMerge, EveryCombination) {
   }
 }
 
+TEST(CudaMerge, MoreRowsThanAGridCounts) {
+  const std::vector<float> sum = random_floats(static_cast<size_t>(kMostGridY) + 5, 1);
+  std::vector<float> expected;
+  for (const float v : sum) expected.push_back(0.3f * v);
+  const OnDevice<float> device_sum(sum), out(sum.size());
+  MergeOp op;
+  op.n_rows = static_cast<int32_t>(sum.size());
+  op.d = 1;
+  op.sum = device_sum;
+  op.scale = 0.3f;
+  op.y = out;
+  ASSERT_EQ(merge_rows(nullptr, op), cudaSuccess);
+  EXPECT_SAME_BITS(out.values(), expected);
+}
+
 TEST(CudaCount, AddsToWhatIsThere) {
   for (const Choices& c :
        {Choices(600, 3, 10, 1), Choices(5, 2, 4096, 3), Choices(5, 2, 5000, 2)}) {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <utility>
+#include <tuple>
 
 #include "quant/activation.h"
 #include "tests/support/weight_blocks.h"
@@ -31,9 +31,14 @@ std::vector<WeightKind> all_weight_kinds() {
 
 std::vector<WeightKind> kinds_by_kernel() {
 #if defined(MOE_CUDA_EMULATOR)
-  std::map<std::pair<FormatId, bool>, std::vector<WeightKind>> alike;
-  for (const WeightKind& kind : all_weight_kinds())
-    alike[{kind.format, kind.act == ActPrecision::kF32}].push_back(kind);
+  std::map<std::tuple<FormatId, bool, bool>, std::vector<WeightKind>> alike;
+  for (const WeightKind& kind : all_weight_kinds()) {
+    const bool codes = kind.act != ActPrecision::kF32;
+    // Sums of codes are scaled in parts: with scales in the tile always, otherwise by other
+    // kernels.
+    const bool parts = kind.scale == ScaleKind::kGroup || (codes && kind.act != ActPrecision::kA8);
+    alike[{kind.format, codes, format_info(kind.format).group == 0 && parts}].push_back(kind);
+  }
   std::vector<WeightKind> kinds;
   for (const auto& [_, same] : alike) kinds.push_back(same[kinds.size() % same.size()]);
   return kinds;

@@ -21,8 +21,10 @@ struct WeightKind {
 };
 /// Every kind of weights that a model can have.
 std::vector<WeightKind> all_weight_kinds();
-/// On a GPU the same; on the emulator, which is slow, one for each format with float activations
-/// and one with codes, in turn of each precision and kind of scales: these share their kernels.
+/// On a GPU the same. On the emulator, which is slow, one of those that a kernel multiplies, of
+/// each precision and kind of scales in turn: a format has a kernel for floats, one for codes, and,
+/// unless its tiles hold the scales, one for each where several scales of weights or of activations
+/// belong to a row.
 std::vector<WeightKind> kinds_by_kernel();
 std::string describe(const WeightKind& kind);
 

@@ -149,6 +149,34 @@ TEST_P(PredictionTest, GivesTheSameTokens) {
   }
 }
 
+// As benchmarks make them, to measure what right guesses would save.
+TEST_P(PredictionTest, GuessesMayBeChanged) {
+  Machine machine(*bytes_);
+  const Tokens prompt = random_tokens(5, machine.vocab_size(), 7);
+  GenerateOptions options;
+  options.max_tokens = 100;
+  options.ignore_eos = true;
+  options.sampling.temperature = 1.5f;
+  GenerateResult result;
+  const Box<Session> plain = machine.session();
+  ASSERT_TRUE(generate(*plain, nullptr, span(prompt), options, &result).ok());
+  Tokens whole(plain->tokens().begin(), plain->tokens().end());
+  options.max_draft = 4;
+  options.guesses_user = &whole;
+  options.change_guesses = [](void* user, std::span<const int32_t> text,
+                              std::span<int32_t> guessed) {
+    const Tokens& right = *static_cast<const Tokens*>(user);
+    for (size_t i = 0; i < guessed.size() && text.size() + i < right.size(); ++i) {
+      guessed[i] = right[text.size() + i];
+    }
+  };
+  const Box<Session> drafted = machine.session();
+  ASSERT_TRUE(generate(*drafted, nullptr, span(prompt), options, &result).ok());
+  EXPECT_EQ(Tokens(drafted->tokens().begin(), drafted->tokens().end()), whole);
+  EXPECT_GT(result.n_accepted, 0);
+  EXPECT_GT(2 * result.n_accepted, result.n_drafted);  // the text has drafted the others
+}
+
 // Wherever a cancel comes, also within the layer, the text goes on as if nothing had been.
 TEST_P(PredictionTest, CancelAtEveryOperation) {
   Machine machine(*bytes_);

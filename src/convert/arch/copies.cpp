@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "formats/import/failure.h"
+#include "formats/import/source_tensor.h"
 
 namespace moe {
 namespace {
@@ -33,7 +34,8 @@ int64_t differing_row(const Checkpoint& checkpoint, const SourceTensor& a, const
   return -1;
 }
 
-// True if some rows of both differ by no more than two roundings to two bits do.
+// True if some rows of both differ by no more than two roundings to two bits do. Blocks of one type
+// may be rounded in two ways as well, with weights for the errors and without.
 bool nearly_same(const Checkpoint& checkpoint, const SourceTensor& a, const SourceTensor& b) {
   constexpr uint64_t kRows = 64;
   constexpr double kMost = 0.25;  // of the squares; those of independent tensors differ by 2
@@ -62,8 +64,8 @@ bool is_copy(const Checkpoint& checkpoint, const std::string& copy, const std::s
   const SourceTensor* const b = checkpoint.find(copy);
   if (b == nullptr) return true;
   if (a == nullptr || a->shape.empty() || a->shape != b->shape) return false;
-  return a->type == b->type ? differing_row(checkpoint, *a, *b) < 0
-                            : nearly_same(checkpoint, *a, *b);
+  const bool exact = a->type == b->type && source_type_info(a->type).block == 1;
+  return exact ? differing_row(checkpoint, *a, *b) < 0 : nearly_same(checkpoint, *a, *b);
 }
 
 void check_copy(const Checkpoint& checkpoint, const std::string& copy, const std::string& original,

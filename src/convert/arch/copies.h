@@ -11,8 +11,8 @@ namespace moe {
 void check_copy(const Checkpoint& checkpoint, const std::string& copy, const std::string& original,
                 const char* key = "");
 
-/// False if the checkpoint has `copy`, and it is not the same tensor as `original`: if they are
-/// stored in two types, of which each rounds in its own way, not nearly the same.
+/// False if the checkpoint has `copy`, and it is not the same tensor as `original`: in two types,
+/// or in blocks, which are rounded in more than one way, not nearly the same.
 bool is_copy(const Checkpoint& checkpoint, const std::string& copy, const std::string& original);
 
 }  // namespace moe

@@ -184,6 +184,7 @@ void Decoder::skip_prediction_layers(int32_t fallback) {
   const bool said = keys.has("num_nextn_predict_layers");
   const int32_t n = keys.integer("num_nextn_predict_layers", fallback, 0, 64);
   keys.ignore({"num_mtp_layers"});
+  ignore_tensors("blk.*.nextn.*");  // GGUF's, with names that are not known
   for (int32_t l = 0; l < n; ++l) (void)skip_layer(out_.config.n_layers() + l, said);
 }
 

@@ -57,9 +57,9 @@ class Decoder {
   /// Skips the layers after the last one, "num_nextn_predict_layers" (or `fallback`) of them, which
   /// predict further tokens.
   void skip_prediction_layers(int32_t fallback);
-  /// The same, but keeps the first of them, DeepSeek-V3's, which GLM-4.5 took over, and any
-  /// family's in GGUF files. Its other settings are those of like_guessing(), so call it when the
-  /// layers are configured.
+  /// The same, but keeps the first of them, DeepSeek-V3's, which GLM-4.5 took over, and Qwen3.5's
+  /// in GGUF files. Its other settings are those of like_guessing(), so call it when the layers are
+  /// configured.
   void prediction_layers(int32_t fallback);
   /// The last layer with attention, of those with experts if there are any; null if none has
   /// attention.

@@ -99,7 +99,6 @@ constexpr TensorName kPrediction[] = {
     {"prediction.hidden.weight", "mtp.fc.weight", {.col_parts = 2, .col_part = 1}},
     {"prediction.norm.weight", "mtp.norm.weight"}};
 
-// The layer that guesses tokens is like the last one with attention.
 void add_prediction(Decoder* d, const Checkpoint& checkpoint) {
   const std::string prefix = "mtp.";
   const int32_t n = d->keys.integer("mtp_num_hidden_layers", 1, 0, 64);
@@ -134,6 +133,7 @@ Imported finish(Decoder* d, const Checkpoint& checkpoint) {
   if (whole) {
     d->prediction_layers(0);
   } else {
+    d->skip_prediction_layers(0);
     add_prediction(d, checkpoint);
   }
   d->quantization(Quantization::kNone);
