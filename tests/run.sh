@@ -102,7 +102,7 @@ cross_libraries() {
 users() {
   # Builds what the preset cuda builds, in the tree of release, which has the library already. No line of the kernels
   # depends on the architecture, and the oldest has the fewest instructions.
-  step "cuda: configure" cmake --preset release -DMOE_CUDA=ON -DMOE_CUDA_NO_SPILLS=ON -DCMAKE_CUDA_ARCHITECTURES=80-real &&
+  step "cuda: configure" cmake --preset release -DMOE_CUDA=ON -DMOE_CUDA_CHECK=ON -DCMAKE_CUDA_ARCHITECTURES=80-real &&
     step "cuda: build" cmake --build --preset release --target moe_gpu &&
     command -v cuobjdump >/dev/null && [ -n "$(command -v nvcc)" ] && step "cuda: instructions" bash tests/gpu/check_sass.sh build/release
   local language settings name
@@ -113,7 +113,7 @@ users() {
   step "part of a project" bash tests/house/subproject_test.sh . build/release/bin/example_generate
   step "additions" python3 -B tests/house/additions_test.py .
   # The packages too are built in the tree of release, whose own settings are restored afterwards.
-  settings=(-DMOE_CUDA=OFF -UMOE_CUDA_NO_SPILLS -UCMAKE_CUDA_ARCHITECTURES)
+  settings=(-DMOE_CUDA=OFF -UMOE_CUDA_CHECK -UCMAKE_CUDA_ARCHITECTURES)
   for name in CMAKE_INSTALL_PREFIX MOE_ZSH_FOLDER; do
     settings+=("-D$name=$(sed -n "s/^$name:[A-Z]*=//p" build/release/CMakeCache.txt)")
   done
@@ -136,7 +136,7 @@ if ((asan)); then
 fi
 
 if ((all)); then
-  step "asan: each file" python3 -B tests/house/each_file.py build/asan
+  step "asan: each file" python3 -B tests/house/each_file.py build/asan core
   joined cross_libraries
   beside users
   # No instruction of a newer CPU in code that any CPU may run, as clang optimises it too. Its bits are tested under asan.
