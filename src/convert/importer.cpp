@@ -115,6 +115,16 @@ void leave_out_predictions(Imported* imported) {
   imported->predictions.clear();
 }
 
+const LayerConfig* like_guessing(const ModelConfig& config) {
+  const LayerConfig* like = nullptr;
+  for (const LayerConfig& other : config.layers) {
+    if (!other.has_attention) continue;
+    const bool more = like != nullptr && like->ffn.kind == FfnKind::kMoe;
+    if (!more || other.ffn.kind == FfnKind::kMoe) like = &other;
+  }
+  return like;
+}
+
 const char* beyond_layers(std::string_view architecture) {
   for (const char* name :
        {"gemma3n", "gemma3n_text", "Gemma3nForConditionalGeneration", "Gemma3nForCausalLM"}) {

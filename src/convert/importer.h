@@ -122,6 +122,9 @@ Imported import_config(const JsonNode& config, const Checkpoint& checkpoint);
 
 /// Takes the layer that guesses tokens out of the model, if it has one.
 void leave_out_predictions(Imported* imported);
+/// The layer whose settings a layer that guesses has: the last with attention, of those with
+/// experts if there are any; null if none has attention.
+const LayerConfig* like_guessing(const ModelConfig& config);
 
 /// The parts of a known architecture that no layer here computes; null for any other name.
 const char* beyond_layers(std::string_view architecture);

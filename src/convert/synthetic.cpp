@@ -10,6 +10,7 @@
 #include "quant/formats.h"
 #include "src/convert/config_write.h"
 #include "src/convert/destination.h"
+#include "src/convert/importer.h"
 #include "src/convert/shapes.h"
 #include "src/convert/tokenizer/tokenizer_write.h"
 #include "src/convert/weights/precision.h"
@@ -27,10 +28,7 @@ struct Recipe {
 };
 
 void add_prediction(ModelConfig* config) {
-  const LayerConfig* like = nullptr;
-  for (const LayerConfig& layer : config->layers) {
-    if (layer.has_attention) like = &layer;
-  }
+  const LayerConfig* const like = like_guessing(*config);
   if (like == nullptr) fail(MOE_ERR_UNSUPPORTED, "the shape has no layer with attention");
   const LayerConfig layer = *like;
   check(config->layers.push(layer));

@@ -16,8 +16,8 @@ struct SyntheticOptions {
   int32_t context = 0;   // 0: the shape's
   uint64_t seed = 0;     // same seed, same bytes
   bool outline = false;  // holes instead of weights, which cannot be read
-  /// Adds a layer that guesses tokens (ModelConfig::n_predictions), like the last one with
-  /// attention.
+  /// Adds a layer that guesses tokens (ModelConfig::n_predictions), with the settings of
+  /// like_guessing().
   bool prediction = false;
   /// Bytes written, and the total. False cancels. May be empty.
   std::function<bool(uint64_t done, uint64_t total)> progress;

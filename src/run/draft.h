@@ -23,8 +23,8 @@ struct Guesser {
 /// or as a guesser does, whichever is expected to save more. Drafts as many tokens as have paid so
 /// far: a drafted token is right with a probability that follows from earlier ones, with as long a
 /// match or at the same place behind the text, and costs what a pass with drafted tokens took
-/// longer, and what guessing took. All guesses together may lose a fiftieth of the time. One
-/// thread.
+/// longer, and what guessing took. All guesses together may lose the time of two passes and a
+/// fiftieth of all. One thread.
 class Drafter {
  public:
   /// most: 0..kMaxDraft tokens at once.

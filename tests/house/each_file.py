@@ -3,8 +3,7 @@
 """Compiles each file of the unity builds of libraries and command alone, which finds missing includes.
 Usage: each_file.py BUILD [core]
 
-core: the files of libmoe alone; those of converter, service and command take two thirds of the time, and rarely change which
-headers they include."""
+core: the files of libmoe alone; those of converter, service and command take two thirds of the time."""
 
 import concurrent.futures
 import functools

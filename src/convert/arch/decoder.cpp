@@ -196,16 +196,6 @@ bool Decoder::shares_tables(const std::string& prefix) {
          is_copy(checkpoint_, prefix + "shared_head.head.weight", head);
 }
 
-const LayerConfig* Decoder::like_guessing() {
-  const LayerConfig* like = nullptr;
-  for (const LayerConfig& other : layers()) {
-    if (!other.has_attention) continue;
-    const bool more = like != nullptr && like->ffn.kind == FfnKind::kMoe;
-    if (!more || other.ffn.kind == FfnKind::kMoe) like = &other;
-  }
-  return like;
-}
-
 void Decoder::prediction_layers(int32_t fallback) {
   static constexpr TensorName kNames[] = {
       {"prediction.next_norm.weight", "model.layers.{l}.enorm.weight"},
@@ -225,7 +215,7 @@ void Decoder::prediction_layers(int32_t fallback) {
     return found != tensors.end() && found->first.starts_with(start);
   };
   if (out_.n_skipped_layers == skipped || !has(prefix)) return;
-  const LayerConfig* const like = like_guessing();
+  const LayerConfig* const like = like_guessing(config());
   if (like == nullptr || !shares_tables(prefix)) {
     keys.warn(std::string("the layer that predicts further tokens is left out: ") +
               (like == nullptr ? "no other layer has attention"

@@ -61,9 +61,6 @@ class Decoder {
   /// in GGUF files. Its other settings are those of like_guessing(), so call it when the layers are
   /// configured.
   void prediction_layers(int32_t fallback);
-  /// The last layer with attention, of those with experts if there are any; null if none has
-  /// attention.
-  const LayerConfig* like_guessing();
   /// Adds a layer that guesses. `like`: the layer whose settings it has.
   void add_prediction(const LayerConfig& like, PredictionLayer layer);
   /// Counts layers that are left out.

@@ -105,7 +105,7 @@ void add_prediction(Decoder* d, const Checkpoint& checkpoint) {
   const bool own_tables = d->keys.boolean("mtp_use_dedicated_embeddings", false);
   const auto first = checkpoint.tensors().lower_bound(prefix);
   if (first == checkpoint.tensors().end() || !first->first.starts_with(prefix)) return;
-  const LayerConfig* const like = d->like_guessing();
+  const LayerConfig* const like = like_guessing(d->config());
   if (n == 0 || own_tables || like == nullptr) {
     d->keys.warn(std::string("the layer that predicts further tokens (mtp.*) is left out: ") +
                  (n == 0       ? "config.json says that there is none"
