@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 // Numbers as a shared f16 times small whole factors: the scales, or the minimums, of a segment of
-// int2_k (four bits), int3_k (signed six bits), int4_k (six bits) and int6_k (signed bytes).
+// int2_k, tcq2 and tcq3 (four bits), int3_k (signed six bits), int4_k (six bits) and int6_k (signed
+// bytes).
 
 #include "quant/group_layout.h"
 

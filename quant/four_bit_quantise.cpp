@@ -114,6 +114,7 @@ class Search {
         break;
       case GroupScale::kEightBits:  // not of these codes
       case GroupScale::kSigned6:
+      case GroupScale::kUnsigned4:
         break;
     }
     return best_;

@@ -22,6 +22,7 @@ enum class GroupScale : uint8_t {
   kEightBits,   // signed bytes, factors of an f16 that the segment shares
   kFourBits,    // four-bit factors of an f16 scale and an f16 minimum that the segment shares
   kSigned6,     // signed six-bit factors of an f16 that the segment shares
+  kUnsigned4,   // four-bit factors of an f16 that 8 groups share
 };
 
 /// Groups per segment.
@@ -38,6 +39,7 @@ constexpr int groups_of_segment(GroupScale scale) {
     case GroupScale::kEightBits:
     case GroupScale::kFourBits:
     case GroupScale::kSigned6:
+    case GroupScale::kUnsigned4:
       return 16;
   }
   return 1;
@@ -52,6 +54,8 @@ constexpr int scale_bytes(GroupScale scale) {
     case GroupScale::kEightBits:
     case GroupScale::kFourBits:
       return 5 * kBlockBytes;
+    case GroupScale::kUnsigned4:
+      return 3 * kBlockBytes;
     default:
       return kBlockBytes;
   }
@@ -127,6 +131,19 @@ struct SignedSixBitScales {
   }
 };
 
+/// Scales of kUnsigned4 for group g of a segment and row r: the f16 of groups 0..7 is at byte 2 r
+/// of its scales, that of the others at byte 32 + 2 r. Byte kFactors + 16 (g / 2) + r has the
+/// factor in its lower half for even g, in the upper half for odd.
+struct Unsigned4Scales {
+  static constexpr int kShared = 8;  // groups with one f16
+  static constexpr int kFactors = kBlockBytes;
+
+  MOE_INLINE int half_at(int row, int g) { return g / kShared * kTileRows + row; }
+  MOE_INLINE int factor(const uint8_t* scales, int row, int g) {
+    return scales[kFactors + kTileRows * (g / 2) + row] >> (g % 2 * 4) & 15;
+  }
+};
+
 /// Decodes a power of two.
 MOE_INLINE float power_of_two(uint8_t byte) {
   return bits_to_f32(byte < 2 ? uint32_t{0x200000} << byte : (uint32_t{byte} - 1) << 23);
@@ -162,6 +179,10 @@ struct GroupsInTile {
     }
     if constexpr (kScale == GroupScale::kFourBits) {
       return half_at(scales, row) * static_cast<float>(FourBitScales::scale_factor(scales, row, g));
+    }
+    if constexpr (kScale == GroupScale::kUnsigned4) {
+      return half_at(scales, Unsigned4Scales::half_at(row, g)) *
+             static_cast<float>(Unsigned4Scales::factor(scales, row, g));
     }
     if constexpr (kScale != GroupScale::kSixBits) return half_at(scales, at);
     return half_at(scales, row) * static_cast<float>(SixBitScales::scale_factor(scales, row, g));

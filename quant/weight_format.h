@@ -62,6 +62,10 @@ struct WeightFormat {
   /// importance[col] (null: 1). MOE_ERR_NON_FINITE, MOE_ERR_RANGE.
   Status (*quantise_tile)(const float* w, int64_t ld, int n_rows, int32_t cols,
                           const float* importance, uint8_t* tile) = nullptr;
+  /// Where the codes of an input's 16 rows depend on one another: those of the first n_rows with
+  /// the least sum of (wanted[r] - scales[r] * codes[r])^2. pack_codes() keeps these, and makes
+  /// others the nearest.
+  void (*round_rows)(const float* wanted, const float* scales, int n_rows, int8_t* codes) = nullptr;
   /// Quantises one row with one scale. If both are null in an integer format, codes are ternary by
   /// BitNet's absmean over the whole matrix.
   Status (*quantise_row)(const float* w, int64_t n, int8_t* codes, float* scale) = nullptr;

@@ -119,8 +119,9 @@ class CalibrateTest : public testing::Test {
 };
 
 TEST_F(CalibrateTest, ErrorsCountByTheInputsOfTheText) {
-  for (const char* weights : {"auto", "int4", "int4_min", "int4_k", "nl4", "fp4", "int6_k", "int8",
-                              "int8_group", "int2_k", "int3_k", "ternary2", "ternary3"}) {
+  for (const char* weights :
+       {"auto", "int4", "int4_min", "int4_k", "nl4", "fp4", "int6_k", "int8", "int8_group",
+        "int2_k", "int3_k", "tcq2", "tcq3", "ternary2", "ternary3"}) {
     ASSERT_TRUE(run(weights, nullptr).ok());
     EXPECT_FALSE(report_.calibration);
     std::string read = kText;

@@ -88,7 +88,7 @@ TEST_F(ChooseFormatsTest, TheFileIsAtMostAsLargeAsAsked) {
     EXPECT_LE(report_.size->damage, damage) << most;
     EXPECT_NEAR(report_.size->bits, bits(), 1e-9);
     damage = report_.size->damage;
-    // Between int2_k and int8_group formats are close together.
+    // Between tcq2 and int8_group formats are close together.
     if (most < largest / 4) {
       EXPECT_GE(static_cast<double>(bytes), 0.985 * static_cast<double>(most));
     }
@@ -217,7 +217,7 @@ TEST_F(ChooseFormatsTest, TheSampleHasGatesAndUps) {
             "moe": {"n_experts": 8, "router": {"kind": "softmax", "k": 2}}}}})");
   const auto expected = [this] {  // in the smallest format
     convert_to({.most_bits = least_bits()});
-    EXPECT_EQ(format("layers.0.moe.experts.0.gate"), FormatId::kNl4);
+    EXPECT_EQ(format("layers.0.moe.experts.0.gate"), FormatId::kTcq2);
     return *matrices_.at("layers.0.moe.experts.0.gate").expected_error;
   };
   const double all = expected();
@@ -355,7 +355,8 @@ TEST_F(ChooseFormatsTest, TheSmallestSizeThatAnErrorNamesWorks) {
   }
 }
 
-// int2_k has room up to 65504, int3_k up to 96 times that; one weight outside the sample decides.
+// tcq2 and int2_k have room up to 65504, int3_k up to 96 times that; one weight outside the sample
+// decides.
 TEST_F(ChooseFormatsTest, AFormatHoldsAllWeights) {
   for (const float large : {7e4f, 1e7f, 1e38f}) {
     std::vector<float> w =
@@ -364,7 +365,7 @@ TEST_F(ChooseFormatsTest, AFormatHoldsAllWeights) {
     replace("layers.2.ffn.down.weight", w);
     const uint64_t smallest = least_bytes();
     EXPECT_LE(convert_to({.most_bytes = smallest}), smallest);
-    EXPECT_EQ(format("layers.0.ffn.down"), FormatId::kInt2K);
+    EXPECT_EQ(format("layers.0.ffn.down"), FormatId::kTcq2);
     EXPECT_EQ(format("layers.2.ffn.down"), large < 1e6f    ? FormatId::kInt3K
                                            : large < 1e30f ? FormatId::kInt6K
                                                            : FormatId::kInt8);

@@ -18,9 +18,9 @@
 namespace moe {
 namespace {
 
-constexpr const char* kFormats[] = {"int4",   "int4_min",   "int4_k",  "nl4",  "nf4",
-                                    "int6_k", "int8_group", "fp4",     "int8", "int2_k",
-                                    "int3_k", "ternary2",   "ternary3"};
+constexpr const char* kFormats[] = {"int4",   "int4_min",   "int4_k", "nl4",      "nf4",
+                                    "int6_k", "int8_group", "fp4",    "int8",     "int2_k",
+                                    "int3_k", "tcq2",       "tcq3",   "ternary2", "ternary3"};
 
 class Pool {
  public:

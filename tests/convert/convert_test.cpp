@@ -216,7 +216,7 @@ TEST_F(ConvertTest, AWrongCheckpointIsRefusedBeforeAnythingIsWritten) {
       MOE_ERR_ARGUMENT,
       "weights \"int3\": expected auto, source, mixed4 or one of ternary2, "
       "ternary3, int8, f32, bf16, f16, "
-      "int4, int4_min, int4_k, fp4, nl4, nf4, int6_k, int8_group, int2_k, int3_k");
+      "int4, int4_min, int4_k, fp4, nl4, nf4, int6_k, int8_group, int2_k, int3_k, tcq2, tcq3");
   options_.weights = "auto";
   for (const int n : {-1, 1025}) {
     options_.n_threads = n;

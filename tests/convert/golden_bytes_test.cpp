@@ -176,7 +176,8 @@ constexpr Golden kGoldenFormats[] = {
     {"int8_group", 0x05692919b46b8d51u}, {"int4", 0x6d2d1e33cdbef550u},
     {"int4_min", 0xce64a34feebc6eb1u},   {"int4_k", 0x6fb3d168ec02d2beu},
     {"int6_k", 0xb2e709d3263d9cd7u},     {"int2_k", 0x2bf352414380156du},
-    {"int3_k", 0x461c8f498338b9adu},     {"nl4", 0x78860949218d3365u},
+    {"int3_k", 0x461c8f498338b9adu},     {"tcq2", 0x5a5588ccba6e7afcu},
+    {"tcq3", 0x97ff3ff2de2ac4e9u},       {"nl4", 0x78860949218d3365u},
     {"nf4", 0x099c6eb2af2c8825u},        {"fp4", 0x9af18fee2cd786c0u},
     {"f32", 0x435235461ffc8d15u},        {"f16", 0x972b40529da7959du},
     {"bf16", 0xd6c0e82be603644eu},
@@ -208,7 +209,8 @@ constexpr Golden kGoldenCalibrated[] = {
     {"int8_group", 0x7623f570ec53f26bu}, {"int4", 0xff8193a1666bb6ddu},
     {"int4_min", 0x165ea63e0db5d745u},   {"int4_k", 0xe838f017c81c63d2u},
     {"int6_k", 0x37b3dbe684effad0u},     {"int2_k", 0x17768e015e2988e9u},
-    {"int3_k", 0xa11b1d908dd7adafu},     {"nl4", 0x6f6df420987c59d8u},
+    {"int3_k", 0xa11b1d908dd7adafu},     {"tcq2", 0x2f7a3e4c067936a7u},
+    {"tcq3", 0xe666398f122dfa86u},       {"nl4", 0x6f6df420987c59d8u},
 };
 
 TEST_F(GoldenBytesTest, Calibrated) {

@@ -16,7 +16,7 @@ import numpy as np
 import moe
 
 # Values of --weights, for the whole model and for one role with the others in floats.
-FORMATS = ("auto", "int8", "int6_k", "int4", "nl4", "int4_min", "int4_k", "fp4", "int3_k", "int2_k")
+FORMATS = ("auto", "int8", "int6_k", "int4", "nl4", "int4_min", "int4_k", "fp4", "int3_k", "tcq3", "int2_k", "tcq2")
 FORMATS_OF_ROLES = ("int8", "int8_group", "int4", "int4_k")
 ROLES = {"experts": ["layers.*.moe.experts.*"], "attention": ["layers.*.attention.*"],
          "head and merge of MH-MoE": ["layers.*.moe.head", "layers.*.moe.merge"], "embedding and output head": ["embedding"]}

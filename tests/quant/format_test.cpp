@@ -50,6 +50,10 @@ Tile random_tile(const WeightFormat& f, int n_rows, int32_t cols, std::mt19937& 
   }
   if (f.integer) {
     f.pack_codes(codes.data(), cols, n_rows, cols, t.bytes.data());
+    for (size_t i = 0; i < n && f.round_rows != nullptr; ++i) {  // the nearest codes on a path
+      const auto at = static_cast<int32_t>(i);
+      t.want[i] = f.element(t.bytes.data(), cols, at / cols, at % cols);
+    }
   } else if (f.table) {
     i32_pack(whole.data(), cols, n_rows, cols, t.bytes.data());
   } else {
@@ -77,8 +81,8 @@ TEST(WeightFormats, PackedElementsComeBack) {
       for (const int n_rows : {1, 7, 16}) {
         const Tile t = random_tile(f, n_rows, cols, rng);
         std::vector<float> row(static_cast<size_t>(cols));
-        // Padding rows of only_blocks() are zero by their scales.
-        for (int r = 0; r < (f.only_blocks() ? n_rows : kTileRows); ++r) {
+        const bool zero_by_scales = f.only_blocks() || f.round_rows != nullptr;
+        for (int r = 0; r < (zero_by_scales ? n_rows : kTileRows); ++r) {
           read_row(f, t.bytes.data(), cols, r, row.data());
           for (int32_t c = 0; c < cols; ++c) {
             const float want =

@@ -179,6 +179,8 @@ constexpr Golden kGoldenLogits[] = {
     {"int8_group", 0x979626f823a39ab5u},
     {"int2_k", 0x6a2c42081d081831u},
     {"int3_k", 0xa1ab5e28363f9789u},
+    {"tcq2", 0xb2963ee8c80ce73eu},
+    {"tcq3", 0x03f265f5cd240a8eu},
     {"iq2_xxs", 0x1b41f366f728b368u},
     {"iq2_xs", 0xaf1ff502fd7cb8e0u},
     {"iq2_s", 0x75c5927c2b9cf2abu},

@@ -145,13 +145,22 @@ void Compensator::round_group(int32_t begin, int32_t n, int n_rows, int8_t* code
     float* error = errors_.data() + ptrdiff_t{c} * kTileRows;
     const float* above = feedback_->above(c) + (begin - first);
     add_lanes(above, error - ptrdiff_t{i} * kTileRows, i, target);
+    int8_t rounded[kTileRows];
+    round_input(target, n_rows, rounded);
     for (int r = 0; r < n_rows; ++r) {
-      const float wanted = scale_[r] != 0 ? (target[r] - minimum_[r]) / scale_[r] : 0.0f;
-      const float code = nearest(wanted);
-      codes[static_cast<ptrdiff_t>(r) * cols_ + c] = static_cast<int8_t>(code);
+      const auto code = static_cast<float>(rounded[r]);
+      codes[static_cast<ptrdiff_t>(r) * cols_ + c] = rounded[r];
       error[r] =
           weights_[static_cast<size_t>(c * kTileRows + r)] - (code * scale_[r] + minimum_[r]);
     }
+  }
+}
+
+void Compensator::round_input(const float* target, int n_rows, int8_t* codes) const {
+  if (format_.round_rows != nullptr) return format_.round_rows(target, scale_, n_rows, codes);
+  for (int r = 0; r < n_rows; ++r) {
+    const float wanted = scale_[r] != 0 ? (target[r] - minimum_[r]) / scale_[r] : 0.0f;
+    codes[r] = static_cast<int8_t>(nearest(wanted));
   }
 }
 

@@ -43,6 +43,7 @@ class Compensator {
   bool choose_scales(int32_t begin, int32_t n, int n_rows);
   void use_scales(int32_t begin, int n_rows);
   void round_group(int32_t begin, int32_t n, int n_rows, int8_t* codes);
+  void round_input(const float* target, int n_rows, int8_t* codes) const;
   float nearest(float wanted) const;
   double moments_of(const std::vector<float>& lanes) const;
 

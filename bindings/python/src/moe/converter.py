@@ -31,8 +31,8 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
     """Converts a folder with config.json and safetensors, or a GGUF file. The destination never
     holds a partial file. Returns the report on the whole conversion.
 
-    weights:   "auto", "mixed4", "source", "ternary2", "ternary3", "int8", "int8_group", "int6_k", "int2_k", "int3_k", "int4", "int4_min", "int4_k", "nl4", "nf4",
-               "fp4", "bf16", "f16" or "f32".
+    weights:   "auto", "mixed4", "source", "ternary2", "ternary3", "int8", "int8_group", "int6_k", "int2_k", "int3_k", "tcq2", "tcq3", "int4", "int4_min",
+               "int4_k", "nl4", "nf4", "fp4", "bf16", "f16" or "f32".
     overrides: {"PATTERN": "FORMAT"} on tensor names; * matches anything, the last one wins.
     compress:  zstd for segments where it saves at least 5 %.
     verify:    read the result back and compare every weight with the checkpoint.

@@ -72,7 +72,8 @@ class MoeLayer(Closable):
                    (weights of 1), "cosine:1,tau=0.07", "sigmoid:2", "base" or "sparsemixer".
     activation:    "relu", "gelu", "gelu_tanh", "silu", "relu2" or "tanh".
     weights:       format of experts, head and merge: "ternary2", "ternary3", "int8", "int8_group",
-                   "int6_k", "int2_k", "int3_k", "int4", "int4_min", "int4_k", "nl4", "nf4", "fp4", "f32", "bf16" or "f16".
+                   "int6_k", "int2_k", "int3_k", "tcq2", "tcq3", "int4", "int4_min", "int4_k", "nl4", "nf4",
+                   "fp4", "f32", "bf16" or "f16".
     activations:   "f32", "a8", "a8_block", "a8_group" (formats with scales per group);
                    None: what suits the format.
     router_bias:   (n_experts); for a sigmoid router the selection bias.
