@@ -20,6 +20,7 @@
 #include "quant/int6_k_layout.h"
 #include "quant/int8_group_layout.h"
 #include "quant/ternary3_layout.h"
+#include "quant/trellis_layout.h"
 #include "src/base/inline.h"
 
 namespace moe {

@@ -12,13 +12,16 @@ namespace moe::cuda {
 inline constexpr int kWarp = 32;
 
 /// Unrolls the following loop, so that arrays indexed in it can be in registers; or does not, where
-/// that would need too many.
+/// that would need too many. MOE_CUDA_UNROLL_BY(n) unrolls n iterations.
 #if defined(__CUDA_ARCH__)
+#define MOE_CUDA_PRAGMA(text) _Pragma(#text)
 #define MOE_CUDA_UNROLL _Pragma("unroll")
 #define MOE_CUDA_NO_UNROLL _Pragma("unroll 1")
+#define MOE_CUDA_UNROLL_BY(n) MOE_CUDA_PRAGMA(unroll(n))
 #else
 #define MOE_CUDA_UNROLL
 #define MOE_CUDA_NO_UNROLL
+#define MOE_CUDA_UNROLL_BY(n)
 #endif
 
 /// A variable of the block in static shared memory: MOE_CUDA_SHARED(float, sums, [32]);

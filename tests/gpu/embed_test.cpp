@@ -29,7 +29,8 @@ const TableKind kTableKinds[] = {
     {FormatId::kInt4, ScaleKind::kNone, 0},       {FormatId::kInt4Min, ScaleKind::kNone, 0},
     {FormatId::kInt4K, ScaleKind::kNone, 0},      {FormatId::kInt6K, ScaleKind::kNone, 0},
     {FormatId::kInt8Group, ScaleKind::kNone, 0},  {FormatId::kInt2K, ScaleKind::kNone, 0},
-    {FormatId::kInt3K, ScaleKind::kNone, 0},
+    {FormatId::kInt3K, ScaleKind::kNone, 0},      {FormatId::kTcq2, ScaleKind::kNone, 0},
+    {FormatId::kTcq3, ScaleKind::kNone, 0},
 };
 
 PackedMatrix random_matrix(const TableKind& kind, int32_t rows, int32_t cols, unsigned seed) {

@@ -31,7 +31,8 @@ TEST(CudaMatmul, CodesHaveTheirOwnKernels) {
     m.act = kind.act;
     const bool codes = format_info(kind.format).integer && kind.act != ActPrecision::kF32;
     const bool few_bits = kind.format == FormatId::kTernary3 || kind.format == FormatId::kInt2K ||
-                          kind.format == FormatId::kInt3K || format_info(kind.format).only_blocks();
+                          kind.format == FormatId::kInt3K || kind.format == FormatId::kTcq2 ||
+                          kind.format == FormatId::kTcq3 || format_info(kind.format).only_blocks();
     EXPECT_EQ(cuda::has_mma_kernels(m), codes && !few_bits) << describe(kind);
   }
 }

@@ -73,7 +73,10 @@ TestMatrix::TestMatrix(const WeightKind& kind, int32_t rows, int32_t cols, std::
 TestMatrix::TestMatrix(const WeightKind& kind, int32_t rows, int32_t cols, int code) {
   matrix_ = {kind.format, kind.scale, kind.act, kind.group, rows, cols, 0, nullptr, nullptr};
   scales_.assign(scale_count(kind.format, kind.scale, kind.group, rows, cols), 1.0f);
-  pack(std::vector<float>(at(rows) * at(cols), static_cast<float>(code)), 1, nullptr);
+  const std::vector<float> elements(at(rows) * at(cols), static_cast<float>(code));
+  pack(elements, 1, nullptr);
+  // A packer that rounds codes to valid ones could have changed it.
+  EXPECT_EQ(elements_, elements) << describe(kind);
 }
 
 void TestMatrix::pack(const std::vector<float>& elements, int step, std::mt19937* rng) {

@@ -126,6 +126,26 @@ void MOE_PROBE_NAME(const ProbeIn& in, ProbeOut& out) {
   Isa::I sums[4];
   probe_matrix<Isa>(in, sums);
   for (const Isa::I& sum : sums) put_i(sum);
+  // Both halves of each byte of a block.
+  const auto put_b = [&](Isa::B block) MOE_PROBE_INLINE {
+    put_i(Isa::widen(Isa::dot_small(Isa::zero_sum(), Isa::nibble<0>(block), x)));
+    put_i(Isa::widen(Isa::dot_small(Isa::zero_sum(), Isa::nibble<1>(block), x)));
+  };
+  const Isa::B some = Isa::load_block(in.int8);
+  const Isa::B others = Isa::load_block(in.ternary3);
+  put_b(Isa::rows_above<1>(some));
+  put_b(Isa::rows_above<2>(some));
+  put_b(Isa::bit_xor(some, others));
+  Isa::B a1 = some;
+  Isa::B b1 = others;
+  Isa::exchange<1>(a1, b1);
+  put_b(a1);
+  put_b(b1);
+  Isa::B a2 = some;
+  Isa::B b2 = others;
+  Isa::exchange<2>(a2, b2);
+  put_b(a2);
+  put_b(b2);
   out.n_f = f_row;
   out.n_i = i_row;
 }

@@ -20,7 +20,7 @@ struct ProbeIn {
 
 struct ProbeOut {
   float f[80][16];
-  int32_t i[80][16];
+  int32_t i[96][16];
   uint16_t half[18][16];
   int8_t bytes[18][16];
   int n_f, n_i;

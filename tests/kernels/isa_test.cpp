@@ -134,6 +134,54 @@ TEST(Isa, ScalarIsPlainArithmetic) {
   }
 }
 
+// The sums that the probe has of the halves of a block's bytes.
+void expect_block(const ProbeIn& in, const uint8_t* block, const int32_t (*rows)[16]) {
+  for (int half = 0; half < 2; ++half) {
+    for (int n = 0; n < 16; ++n) {
+      int32_t sum = 0;
+      for (int j = 0; j < 4; ++j) sum += (block[4 * n + j] >> 4 * half & 15) * in.bytes[j];
+      EXPECT_EQ(rows[half][n], sum) << "half " << half << " lane " << n;
+    }
+  }
+}
+
+// Moves the upper bits of a byte's fields of 2n bits to the lower ones of another.
+void exchange(int n, uint8_t& a, uint8_t& b) {
+  for (int bit = 0; bit < 8; ++bit) {
+    if (bit / n % 2 != 0) continue;
+    const int upper = a >> (bit + n) & 1, lower = b >> bit & 1;
+    a = static_cast<uint8_t>((a & ~(1 << (bit + n))) | lower << (bit + n));
+    b = static_cast<uint8_t>((b & ~(1 << bit)) | upper << bit);
+  }
+}
+
+TEST(Isa, ScalarBlocksArePlainBits) {
+  std::mt19937 rng(9);
+  for (int round = 0; round < 200; ++round) {
+    const ProbeIn in = make_input(rng);
+    ProbeOut out = {};
+    probe_scalar(in, out);
+    uint8_t want[7][64];
+    for (int i = 0; i < 64; ++i) {
+      const uint8_t some = in.int8[i], other = in.ternary3[i];
+      want[0][i] = in.int8[(i + 60) % 64];
+      want[1][i] = in.int8[(i + 56) % 64];
+      want[2][i] = some ^ other;
+      for (int n = 1; n <= 2; ++n) {
+        want[1 + 2 * n][i] = some;
+        want[2 + 2 * n][i] = other;
+        exchange(n, want[1 + 2 * n][i], want[2 + 2 * n][i]);
+      }
+    }
+    const int32_t(*rows)[16] = out.i + out.n_i - 2 * std::size(want);
+    for (const auto& block : want) {
+      expect_block(in, block, rows);
+      rows += 2;
+    }
+    if (HasFailure()) return;
+  }
+}
+
 TEST(Isa, SelectNamesWhatThereIs) {
   const auto best = select_kernels(nullptr);
   ASSERT_TRUE(best.ok());

@@ -122,7 +122,7 @@ float LinearProblem::scale_at(int32_t row, int32_t col) const {
 }
 
 float LinearProblem::float_product(const float* x, int32_t row) const {
-  const float* w = &elements_[static_cast<size_t>(row) * static_cast<size_t>(shape_.cols)];
+  const float* w = elements(row);
   const bool grouped = shape_.scale == ScaleKind::kGroup;
   float acc = 0, total = 0, inputs = 0;
   for (int32_t k = 0; k < shape_.cols; ++k) {
@@ -141,7 +141,7 @@ float LinearProblem::float_product(const float* x, int32_t row) const {
 }
 
 float LinearProblem::integer_product(const InputCodes& x, int32_t row) const {
-  const float* w = &elements_[static_cast<size_t>(row) * static_cast<size_t>(shape_.cols)];
+  const float* w = elements(row);
   const int8_t* codes = x.codes.data();
   const bool a8 = shape_.act == ActPrecision::kA8;
   const bool grouped = shape_.scale == ScaleKind::kGroup;

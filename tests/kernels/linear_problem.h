@@ -42,7 +42,8 @@ class LinearProblem {
   /// Random codes, scales and inputs. The tile stride is two tiles, as with interleaved gate and
   /// up.
   LinearProblem(const LinearShape& shape, std::mt19937& rng);
-  /// Every code is `code`, every scale and input 1.
+  /// Every code is `code` or, with WeightFormat::round_rows, stored as near it as they can be;
+  /// every scale and input is 1.
   LinearProblem(const LinearShape& shape, int code);
 
   const Matrix& matrix() const { return matrix_; }
@@ -54,6 +55,10 @@ class LinearProblem {
   std::vector<float> run(const CpuKernels& kernels, std::vector<int32_t> ids = {}) const;
   LinearArgs args(const LinearInput& input, float* y) const;
   const float* x() const { return x_.data(); }
+  /// The stored codes or values of a row.
+  const float* elements(int32_t row) const {
+    return &elements_[static_cast<size_t>(row) * static_cast<size_t>(shape_.cols)];
+  }
 
  private:
   struct InputCodes {

@@ -49,6 +49,9 @@ void linear_on_tiles(const LinearArgs& a) {
       return many_rows_in_groups(a, kGroupKind<Int2KLayout>);
     case FormatId::kInt3K:
       return many_rows_in_groups(a, kGroupKind<Int3KLayout>);
+    case FormatId::kTcq2:
+    case FormatId::kTcq3:
+      return many_rows_in_groups(a, kGroupKind<Tcq3Layout>);
     case FormatId::kInt8Group:
       return many_rows_in_groups(a, kGroupKind<Int8GroupLayout>);
     case FormatId::kIq2Xxs:

@@ -247,6 +247,20 @@ struct Avx2 {
     const __m128i t = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
     return {look_up(t, codes.a), look_up(t, codes.b)};
   }
+  template <int n>
+  MOE_INLINE B rows_above(B w) {
+    const __m256i before_a = _mm256_permute2x128_si256(w.b, w.a, 0x21);
+    const __m256i before_b = _mm256_permute2x128_si256(w.a, w.b, 0x21);
+    return {_mm256_alignr_epi8(w.a, before_a, 16 - 4 * n),
+            _mm256_alignr_epi8(w.b, before_b, 16 - 4 * n)};
+  }
+  template <int n>
+  MOE_INLINE void exchange(B& x, B& y) {
+    const B above = {_mm256_srli_epi16(x.a, n), _mm256_srli_epi16(x.b, n)};
+    const B swapped = bit_and(bit_xor(above, y), set1_bytes(n == 1 ? 0x55 : 0x33));
+    x = bit_xor(x, {_mm256_slli_epi16(swapped.a, n), _mm256_slli_epi16(swapped.b, n)});
+    y = bit_xor(y, swapped);
+  }
   /// Subtracts c * power, where c is the digit 0, 1 or 2: at most two subtractions.
   MOE_INLINE __m256i rest_of(__m256i v, char power) {
     const __m256i p = _mm256_set1_epi8(power);

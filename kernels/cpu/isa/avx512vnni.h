@@ -203,6 +203,18 @@ struct Isa {
     const __m128i t = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
     return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), codes.v)};
   }
+  MOE_INLINE B bit_xor(B a, B b) { return {_mm512_xor_si512(a.v, b.v)}; }
+  template <int n>
+  MOE_INLINE B rows_above(B w) {
+    return {_mm512_alignr_epi32(w.v, w.v, 16 - n)};
+  }
+  template <int n>
+  MOE_INLINE void exchange(B& a, B& b) {
+    const __m512i differs = _mm512_xor_si512(_mm512_srli_epi16(a.v, n), b.v);
+    const __m512i swapped = _mm512_and_si512(differs, _mm512_set1_epi8(n == 1 ? 0x55 : 0x33));
+    a.v = _mm512_xor_si512(a.v, _mm512_slli_epi16(swapped, n));
+    b.v = _mm512_xor_si512(b.v, swapped);
+  }
   MOE_INLINE __m512i min_less(__m512i v, char power) {
     return _mm512_min_epu8(v, _mm512_sub_epi8(v, _mm512_set1_epi8(power)));
   }

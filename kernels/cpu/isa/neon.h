@@ -220,6 +220,20 @@ struct Neon {
     const uint8x16_t t = vld1q_u8(table);
     MOE_MAP(B, vqtbl1q_u8(t, codes.v[q]));
   }
+  MOE_INLINE B bit_xor(B a, B b) { MOE_MAP(B, veorq_u8(a.v[q], b.v[q])); }
+  template <int n>
+  MOE_INLINE B rows_above(B w) {
+    MOE_MAP(B, vextq_u8(w.v[(q + 3) % 4], w.v[q], 16 - 4 * n));
+  }
+  template <int n>
+  MOE_INLINE void exchange(B& a, B& b) {
+    const uint8x16_t mask = vdupq_n_u8(n == 1 ? 0x55 : 0x33);
+    MOE_QUADS {
+      const uint8x16_t swapped = vandq_u8(veorq_u8(vshrq_n_u8(a.v[q], n), b.v[q]), mask);
+      a.v[q] = veorq_u8(a.v[q], vshlq_n_u8(swapped, n));
+      b.v[q] = veorq_u8(b.v[q], swapped);
+    }
+  }
   // Subtracts the digit of value `power`: at most two subtractions; a true comparison is -1.
   MOE_INLINE uint8x16_t take_digit(uint8x16_t* v, uint8_t power) {
     const uint8x16_t p = vdupq_n_u8(power);

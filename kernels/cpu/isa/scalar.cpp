@@ -187,6 +187,24 @@ struct Isa {
     for (int i = 0; i < 64; ++i) a.v[i] = static_cast<uint8_t>(a.v[i] | b.v[i]);
     return a;
   }
+  MOE_INLINE B bit_xor(B a, B b) {
+    for (int i = 0; i < 64; ++i) a.v[i] = static_cast<uint8_t>(a.v[i] ^ b.v[i]);
+    return a;
+  }
+  template <int n>
+  MOE_INLINE B rows_above(B a) {
+    B r;
+    for (int i = 0; i < 64; ++i) r.v[i] = a.v[(i + 64 - 4 * n) % 64];
+    return r;
+  }
+  template <int n>
+  MOE_INLINE void exchange(B& a, B& b) {
+    for (int i = 0; i < 64; ++i) {
+      const int swapped = (a.v[i] >> n ^ b.v[i]) & (n == 1 ? 0x55 : 0x33);
+      a.v[i] = static_cast<uint8_t>(a.v[i] ^ swapped << n);
+      b.v[i] = static_cast<uint8_t>(b.v[i] ^ swapped);
+    }
+  }
   MOE_INLINE B values16(const uint8_t* table, B a) {
     for (int i = 0; i < 64; ++i) a.v[i] = table[a.v[i]];
     return a;

@@ -9,6 +9,7 @@
 #include "quant/four_bit_layout.h"
 #include "quant/int6_k_layout.h"
 #include "quant/ternary3_layout.h"
+#include "quant/trellis_layout.h"
 
 namespace moe::cuda {
 
@@ -129,6 +130,32 @@ constexpr int first_value() {
 template <class Layout>
 inline constexpr int kFirstValue = first_value<Layout>();
 
+/// The values of eight codes of at most four bits in Layout's tables, as signed bytes: x those of
+/// the lower halves of the bytes, y those of the upper halves.
+template <class Layout>
+__device__ __forceinline__ uint2 table_values(uint32_t codes) {
+  // A byte permutation looks up four codes in eight values; bit 3 of each code selects between
+  // the results from both halves of the table. If these are the same, no code has that bit.
+  constexpr bool kHalves = Layout::kLowValues != Layout::kHighValues;
+  constexpr auto kWord = [](uint64_t values, int i) {
+    return static_cast<uint32_t>(values >> (32 * i));
+  };
+  const uint32_t places = kHalves ? codes & 0x77777777u : codes;
+  uint32_t v[2];
+  MOE_CUDA_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    v[i] =
+        __byte_perm(kWord(Layout::kLowValues, 0), kWord(Layout::kLowValues, 1), places >> (16 * i));
+    if constexpr (kHalves) {
+      const uint32_t high = __byte_perm(kWord(Layout::kHighValues, 0),
+                                        kWord(Layout::kHighValues, 1), places >> (16 * i));
+      const uint32_t halves = 0x32103210u | (codes & 0x88888888u) >> 1;
+      v[i] = __byte_perm(v[i], high, halves >> (16 * i));
+    }
+  }
+  return {__byte_perm(v[0], v[1], 0x6420), __byte_perm(v[0], v[1], 0x7531)};
+}
+
 /// The values of eight four-bit codes as signed bytes: x those of the lower halves of the bytes, y
 /// those of the upper halves.
 template <class Layout>
@@ -143,25 +170,55 @@ __device__ __forceinline__ uint2 four_bit_values(uint32_t codes) {
     };
     return {value(codes), value(codes >> 4)};
   } else {
-    // A byte permutation looks up four codes in eight values; bit 3 of each code selects between
-    // the results from both halves of the table.
-    constexpr auto kWord = [](uint64_t values, int i) {
-      return static_cast<uint32_t>(values >> (32 * i));
-    };
-    const uint32_t places = codes & 0x77777777u;
-    const uint32_t halves = 0x32103210u | (codes & 0x88888888u) >> 1;
-    uint32_t v[2];
-    MOE_CUDA_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const uint32_t low = __byte_perm(kWord(Layout::kLowValues, 0), kWord(Layout::kLowValues, 1),
-                                       places >> (16 * i));
-      const uint32_t high = __byte_perm(kWord(Layout::kHighValues, 0),
-                                        kWord(Layout::kHighValues, 1), places >> (16 * i));
-      v[i] = __byte_perm(low, high, halves >> (16 * i));
-    }
-    return {__byte_perm(v[0], v[1], 0x6420), __byte_perm(v[0], v[1], 0x7531)};
+    return table_values<Layout>(codes);
   }
 }
+
+/// Trellis-coded weights, whose levels are four-bit codes at most.
+template <class Layout>
+struct TrellisQuads {
+  static __device__ __forceinline__ uint4 at(const uint8_t* tile, int32_t k, int32_t quarter) {
+    const uint8_t* group = tile + Layout::codes_at(k / Layout::kGroupInputs);
+    const int32_t e = k % Layout::kGroupInputs / 8;
+    const int32_t half = k % 8 / 4 * 4;
+    const uint2 subset = subsets(group, quarter, e + half);
+    // A block of single bits, or two of pairs of bits.
+    constexpr bool kPairs = Layout::kBitsOfWeight == 3;
+    constexpr uint32_t kMask = kPairs ? 3 : 1;
+    const uint8_t* blocks = group + kBlockBytes + quarter * 16;
+    const uint4 u = load16(kPairs ? blocks + e % 2 * kBlockBytes : blocks);
+    const int32_t place = (kPairs ? e / 2 * 2 : e) + half;
+    const uint2 a = table_values<Layout>(subset.x | two_rows<kMask>(u.x, u.y, place) << 2);
+    const uint2 b = table_values<Layout>(subset.y | two_rows<kMask>(u.z, u.w, place) << 2);
+    return {a.x, a.y, b.x, b.y};
+  }
+
+ private:
+  /// The lower two bits of the levels: x those of the quarter's first two rows, y of the others.
+  static __device__ __forceinline__ uint2 subsets(const uint8_t* branches, int32_t quarter,
+                                                  int32_t place) {
+    const uint4 w = load16(branches + quarter * 16);
+    // The two rows above are the end of the quarter before; the last quarter is before the first.
+    const int32_t above = (quarter + 3) % 4 * 16 + 8;
+    const uint2 before = *reinterpret_cast<const uint2*>(branches + above);
+    // Each has two rows of the quarter, the first of which is row -2, -1, 0, 1 or 2.
+    const uint32_t a = two_rows<1>(before.x, before.y, place);
+    const uint32_t b = two_rows<1>(before.y, w.x, place);
+    const uint32_t c = two_rows<1>(w.x, w.y, place);
+    const uint32_t d = two_rows<1>(w.y, w.z, place);
+    const uint32_t e = two_rows<1>(w.z, w.w, place);
+    return {(c ^ a) << 1 | b, (e ^ c) << 1 | d};
+  }
+
+  /// Bits from `place` on of each byte of two rows: those of the first row in the lower halves of
+  /// the result's bytes, those of the second in the upper.
+  template <uint32_t kMask>
+  static __device__ __forceinline__ uint32_t two_rows(uint32_t first, uint32_t second,
+                                                      int32_t place) {
+    constexpr uint32_t kOfBytes = kMask * 0x01010101u;
+    return (first >> place & kOfBytes) | (second >> place & kOfBytes) << 4;
+  }
+};
 
 /// Byte i of a word of signed codes.
 __device__ __forceinline__ float code_value(uint32_t codes, int i) {

@@ -7,17 +7,29 @@
 
 namespace moe::cuda {
 
-/// Code (integer formats) or value of element (row, col).
-__device__ inline float element_of(const Matrix& m, int32_t row, int32_t col) {
+/// Code (integer formats) or value of element (row, col), of the formats of which kHas is true. The
+/// others would cost a kernel that never asks for them registers.
+template <bool (*kHas)(FormatId)>
+__device__ inline float element_if(const Matrix& m, int32_t row, int32_t col) {
   const uint8_t* tile = m.tiles + row / kTileRows * m.tile_stride;
   switch (m.format) {
-#define MOE_WEIGHT_FORMAT(Name, header) \
-  case FormatId::k##Name:               \
-    return Name##Format::element(tile, m.cols, row % kTileRows, col);
+#define MOE_WEIGHT_FORMAT(Name, header)                                 \
+  case FormatId::k##Name:                                               \
+    if constexpr (kHas(FormatId::k##Name)) {                            \
+      return Name##Format::element(tile, m.cols, row % kTileRows, col); \
+    }                                                                   \
+    break;
 #include "quant/list.h"
 #undef MOE_WEIGHT_FORMAT
   }
   return 0;
+}
+
+MOE_INLINE constexpr bool every_format(FormatId) { return true; }
+
+/// The same for every format.
+__device__ inline float element_of(const Matrix& m, int32_t row, int32_t col) {
+  return element_if<every_format>(m, row, col);
 }
 
 /// The scale of a group of inputs of a row, stored in the tile.
@@ -33,11 +45,12 @@ inline constexpr bool kScalesInTile = requires {
 };
 
 /// Formats of matmul_groups.cuh, which has the operands of four, six and eight bits: not two and
-/// three bits, nor the codebooks.
+/// three bits, nor the trellises, nor the codebooks.
 template <class Format>
 inline constexpr bool kHasGroupMma = kScalesInTile<Format> && !requires {
   Format::kThird;
 }
+&&!requires { Format::kLevels; }
 &&!requires { Format::kCodebook; };
 
 template <class Format>

@@ -16,6 +16,13 @@ constexpr int kSegment = 32;  // at most
 constexpr int kThreads = 256;
 constexpr int kRound = kThreads / 4;  // segments that a block sums at once
 
+/// How many steps of four inputs are unrolled in the loop over a segment: all eight, but those of a
+/// trellis would need too many registers.
+template <class Quads>
+[[maybe_unused]] inline constexpr int kQuadsAtOnce = kSegment / 4;
+template <class Layout>
+[[maybe_unused]] inline constexpr int kQuadsAtOnce<TrellisQuads<Layout>> = 4;
+
 /// Sums of one segment: [token][row of the quarter], as bits.
 template <int kT>
 using Sums = uint32_t[kT][4];
@@ -25,7 +32,7 @@ __device__ __forceinline__ void integer_segment(const uint8_t* tile, int32_t end
                                                 int32_t quarter, const int8_t* const (&x)[kT],
                                                 Sums<kT>& out) {
   int32_t sum[kT][4] = {};
-  MOE_CUDA_UNROLL
+  MOE_CUDA_UNROLL_BY(kQuadsAtOnce<Quads>)
   for (int i = 0; i < kSegment; i += 4) {
     if (k + i >= end) continue;
     const uint4 w = Quads::at(tile, k + i, quarter);
@@ -53,7 +60,7 @@ __device__ __forceinline__ void decoded_segment(const uint8_t* tile, int32_t end
                                                 int32_t quarter, const float* const (&x)[kT],
                                                 Sums<kT>& out) {
   float sum[kT][4] = {};
-  MOE_CUDA_UNROLL
+  MOE_CUDA_UNROLL_BY(kQuadsAtOnce<Quads>)
   for (int i = 0; i < kSegment; i += 4) {
     if (k + i >= end) continue;
     const uint4 w = Quads::at(tile, k + i, quarter);
@@ -103,7 +110,27 @@ __device__ __forceinline__ int32_t add_product(float w, int8_t x, int32_t sum) {
   return sum + static_cast<int32_t>(w) * x;
 }
 
-/// Any format, using its definition: slow, for formats without a faster kernel.
+/// Formats that AnyKernel does not decode by words.
+MOE_INLINE constexpr bool read_by_element(FormatId format) {
+  switch (format) {
+    case FormatId::kTernary2:
+    case FormatId::kTernary3:
+    case FormatId::kInt8:
+    case FormatId::kInt6K:
+    case FormatId::kInt2K:
+    case FormatId::kInt3K:
+    case FormatId::kTcq2:
+    case FormatId::kTcq3:
+    case FormatId::kF32:
+    case FormatId::kBf16:
+    case FormatId::kF16:
+      return false;
+    default:
+      return true;
+  }
+}
+
+/// One of these formats, using its definition: slow.
 template <class Sum, int kT, class X>
 __device__ void element_segment(const Matrix& m, int32_t tile, int32_t end, int32_t k,
                                 int32_t quarter, const X* const (&x)[kT], Sums<kT>& out) {
@@ -112,7 +139,7 @@ __device__ void element_segment(const Matrix& m, int32_t tile, int32_t end, int3
     Sum sum[kT] = {};
     MOE_CUDA_NO_UNROLL
     for (int32_t col = k; col < end; ++col) {
-      const float w = element_of(m, tile * kTileRows + quarter * 4 + i, col);
+      const float w = element_if<read_by_element>(m, tile * kTileRows + quarter * 4 + i, col);
       MOE_CUDA_UNROLL
       for (int t = 0; t < kT; ++t) sum[t] = add_product(w, x[t][col], sum[t]);
     }
@@ -190,6 +217,10 @@ struct AnyKernel {
           return decoded_segment<FewBitQuads<Int2KLayout>, kT>(w, end, k, quarter, x, out);
         case FormatId::kInt3K:
           return decoded_segment<FewBitQuads<Int3KLayout>, kT>(w, end, k, quarter, x, out);
+        case FormatId::kTcq2:
+          return decoded_segment<TrellisQuads<Tcq2Layout>, kT>(w, end, k, quarter, x, out);
+        case FormatId::kTcq3:
+          return decoded_segment<TrellisQuads<Tcq3Layout>, kT>(w, end, k, quarter, x, out);
         case FormatId::kF32:
           return float_segment<F32Values, kT>(w, end, k, quarter, x, out);
         case FormatId::kBf16:
@@ -217,6 +248,10 @@ struct AnyKernel {
         return integer_segment<FewBitQuads<Int2KLayout>, kT>(w, end, k, quarter, x, out);
       case FormatId::kInt3K:
         return integer_segment<FewBitQuads<Int3KLayout>, kT>(w, end, k, quarter, x, out);
+      case FormatId::kTcq2:
+        return integer_segment<TrellisQuads<Tcq2Layout>, kT>(w, end, k, quarter, x, out);
+      case FormatId::kTcq3:
+        return integer_segment<TrellisQuads<Tcq3Layout>, kT>(w, end, k, quarter, x, out);
       default:
         return element_segment<int32_t, kT>(m, p.tile, end, k, quarter, x, out);
     }
