@@ -147,7 +147,7 @@ void add_linear(const CpuKernels* k) {
        {FormatId::kInt4, FormatId::kInt4Min, FormatId::kInt4K, FormatId::kFp4, FormatId::kNl4,
         FormatId::kInt2K, FormatId::kInt3K, FormatId::kInt6K, FormatId::kInt8Group,
         FormatId::kIq2Xxs, FormatId::kIq2Xs, FormatId::kIq2S, FormatId::kIq3Xxs, FormatId::kIq3S,
-        FormatId::kIq1S, FormatId::kIq1M}) {
+        FormatId::kIq1S, FormatId::kIq1M, FormatId::kTcq2, FormatId::kTcq3}) {
     add_integer(k, f, ActPrecision::kA8Block);
     add_integer(k, f, ActPrecision::kA8Group);
   }

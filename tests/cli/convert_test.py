@@ -30,7 +30,7 @@ class Convert(Cli):
         self.assertNotEqual(a["top"], b["top"])
         self.fails(2, "convert", CHECKPOINT, self.path("c.moe"), "--weights", "int3", contains=["int3"])
         for wish in (("--weights", "iq2_xs"), ("--set", "*=iq2_xs")):
-            self.fails(2, "convert", CHECKPOINT, self.path("c.moe"), *wish, contains=["int2_k or int3_k, found 'iq2_xs'"])
+            self.fails(2, "convert", CHECKPOINT, self.path("c.moe"), *wish, contains=["tcq2 or tcq3, found 'iq2_xs'"])
         self.fails(1, "convert", CHECKPOINT, os.path.join(self.folder.name, "no", "c.moe"))
         self.fails(2, "convert", CHECKPOINT, "-", contains=["DST: this file cannot be stdout"])
         self.fails(1, "convert", self.path("a.moe"), self.path("c.moe"), contains=["converted already"])
@@ -245,7 +245,7 @@ class Convert(Cli):
         source = self.dense(d_ff=256)
         least = re.search("at least ([0-9.]+) per", self.fails(1, "convert", source, self.path("m.moe"), "--bits", "1").stderr)
         done = self.ok("convert", source, self.path("m.moe"), "--bits", least[1], "--list")
-        self.assertRegex(done.stdout, r"layers\.0\.ffn\.down +16 x 256 +int2_k .* relative error 0\.[2-9]")
+        self.assertRegex(done.stdout, r"layers\.0\.ffn\.down +16 x 256 +tcq2 .* relative error 0\.[2-9]")
         self.assertNotIn("imprecise", done.stderr)
         fixed = self.ok("convert", source, self.path("m.moe"), "--bits", "9", "--set", "*down=int2_k")
         self.assertIn("int2_k is imprecise here", fixed.stderr)
