@@ -38,7 +38,7 @@ TEST(Trellis, BytesOfATile) {
   }
 }
 
-// Each bit of a group is one of exactly one weight, or for branch bits of two more rows.
+// The definition of quant/README.md, bit by bit.
 TEST(Trellis, LayoutIsFixed) {
   std::mt19937 rng(11);
   for (const Kind& kind : kKinds) {
