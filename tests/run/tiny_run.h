@@ -77,6 +77,7 @@ class Machine : public OneModel {
     hook_ = std::make_unique<HookDevice>(*device_);
     ModelOptions options;
     options.memory_bytes = cap;
+    options.clock = hook_->clock();
     MOE_ASSIGN(model_, open_model(bytes, *hook_, allocator_, options));
     return {};
   }
