@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "formats/import/failure.h"
 #include "quant/formats.h"
@@ -30,7 +33,7 @@ struct Sample {
   size_t index = 0;  // among those of the group
   MatrixPlace place;
   std::vector<Storage> storages;  // of each candidate
-  std::vector<double> errors;     // of the weights, the same
+  KnownInputs inputs;
 };
 
 // Formats for the codes of some checkpoints: others gain nothing by them.
@@ -134,33 +137,42 @@ size_t sampled_place(const FormatGroup& group, size_t i) {
   return begin + i % (end - begin);
 }
 
+const float* importance_of(const InputStatistics* inputs, const PlannedMatrix& m) {
+  return inputs == nullptr ? nullptr : inputs->importance(m.slot.short_name());
+}
+
+// In the order of the segments, which is that of their statistics.
 std::vector<Sample> list_samples(const CandidateSource& source, const InputStatistics* inputs,
                                  const std::vector<FormatGroup*>& groups) {
   std::vector<Sample> samples;
   for (FormatGroup* group : groups) {
     for (size_t i = 0; i < sampled_matrices(*group); ++i) {
-      Sample sample{group, i, group->places[sampled_place(*group, i)], {}, {}};
+      Sample sample;
+      sample.group = group;
+      sample.index = i;
+      sample.place = group->places[sampled_place(*group, i)];
       PlannedMatrix m = source.at(sample.place);
-      const float* importance =
-          inputs == nullptr ? nullptr : inputs->importance(m.slot.short_name());
       for (const Candidate& candidate : group->candidates) {
         if (!group->fixed) request(candidate, &m.precision);
-        sample.storages.push_back(storage_of(source, m, importance));
+        sample.storages.push_back(storage_of(source, m, importance_of(inputs, m)));
       }
-      sample.errors.resize(group->candidates.size());
       samples.push_back(std::move(sample));
     }
   }
+  std::stable_sort(samples.begin(), samples.end(), [](const Sample& a, const Sample& b) {
+    return a.place.segment < b.place.segment;
+  });
   return samples;
 }
 
-// The squared relative error of some tiles. The samples of a group are from different rows.
+// What the rounding of some tiles adds to the outputs, squared, relative to what noise of the size
+// of the weights would add: sensitivities are of such noise. The samples of a group are from
+// different rows.
 double error_of(const CandidateSource& source, const Sample& sample, const Storage& storage,
-                const InputStatistics* inputs) {
+                const KnownInputs& inputs) {
   const PlannedMatrix& m = source.at(sample.place);
   std::vector<float> scales = first_scales(m, storage);
-  const float* importance = inputs == nullptr ? nullptr : inputs->importance(m.slot.short_name());
-  TilePacker packer(m, storage, source.checkpoint, {importance, nullptr}, &scales);
+  TilePacker packer(m, storage, source.checkpoint, inputs, &scales);
   std::vector<uint8_t> tile(format_info(storage.format).tile_bytes(m.slot.cols));
   const auto n_tiles = static_cast<size_t>((m.slot.rows + kTileRows - 1) / kTileRows);
   const size_t n_matrices = sampled_matrices(*sample.group);
@@ -170,9 +182,120 @@ double error_of(const CandidateSource& source, const Sample& sample, const Stora
     packer.pack(static_cast<int32_t>(n_tiles * at / (2 * n * n_matrices)), tile.data());
   }
   const StorageError error = packer.take_error();
-  const double relative = packer.is_weighted() ? error.weighted() : error.relative();
-  return relative * relative;
+  if (error.squared_norm == 0) return 0;
+  const double found = packer.is_weighted() ? error.weighted_error : error.squared_error;
+  return found / error.squared_norm;
 }
+
+// One format of a sample.
+struct Trial {
+  const Sample* sample = nullptr;
+  size_t candidate = 0;
+  double error = 0;
+  double alone = 0;  // without second moments
+};
+
+// How much of the error is left with second moments.
+class Gains {
+ public:
+  void add(Role role, FormatId format, const Trial& trial) {
+    Sums& sums = sums_[{role, format}];
+    sums.error += trial.error;
+    sums.alone += trial.alone;
+  }
+  double of(Role role, FormatId format) const {
+    const auto found = sums_.find({role, format});
+    if (found == sums_.end() || found->second.alone == 0) return 1;
+    return found->second.error / found->second.alone;
+  }
+
+ private:
+  struct Sums {
+    double error = 0;
+    double alone = 0;
+  };
+  std::map<std::pair<Role, FormatId>, Sums> sums_;
+};
+
+// Measures the samples of one segment after the other.
+class Measurement {
+ public:
+  Measurement(const CandidateSource& source, Calibration* calibration,
+              const std::vector<FormatGroup*>& groups)
+      : source_(source),
+        calibration_(calibration),
+        samples_(list_samples(source, inputs(), groups)),
+        some_later_(calibration != nullptr &&
+                    !std::all_of(samples_.begin(), samples_.end(), [this](const Sample& sample) {
+                      return calibration_->at_hand(sample.place.segment);
+                    })) {}
+
+  void run() {
+    for (auto begin = samples_.begin(); begin != samples_.end();) {
+      const size_t segment = begin->place.segment;
+      const auto end = std::find_if(begin, samples_.end(), [segment](const Sample& sample) {
+        return sample.place.segment != segment;
+      });
+      measure(segment, {begin, end});
+      begin = end;
+    }
+  }
+
+ private:
+  InputStatistics* inputs() { return calibration_ == nullptr ? nullptr : &calibration_->inputs(); }
+
+  void measure(size_t segment, std::span<Sample> samples) {
+    const bool now = calibration_ != nullptr && calibration_->at_hand(segment);
+    if (now) calibration_->prepare(segment);
+    std::vector<Trial> trials;
+    InOrder work;
+    for (Sample& sample : samples) {
+      const PlannedMatrix& m = source_.at(sample.place);
+      sample.inputs.importance = importance_of(inputs(), m);
+      if (now) sample.inputs.feedback = inputs()->feedback(m.slot.short_name());
+      for (size_t c = 0; c < sample.storages.size(); ++c) trials.push_back({&sample, c});
+      work.alone |= !rows_are_together(*m.tensor, m.source);  // each thread would hold many rows
+    }
+    work.n = std::ssize(trials);
+    work.make = [&](int, int64_t i, size_t) { try_format(&trials[static_cast<size_t>(i)]); };
+    work.use = [&](int64_t i, size_t) {
+      add(&trials[static_cast<size_t>(i)], now);
+      return true;
+    };
+    work.tell = [&](int64_t) { source_.tick(); };
+    run_in_order(source_.pool, work);
+    for (Sample& sample : samples) sample.inputs.feedback = nullptr;
+  }
+
+  void try_format(Trial* trial) const {
+    const Sample& sample = *trial->sample;
+    const Storage& storage = sample.storages[trial->candidate];
+    trial->error = error_of(source_, sample, storage, sample.inputs);
+    if (some_later_ && sample.inputs.feedback != nullptr) {
+      trial->alone = error_of(source_, sample, storage, {sample.inputs.importance, nullptr});
+    }
+  }
+
+  void add(Trial* trial, bool now) {
+    const Sample& sample = *trial->sample;
+    const Storage& storage = sample.storages[trial->candidate];
+    const Role role = sample.group->role;
+    if (sample.inputs.feedback != nullptr) gains_.add(role, storage.format, *trial);
+    if (!now && sample.inputs.importance != nullptr) {
+      trial->error *= gains_.of(role, storage.format);
+    }
+    const auto n = static_cast<double>(sampled_matrices(*sample.group));
+    Candidate& candidate = sample.group->candidates[trial->candidate];
+    candidate.weight_error += trial->error / n;
+    candidate.input_error += input_error(storage.act) / n;
+  }
+
+  const CandidateSource& source_;
+  Calibration* const calibration_;
+  std::vector<Sample> samples_;
+  const bool some_later_;  // some second moments are not at hand
+  Gains gains_;
+};
 
 }  // namespace
 
@@ -219,33 +342,9 @@ void list_candidates(const CandidateSource& source, FormatGroup* group) {
   if (enough != all.end()) all.erase(enough + 1, all.end());
 }
 
-void measure_candidates(const CandidateSource& source, const InputStatistics* inputs,
+void measure_candidates(const CandidateSource& source, Calibration* calibration,
                         const std::vector<FormatGroup*>& groups) {
-  std::vector<Sample> samples = list_samples(source, inputs, groups);
-  InOrder work;
-  work.n = std::ssize(samples);
-  work.make = [&](int, int64_t i, size_t) {
-    Sample& sample = samples[static_cast<size_t>(i)];
-    for (size_t c = 0; c < sample.storages.size(); ++c) {
-      sample.errors[c] = error_of(source, sample, sample.storages[c], inputs);
-    }
-  };
-  work.use = [&](int64_t i, size_t) {
-    const Sample& sample = samples[static_cast<size_t>(i)];
-    const auto n = static_cast<double>(sampled_matrices(*sample.group));
-    for (size_t c = 0; c < sample.errors.size(); ++c) {
-      Candidate& candidate = sample.group->candidates[c];
-      candidate.weight_error += sample.errors[c] / n;
-      candidate.input_error += input_error(sample.storages[c].act) / n;
-    }
-    return true;
-  };
-  work.tell = [&](int64_t) { source.tick(); };
-  for (const Sample& sample : samples) {  // each thread would hold many rows
-    const PlannedMatrix& m = source.at(sample.place);
-    work.alone |= !rows_are_together(*m.tensor, m.source);
-  }
-  run_in_order(source.pool, work);
+  Measurement(source, calibration, groups).run();
 }
 
 }  // namespace moe

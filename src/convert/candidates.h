@@ -7,7 +7,7 @@
 
 #include "formats/moe/layout.h"
 #include "src/base/thread_pool.h"
-#include "src/convert/calibration/input_statistics.h"
+#include "src/convert/calibration/calibrate.h"
 #include "src/convert/plan.h"
 
 namespace moe {
@@ -66,9 +66,10 @@ void request(const Candidate& candidate, PrecisionChoice* choice);
 /// and element.
 void list_candidates(const CandidateSource& source, FormatGroup* group);
 
-/// Sets the errors of all candidates, from a sample of the weights that is the same for each,
-/// weighted by the mean squares of their inputs if there are `inputs` (or null).
-void measure_candidates(const CandidateSource& source, const InputStatistics* inputs,
+/// Sets the errors of all candidates, from a sample of the weights that is the same for each. With
+/// a `calibration` (or null) it is what reaches the outputs of weights that are rounded as it asks.
+/// Segments whose second moments are not at hand gain by them as much as others with that format.
+void measure_candidates(const CandidateSource& source, Calibration* calibration,
                         const std::vector<FormatGroup*>& groups);
 
 }  // namespace moe

@@ -67,15 +67,6 @@ void leave_useful(FormatGroup* group) {
   if (enough != all.end()) all.erase(enough + 1, all.end());
 }
 
-bool has_tied_head(const Plan& plan) {
-  for (const PlannedSegment& segment : plan.segments) {
-    for (const PlannedMatrix& m : segment.matrices) {
-      if (segment.part == Part::kHead && m.slot.kind == SlotKind::kVocab) return false;
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 void check_goal(const SizeGoal& goal) {
@@ -92,7 +83,7 @@ FormatChoice::FormatChoice(const SizeGoal& goal, Plan& plan, const ModelConfig& 
                            std::function<void()> tick)
     : goal_(goal),
       plan_(plan),
-      shape_{config, has_tied_head(plan)},
+      shape_{config, embedding_is_head(plan, config)},
       file_bytes_(std::move(file_bytes)),
       tick_(std::move(tick)),
       source_{plan, checkpoint, pool, tick_} {
@@ -116,8 +107,8 @@ bool FormatChoice::can_calibrate() const {
   return false;
 }
 
-SizeReport FormatChoice::choose(const InputStatistics* inputs) {
-  measure(inputs);
+SizeReport FormatChoice::choose(Calibration* calibration) {
+  measure(calibration);
   std::vector<SizeOptions> parts;
   for (Unit& unit : units_) {
     list_options(&unit);
@@ -292,13 +283,13 @@ void FormatChoice::check_smallest() {
        sized(bytes).c_str(), static_cast<unsigned long long>(goal_.most_bytes));
 }
 
-void FormatChoice::measure(const InputStatistics* inputs) {
+void FormatChoice::measure(Calibration* calibration) {
   std::vector<FormatGroup*> groups;
   for (Unit& unit : units_) {
     for (FormatGroup& group : unit.groups) groups.push_back(&group);
     for (FormatGroup& group : unit.fixed) groups.push_back(&group);
   }
-  measure_candidates(source_, inputs, groups);
+  measure_candidates(source_, calibration, groups);
   for (Unit& unit : units_) {
     for (FormatGroup& group : unit.groups) leave_useful(&group);
   }

@@ -32,9 +32,9 @@ class FormatChoice {
   /// True if input statistics can affect a matrix, in one of its formats.
   bool can_calibrate() const;
 
-  /// Measures what each format does to a sample of the weights, weighted by the mean squares of
-  /// their inputs if there are `inputs`, and writes the formats chosen into the plan. Once.
-  SizeReport choose(const InputStatistics* inputs);
+  /// Measures what each format does to a sample of the weights (measure_candidates()), and writes
+  /// the formats chosen into the plan. Once. `calibration` may be null.
+  SizeReport choose(Calibration* calibration);
 
  private:
   // Segments of one part in one layer, whose size in the file depends on all of its groups.
@@ -59,7 +59,7 @@ class FormatChoice {
   uint64_t bytes_of(const Unit& unit) const;
   uint64_t bytes_for_bits() const;
   void check_smallest();
-  void measure(const InputStatistics* inputs);
+  void measure(Calibration* calibration);
   void add_option(const Selection& selection, Unit* unit);
   void list_options(Unit* unit);
   uint64_t bytes_with(const std::vector<size_t>& options);

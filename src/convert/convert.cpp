@@ -249,8 +249,8 @@ class Conversion {
   /// Before write(), with statistics if there are any.
   void choose_formats() {
     if (!formats_) return;
-    const InputStatistics* inputs = calibration_ ? &calibration_->inputs() : nullptr;
-    report_->size = in_words_of(checkpoint_, [&] { return formats_->choose(inputs); });
+    Calibration* const calibration = calibration_ ? calibration_.get() : nullptr;
+    report_->size = in_words_of(checkpoint_, [&] { return formats_->choose(calibration); });
     formats_.reset();
   }
 

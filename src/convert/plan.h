@@ -40,6 +40,9 @@ struct Plan {
   uint64_t source_bytes = 0;  // of all used tensors
 };
 
+/// False for a model without a head, and for one with a matrix of its own as its head.
+bool embedding_is_head(const Plan& plan, const ModelConfig& config);
+
 /// Throws MOE_ERR_NOT_FOUND (missing), MOE_ERR_FORMAT (extra, wrong dtype) or MOE_ERR_SHAPE, naming
 /// the tensor. `checkpoint` must outlive the plan.
 Plan make_plan(const Imported& imported, const Checkpoint& checkpoint, PrecisionPolicy* policy);

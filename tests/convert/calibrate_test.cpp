@@ -9,6 +9,8 @@
 
 #include "quant/formats.h"
 #include "quant/quantise.h"
+#include "src/convert/candidates.h"
+#include "src/convert/sensitivity.h"
 #include "src/convert/weights/weighted.h"
 #include "tests/convert/converted_model.h"
 #include "tests/convert/tiny_checkpoint.h"
@@ -27,17 +29,21 @@ const char* const kReader = R"({"tokenizer": "bytes", "vocab_size": 256, "add_bo
 class CalibrateTest : public testing::Test {
  protected:
   CalibrateTest() {
-    // Inputs of very different magnitudes, as in trained models.
-    std::vector<float> norm(24);
-    for (size_t i = 0; i < norm.size(); ++i) norm[i] = std::exp(0.3f * static_cast<float>(i) - 4);
     for (const char* name : {"layers.0.attention_norm.weight", "layers.1.ffn_norm.weight"}) {
-      tensors_[name] = test::f32_tensor({24}, norm);
+      tensors_[name] = uneven_norm();
     }
   }
-  Status run(const char* weights, const char* text) {
+  // Inputs of very different magnitudes, as in trained models.
+  static test::RawTensor uneven_norm() {
+    std::vector<float> norm(24);
+    for (size_t i = 0; i < norm.size(); ++i) norm[i] = std::exp(0.3f * static_cast<float>(i) - 4);
+    return test::f32_tensor({24}, norm);
+  }
+  Status run(const char* weights, const char* text, const char* embedding = nullptr) {
     test::write_checkpoint(source_, config_, tensors_);
     options_.weights = weights;
     options_.overrides.clear();
+    if (embedding != nullptr) options_.overrides = {std::string("embedding=") + embedding};
     const WeightFormat* format = find_weight_format(weights);
     if (format != nullptr && format->integer) {
       options_.overrides = {std::string("layers.*.attention.*=") + weights};
@@ -85,12 +91,16 @@ class CalibrateTest : public testing::Test {
     for (size_t i = 0; i < b.size(); ++i) sum += a[i] * b[i];
     return sum;
   }
-  // The relative error of the outputs for `inputs`; those for `others` are weighted by `share`.
-  double output_error(const std::string& name, const Matrix& stored, const Rows& inputs,
-                      const Rows& others = {}, double share = 0) {
+  struct Outputs {
+    double error = 0;  // squares
+    double norm = 0;
+  };
+  // Those for `inputs`; those for `others` are weighted by `share`.
+  Outputs output_errors(const std::string& name, const Matrix& stored, const Rows& inputs,
+                        const Rows& others = {}, double share = 0) {
     const std::vector<float> wanted = floats(name + ".weight");
     std::vector<float> row(static_cast<size_t>(stored.cols));
-    double error = 0, norm = 0;
+    Outputs out;
     for (int32_t r = 0; r < stored.rows; ++r) {
       read_row(stored, r, row.data());
       std::vector<double> w, e;
@@ -100,14 +110,19 @@ class CalibrateTest : public testing::Test {
       }
       const auto add = [&](const Rows& rows, double weight) {
         for (const std::vector<double>& x : rows) {
-          error += weight * dot(e.data(), x) * dot(e.data(), x);
-          norm += weight * dot(w.data(), x) * dot(w.data(), x);
+          out.error += weight * dot(e.data(), x) * dot(e.data(), x);
+          out.norm += weight * dot(w.data(), x) * dot(w.data(), x);
         }
       };
       add(inputs, 1);
       add(others, share);
     }
-    return std::sqrt(error / norm);
+    return out;
+  }
+  double output_error(const std::string& name, const Matrix& stored, const Rows& inputs,
+                      const Rows& others = {}, double share = 0) {
+    const Outputs found = output_errors(name, stored, inputs, others, share);
+    return std::sqrt(found.error / found.norm);
   }
 
   test::TempFolder source_, target_;
@@ -146,6 +161,32 @@ TEST_F(CalibrateTest, ErrorsCountByTheInputsOfTheText) {
     EXPECT_EQ(report_.calibration->n_passes, 1u);
     EXPECT_EQ(matrices_[name].n_tokens, read.size());
   }
+}
+
+// All rows of so small a matrix are in the sample that a size is chosen by.
+TEST_F(CalibrateTest, ASizeExpectsTheErrorsThatItGets) {
+  const std::string name = "layers.0.attention.q";
+  std::string read = kText;
+  read.pop_back();
+  std::set<FormatId> seen;
+  for (const double bits : {8.3, 8.6, 9.0, 10.0, 11.0, 12.0}) {
+    options_.goal.most_bits = bits;
+    const Status status = run("auto", kText);
+    ASSERT_TRUE(status.ok()) << status.text();
+    const MatrixReport& m = matrices_.at(name);
+    ASSERT_TRUE(m.compensated) << format_info(m.format).name;
+    const Rows inputs = first_inputs(read);
+    double input = 0, square = 0;
+    for (const std::vector<double>& x : inputs) input += dot(x.data(), x) / 24;
+    for (const float w : floats(name + ".weight")) square += double{w} * double{w};
+    test::ConvertedModel model(target_.file("m.moe"));
+    const Matrix stored = model.matrix(Part::kAttention, 0, -1, Role::kQ);
+    const double error = output_errors(name, stored, inputs).error / (input * square);
+    EXPECT_NEAR(*m.expected_error, std::sqrt(error + input_error(m.act)), 1e-4 * *m.expected_error)
+        << format_info(m.format).name;
+    seen.insert(m.format);
+  }
+  EXPECT_GE(seen.size(), 2u);
 }
 
 TEST_F(CalibrateTest, ExpertsAreWeightedByTheirOwnTokens) {
@@ -191,6 +232,31 @@ TEST_F(CalibrateTest, EachExpertHasTheInputsThatWereRoutedToIt) {
                                       Feedback::kPrior * 24 / static_cast<double>(read.size()));
     EXPECT_NEAR(matrices_[name].weighted_error, error, 1e-3 * error);
     EXPECT_EQ(matrices_[name].n_tokens, tokens.size());
+  }
+}
+
+// The blocks add nothing, so the inputs of the head are embeddings, too.
+TEST_F(CalibrateTest, AnEmbeddingIsCompensatedAsTheHeadThatItIs) {
+  config_ = patched(R"({"tokenizer": "bytes", "vocab_size": 256, "context_length": 64,
+      "add_bos": false, "tie_embeddings": true, "n_layers": 1, "layers": []})");
+  tensors_ = test::random_tensors(config_);
+  tensors_["layers.0.attention.o.weight"] = test::f32_tensor({24, 24}, std::vector<float>(24 * 24));
+  tensors_["layers.0.ffn.down.weight"] = test::f32_tensor({24, 20}, std::vector<float>(24 * 20));
+  tensors_["final_norm.weight"] = uneven_norm();
+  for (const char* weights : {"int4_k", "tcq3", "int8_group"}) {
+    double errors[2];
+    for (const bool calibrated : {false, true}) {
+      ASSERT_TRUE(run("auto", calibrated ? kText : nullptr, weights).ok());
+      std::string read = kText;
+      read.pop_back();
+      test::ConvertedModel model(target_.file("m.moe"));
+      errors[calibrated] =
+          output_error("embedding", model.matrix(Part::kEmbedding, -1, -1, Role::kWeight),
+                       first_inputs(read, "final_norm.weight"));
+    }
+    EXPECT_TRUE(matrices_["embedding"].compensated);
+    EXPECT_NEAR(matrices_["embedding"].weighted_error, errors[1], 1e-4 * errors[0]) << weights;
+    EXPECT_LT(errors[1], 0.8 * errors[0]) << weights;
   }
 }
 
@@ -310,6 +376,72 @@ TEST_F(CalibrateTest, MomentsThatDoNotFitTakeMorePasses) {
   EXPECT_EQ(none->run().n_passes, 1u);
   EXPECT_EQ(all->run().n_without_room, 0u);
   EXPECT_EQ(none->run().n_without_room, 3u);  // two layers, and the matrices outside of layers
+}
+
+// A size is chosen before the text is read again: layers without their second moments are expected
+// to gain by them as much as the others.
+TEST_F(CalibrateTest, ErrorsAreExpectedWithMomentsThatAreReadLater) {
+  config_ = patched(R"({"tokenizer": "bytes", "vocab_size": 256, "n_layers": 3,
+      "layer_defaults": {"ffn": {"kind": "dense", "d_ff": 24, "gated": true, "act": "silu"}}})");
+  test::write_checkpoint(source_, config_, test::random_tensors(config_));
+  const Checkpoint checkpoint(source_.path());
+  const Imported imported = import_checkpoint(checkpoint);
+  PrecisionPolicy policy = PrecisionPolicy::open({}, {});
+  const Plan plan = make_plan(imported, checkpoint, &policy);
+  options_.weights = "f32";
+  MemorySink file;
+  ASSERT_TRUE(convert_to_sink(source_.path(), file, options_, &report_).ok());
+  CalibrationText text;
+  text.prefix = {0};
+  ThreadPool pool(system_allocator());
+  ASSERT_TRUE(pool.start(0).ok());
+  for (int i = 0; i < 50; ++i) text.tokens.push_back(i * 37 % 256);
+  CalibrationOptions options;
+  std::vector<FormatGroup> first;
+  for (size_t s = 0; s < plan.segments.size(); ++s) {
+    for (size_t i = 0; i < plan.segments[s].matrices.size(); ++i) {
+      const Slot& slot = plan.segments[s].matrices[i].slot;
+      if (slot.kind != SlotKind::kLinear) continue;
+      options.with_moments.insert(slot.short_name());
+      first.emplace_back().role = slot.role;
+      first.back().places = {{s, i}};
+    }
+  }
+  const std::function<void()> tick = [] {};
+  const CandidateSource source = {plan, checkpoint, pool, tick};
+  for (FormatGroup& group : first) list_candidates(source, &group);
+  const auto measured = [&](uint64_t moment_bytes) {
+    options.moment_bytes = moment_bytes;
+    const auto calibration = calibrate_on_text(file, file.size(), plan, text, pool, options);
+    std::vector<FormatGroup> groups = first;
+    std::vector<FormatGroup*> pointers;
+    for (FormatGroup& group : groups) pointers.push_back(&group);
+    measure_candidates(source, calibration.get(), pointers);
+    const size_t last = plan.segments.size() - 1;
+    EXPECT_EQ(calibration->at_hand(last), moment_bytes != 4 * SecondMoments::bytes(24));
+    return groups;
+  };
+  const auto all = measured(1 << 20), none = measured(1),
+             some = measured(4 * SecondMoments::bytes(24));
+  std::map<std::pair<Role, FormatId>, double> gains;
+  size_t n_smaller = 0;
+  for (size_t g = 0; g < first.size(); ++g) {
+    for (size_t c = 0; c < first[g].candidates.size(); ++c) {
+      const double with = all[g].candidates[c].weight_error;
+      const double without = none[g].candidates[c].weight_error;
+      const double found = some[g].candidates[c].weight_error;
+      n_smaller += with < 0.9 * without ? 1 : 0;
+      const auto key = std::pair(first[g].role, first[g].candidates[c].format);
+      const bool at_hand = plan.segments[first[g].places[0].segment].layer == 0;
+      if (at_hand) {
+        EXPECT_EQ(found, with);
+        gains[key] = without > 0 ? with / without : 1;
+      } else {
+        EXPECT_NEAR(found, without * gains.at(key), 1e-9 * without);
+      }
+    }
+  }
+  EXPECT_GT(n_smaller, first.size());
 }
 
 TEST_F(CalibrateTest, UselessCalibrationIsRefusedBeforeAnythingIsWritten) {

@@ -86,6 +86,8 @@ class TextCalibration final : public Calibration {
     finish_group();
   }
 
+  bool at_hand(size_t segment) const override { return segment < end_; }
+
  private:
   void find_sums(const PlannedSegment& segment) {
     model_->each_matrix(segment, [&](const void* place, const Slot& slot, const std::string& key) {

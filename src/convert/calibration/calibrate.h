@@ -43,8 +43,11 @@ class Calibration {
   Calibration(const Calibration&) = delete;
   Calibration& operator=(const Calibration&) = delete;
 
-  /// Call before using the statistics of a segment, in the plan's order.
+  /// Call before using the statistics of a segment. Segments whose statistics are not at hand()
+  /// only in the plan's order.
   virtual void prepare(size_t segment) = 0;
+  /// False if prepare() would read the text again.
+  virtual bool at_hand(size_t segment) const = 0;
   InputStatistics& inputs() { return inputs_; }
   const CalibrationRun& run() const { return run_; }
 

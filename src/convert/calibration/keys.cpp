@@ -40,8 +40,9 @@ std::vector<InputKey> list_inputs(const Plan& plan, const ModelConfig& config) {
 std::set<std::string> keys_of(const std::set<std::string>& names, const Plan& plan,
                               const ModelConfig& config) {
   std::set<std::string> keys;
+  const bool embedding = embedding_is_head(plan, config);
   for (const PlannedSegment& segment : plan.segments) {
-    if (segment.part == Part::kEmbedding) continue;
+    if (segment.part == Part::kEmbedding && !embedding) continue;
     each_product(segment, config, [&](const Slot& slot, const std::string& key) {
       if (names.contains(slot.short_name())) keys.insert(key);
     });
@@ -55,10 +56,17 @@ std::string average_of(const PlannedSegment& segment, const Slot& slot) {
          std::to_string(static_cast<int>(slot.role));
 }
 
-size_t end_of_layer(const Plan& plan, size_t begin) {
-  size_t end = begin;
+size_t begin_of_layer(const Plan& plan, size_t segment) {
   const std::vector<PlannedSegment>& all = plan.segments;
-  while (end < all.size() && all[end].layer == all[begin].layer) ++end;
+  size_t begin = segment;
+  while (begin > 0 && all[begin - 1].layer == all[segment].layer) --begin;
+  return begin;
+}
+
+size_t end_of_layer(const Plan& plan, size_t segment) {
+  const std::vector<PlannedSegment>& all = plan.segments;
+  size_t end = segment;
+  while (end < all.size() && all[end].layer == all[segment].layer) ++end;
   return end;
 }
 

@@ -46,15 +46,16 @@ struct InputKey {
 /// All inputs of a model, in the order of the file.
 std::vector<InputKey> list_inputs(const Plan& plan, const ModelConfig& config);
 
-/// The inputs of the matrices `names` (Slot::short_name()), except those of the embedding.
+/// The inputs of the matrices `names` (Slot::short_name()). An embedding has some as the head.
 std::set<std::string> keys_of(const std::set<std::string>& names, const Plan& plan,
                               const ModelConfig& config);
 
 /// Name under which the same matrix of all experts in a layer is averaged; empty for others.
 std::string average_of(const PlannedSegment& segment, const Slot& slot);
 
-/// Segments of one layer stay together, because experts are averaged: the end of those that begin
-/// at `begin`.
-size_t end_of_layer(const Plan& plan, size_t begin);
+/// Segments of one layer stay together, because experts are averaged: the first and the end of
+/// those around `segment`.
+size_t begin_of_layer(const Plan& plan, size_t segment);
+size_t end_of_layer(const Plan& plan, size_t segment);
 
 }  // namespace moe

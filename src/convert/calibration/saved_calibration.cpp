@@ -25,7 +25,7 @@ class SavedCalibration final : public Calibration {
 
   void prepare(size_t segment) override {
     inputs_.forget_feedback();
-    if (segment >= end_) average_layer(segment);
+    if (segment < begin_ || segment >= end_) average_layer(segment);
     for (InputSums* sums : loaded_) {
       sums->moments = nullptr;
       sums->average = nullptr;
@@ -37,6 +37,8 @@ class SavedCalibration final : public Calibration {
       if (!average.empty()) sums.average = averages_[average];
     });
   }
+
+  bool at_hand(size_t) const override { return true; }
 
  private:
   // Calls f for the inputs of a segment whose moments are wanted and saved.
@@ -64,10 +66,11 @@ class SavedCalibration final : public Calibration {
   }
 
   // One expert in memory at a time.
-  void average_layer(size_t begin) {
+  void average_layer(size_t segment) {
     averages_.clear();
-    end_ = end_of_layer(plan_, begin);
-    for (size_t i = begin; i < end_; ++i) {
+    begin_ = begin_of_layer(plan_, segment);
+    end_ = end_of_layer(plan_, segment);
+    for (size_t i = begin_; i < end_; ++i) {
       each_used(i, [&](InputSums&, const InputKey& input, const std::string& average) {
         if (!average.empty()) add_to_average(*file_.moments(input), &averages_[average]);
       });
@@ -79,7 +82,8 @@ class SavedCalibration final : public Calibration {
   const std::set<std::string> wanted_;
   std::map<std::string, std::shared_ptr<InputSums>> sums_;
   std::vector<InputSums*> loaded_;
-  Averages averages_;  // of the layer that ends at
+  Averages averages_;  // of the layer with these segments
+  size_t begin_ = 0;
   size_t end_ = 0;
 };
 
