@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Packs, reads and checks tiles of the codebook formats, and unpacks them for matrix products.
+// Packs, reads and checks tiles of the codebook formats.
 #include "quant/codebook.h"
 
 #include <algorithm>
@@ -19,59 +19,6 @@ template <class Layout>
 void put_lane(uint32_t lane, float scale, int n, float* out) {
   for (int j = 0; j < n; ++j) {
     out[j] = static_cast<float>(Layout::value(code_in_lane(lane, j))) * scale;
-  }
-}
-
-template <Codebook kKind, int kLane>
-MOE_INLINE void unpack_lanes(const uint8_t* s, int g, CodebookGroup* out) {
-  for (int row = 0; row < kTileRows; ++row) {
-    const uint32_t codes = CodebookSegment<kKind>::lane(s, row, g, kLane);
-    std::memcpy(out->codes + kBlockBytes * kLane + 4 * row, &codes, sizeof codes);
-  }
-}
-
-template <Codebook kKind>
-void unpack(const uint8_t* tile, int32_t begin, CodebookGroup* out) {
-  using Segment = CodebookSegment<kKind>;
-  const uint8_t* s = CodebookLayout<kKind>::segment_of(tile, begin);
-  const int g = begin % kCodebookInputs / kTileGroup;
-  unpack_lanes<kKind, 0>(s, g, out);
-  unpack_lanes<kKind, 1>(s, g, out);
-  unpack_lanes<kKind, 2>(s, g, out);
-  unpack_lanes<kKind, 3>(s, g, out);
-  for (int row = 0; row < kTileRows; ++row) {
-    out->factors[0][row] = static_cast<int8_t>(Segment::factor(s, row, 2 * g));
-  }
-  if constexpr (CodebookLayout<kKind>::kGroupInputs == kTileGroup) {
-    std::memcpy(out->factors[1], out->factors[0], sizeof out->factors[0]);
-  } else {
-    for (int row = 0; row < kTileRows; ++row) {
-      out->factors[1][row] = static_cast<int8_t>(Segment::factor(s, row, 2 * g + 1));
-    }
-  }
-  for (int row = 0; row < kTileRows; ++row) out->halves[row] = Segment::half(s, row);
-}
-
-// Calls f.operator()<kKind>() for a codebook format.
-template <class F>
-void with_codebook(FormatId format, const F& f) {
-  switch (format) {
-    case FormatId::kIq2Xxs:
-      return f.template operator()<Codebook::kIq2Xxs>();
-    case FormatId::kIq2Xs:
-      return f.template operator()<Codebook::kIq2Xs>();
-    case FormatId::kIq2S:
-      return f.template operator()<Codebook::kIq2S>();
-    case FormatId::kIq3Xxs:
-      return f.template operator()<Codebook::kIq3Xxs>();
-    case FormatId::kIq3S:
-      return f.template operator()<Codebook::kIq3S>();
-    case FormatId::kIq1S:
-      return f.template operator()<Codebook::kIq1S>();
-    case FormatId::kIq1M:
-      return f.template operator()<Codebook::kIq1M>();
-    default:
-      return;
   }
 }
 
@@ -141,7 +88,7 @@ void CodebookFormat<kKind>::read_tile(const uint8_t* tile, int32_t begin, int32_
   CodebookGroup group;
   for (int32_t col = begin; col < begin + n; ++col) {
     const int32_t i = col % kTileGroup;
-    if (col == begin || i == 0) unpack<kKind>(tile, col - i, &group);
+    if (col == begin || i == 0) unpack_codebook<kKind>(tile, col - i, &group);
     const uint8_t* codes = group.codes + i / kLaneInputs * kBlockBytes + i % 4;
     const int shift = i % kLaneInputs / 4 * 4;
     for (int row = 0; row < kTileRows; ++row) {
@@ -157,18 +104,5 @@ template struct CodebookFormat<Codebook::kIq3Xxs>;
 template struct CodebookFormat<Codebook::kIq3S>;
 template struct CodebookFormat<Codebook::kIq1S>;
 template struct CodebookFormat<Codebook::kIq1M>;
-
-void unpack_codebook(FormatId format, const uint8_t* tile, int32_t begin, CodebookGroup* out) {
-  with_codebook(format, [&]<Codebook kKind>() { unpack<kKind>(tile, begin, out); });
-}
-
-CodebookValues codebook_values(FormatId format) {
-  CodebookValues values = {};
-  with_codebook(format, [&]<Codebook kKind>() {
-    using Layout = CodebookLayout<kKind>;
-    values = {Layout::kLowValues, Layout::kHighValues, Layout::kUnit};
-  });
-  return values;
-}
 
 }  // namespace moe
