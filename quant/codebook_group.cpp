@@ -64,6 +64,14 @@ void unpack_codebook(const uint8_t* __restrict tile, int32_t begin, CodebookGrou
   for (int row = 0; row < kTileRows; ++row) out->halves[row] = Segment::half(s, row);
 }
 
+template void unpack_codebook<Codebook::kIq2Xxs>(const uint8_t*, int32_t, CodebookGroup*);
+template void unpack_codebook<Codebook::kIq2Xs>(const uint8_t*, int32_t, CodebookGroup*);
+template void unpack_codebook<Codebook::kIq2S>(const uint8_t*, int32_t, CodebookGroup*);
+template void unpack_codebook<Codebook::kIq3Xxs>(const uint8_t*, int32_t, CodebookGroup*);
+template void unpack_codebook<Codebook::kIq3S>(const uint8_t*, int32_t, CodebookGroup*);
+template void unpack_codebook<Codebook::kIq1S>(const uint8_t*, int32_t, CodebookGroup*);
+template void unpack_codebook<Codebook::kIq1M>(const uint8_t*, int32_t, CodebookGroup*);
+
 void unpack_codebook(FormatId format, const uint8_t* tile, int32_t begin, CodebookGroup* out) {
   with_codebook(format, [&]<Codebook kKind>() { unpack_codebook<kKind>(tile, begin, out); });
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -141,7 +140,8 @@ const float* importance_of(const InputStatistics* inputs, const PlannedMatrix& m
   return inputs == nullptr ? nullptr : inputs->importance(m.slot.short_name());
 }
 
-// In the order of the segments, which is that of their statistics.
+// In the order of the plan: statistics are prepared segment by segment, and matrices that share
+// their inputs are neighbours.
 std::vector<Sample> list_samples(const CandidateSource& source, const InputStatistics* inputs,
                                  const std::vector<FormatGroup*>& groups) {
   std::vector<Sample> samples;
@@ -160,7 +160,7 @@ std::vector<Sample> list_samples(const CandidateSource& source, const InputStati
     }
   }
   std::stable_sort(samples.begin(), samples.end(), [](const Sample& a, const Sample& b) {
-    return a.place.segment < b.place.segment;
+    return std::pair(a.place.segment, a.place.matrix) < std::pair(b.place.segment, b.place.matrix);
   });
   return samples;
 }
@@ -168,11 +168,10 @@ std::vector<Sample> list_samples(const CandidateSource& source, const InputStati
 // What the rounding of some tiles adds to the outputs, squared, relative to what noise of the size
 // of the weights would add: sensitivities are of such noise. The samples of a group are from
 // different rows.
-double error_of(const CandidateSource& source, const Sample& sample, const Storage& storage,
-                const KnownInputs& inputs) {
+double error_of(const CandidateSource& source, const Sample& sample, const Storage& storage) {
   const PlannedMatrix& m = source.at(sample.place);
   std::vector<float> scales = first_scales(m, storage);
-  TilePacker packer(m, storage, source.checkpoint, inputs, &scales);
+  TilePacker packer(m, storage, source.checkpoint, sample.inputs, &scales);
   std::vector<uint8_t> tile(format_info(storage.format).tile_bytes(m.slot.cols));
   const auto n_tiles = static_cast<size_t>((m.slot.rows + kTileRows - 1) / kTileRows);
   const size_t n_matrices = sampled_matrices(*sample.group);
@@ -187,115 +186,58 @@ double error_of(const CandidateSource& source, const Sample& sample, const Stora
   return found / error.squared_norm;
 }
 
+// True if second moments would change how one of the sample's formats is rounded.
+bool wants_moments(const CandidateSource& source, const Sample& sample) {
+  return std::any_of(sample.storages.begin(), sample.storages.end(), [&](const Storage& storage) {
+    return can_calibrate(source.at(sample.place), storage) &&
+           Compensator::serves(format_info(storage.format));
+  });
+}
+
 // One format of a sample.
 struct Trial {
   const Sample* sample = nullptr;
   size_t candidate = 0;
   double error = 0;
-  double alone = 0;  // without second moments
 };
 
-// How much of the error is left with second moments.
-class Gains {
- public:
-  void add(Role role, FormatId format, const Trial& trial) {
-    Sums& sums = sums_[{role, format}];
-    sums.error += trial.error;
-    sums.alone += trial.alone;
+void measure_segment(const CandidateSource& source, Calibration* calibration,
+                     std::span<Sample> samples) {
+  std::vector<Trial> trials;
+  InOrder work;
+  bool prepared = false;
+  for (Sample& sample : samples) {
+    const PlannedMatrix& m = source.at(sample.place);
+    if (calibration != nullptr) {
+      sample.inputs.importance = importance_of(&calibration->inputs(), m);
+      if (sample.inputs.importance != nullptr && wants_moments(source, sample)) {
+        if (!prepared) calibration->prepare(sample.place.segment);
+        prepared = true;
+        sample.inputs.feedback = calibration->inputs().feedback(m.slot.short_name());
+      }
+    }
+    for (size_t c = 0; c < sample.storages.size(); ++c) trials.push_back({&sample, c});
+    work.alone |= !rows_are_together(*m.tensor, m.source);  // each thread would hold many rows
   }
-  double of(Role role, FormatId format) const {
-    const auto found = sums_.find({role, format});
-    if (found == sums_.end() || found->second.alone == 0) return 1;
-    return found->second.error / found->second.alone;
-  }
-
- private:
-  struct Sums {
-    double error = 0;
-    double alone = 0;
+  work.n = std::ssize(trials);
+  work.make = [&](int, int64_t i, size_t) {
+    Trial& trial = trials[static_cast<size_t>(i)];
+    const Sample& sample = *trial.sample;
+    trial.error = error_of(source, sample, sample.storages[trial.candidate]);
   };
-  std::map<std::pair<Role, FormatId>, Sums> sums_;
-};
-
-// Measures the samples of one segment after the other.
-class Measurement {
- public:
-  Measurement(const CandidateSource& source, Calibration* calibration,
-              const std::vector<FormatGroup*>& groups)
-      : source_(source),
-        calibration_(calibration),
-        samples_(list_samples(source, inputs(), groups)),
-        some_later_(calibration != nullptr &&
-                    !std::all_of(samples_.begin(), samples_.end(), [this](const Sample& sample) {
-                      return calibration_->at_hand(sample.place.segment);
-                    })) {}
-
-  void run() {
-    for (auto begin = samples_.begin(); begin != samples_.end();) {
-      const size_t segment = begin->place.segment;
-      const auto end = std::find_if(begin, samples_.end(), [segment](const Sample& sample) {
-        return sample.place.segment != segment;
-      });
-      measure(segment, {begin, end});
-      begin = end;
-    }
-  }
-
- private:
-  InputStatistics* inputs() { return calibration_ == nullptr ? nullptr : &calibration_->inputs(); }
-
-  void measure(size_t segment, std::span<Sample> samples) {
-    const bool now = calibration_ != nullptr && calibration_->at_hand(segment);
-    if (now) calibration_->prepare(segment);
-    std::vector<Trial> trials;
-    InOrder work;
-    for (Sample& sample : samples) {
-      const PlannedMatrix& m = source_.at(sample.place);
-      sample.inputs.importance = importance_of(inputs(), m);
-      if (now) sample.inputs.feedback = inputs()->feedback(m.slot.short_name());
-      for (size_t c = 0; c < sample.storages.size(); ++c) trials.push_back({&sample, c});
-      work.alone |= !rows_are_together(*m.tensor, m.source);  // each thread would hold many rows
-    }
-    work.n = std::ssize(trials);
-    work.make = [&](int, int64_t i, size_t) { try_format(&trials[static_cast<size_t>(i)]); };
-    work.use = [&](int64_t i, size_t) {
-      add(&trials[static_cast<size_t>(i)], now);
-      return true;
-    };
-    work.tell = [&](int64_t) { source_.tick(); };
-    run_in_order(source_.pool, work);
-    for (Sample& sample : samples) sample.inputs.feedback = nullptr;
-  }
-
-  void try_format(Trial* trial) const {
-    const Sample& sample = *trial->sample;
-    const Storage& storage = sample.storages[trial->candidate];
-    trial->error = error_of(source_, sample, storage, sample.inputs);
-    if (some_later_ && sample.inputs.feedback != nullptr) {
-      trial->alone = error_of(source_, sample, storage, {sample.inputs.importance, nullptr});
-    }
-  }
-
-  void add(Trial* trial, bool now) {
-    const Sample& sample = *trial->sample;
-    const Storage& storage = sample.storages[trial->candidate];
-    const Role role = sample.group->role;
-    if (sample.inputs.feedback != nullptr) gains_.add(role, storage.format, *trial);
-    if (!now && sample.inputs.importance != nullptr) {
-      trial->error *= gains_.of(role, storage.format);
-    }
-    const auto n = static_cast<double>(sampled_matrices(*sample.group));
-    Candidate& candidate = sample.group->candidates[trial->candidate];
-    candidate.weight_error += trial->error / n;
-    candidate.input_error += input_error(storage.act) / n;
-  }
-
-  const CandidateSource& source_;
-  Calibration* const calibration_;
-  std::vector<Sample> samples_;
-  const bool some_later_;  // some second moments are not at hand
-  Gains gains_;
-};
+  work.use = [&](int64_t i, size_t) {
+    const Trial& trial = trials[static_cast<size_t>(i)];
+    FormatGroup& group = *trial.sample->group;
+    const auto n = static_cast<double>(sampled_matrices(group));
+    Candidate& candidate = group.candidates[trial.candidate];
+    candidate.weight_error += trial.error / n;
+    candidate.input_error += input_error(trial.sample->storages[trial.candidate].act) / n;
+    return true;
+  };
+  work.tell = [&](int64_t) { source.tick(); };
+  run_in_order(source.pool, work);
+  for (Sample& sample : samples) sample.inputs.feedback = nullptr;
+}
 
 }  // namespace
 
@@ -344,7 +286,15 @@ void list_candidates(const CandidateSource& source, FormatGroup* group) {
 
 void measure_candidates(const CandidateSource& source, Calibration* calibration,
                         const std::vector<FormatGroup*>& groups) {
-  Measurement(source, calibration, groups).run();
+  const InputStatistics* inputs = calibration == nullptr ? nullptr : &calibration->inputs();
+  std::vector<Sample> samples = list_samples(source, inputs, groups);
+  for (auto begin = samples.begin(); begin != samples.end();) {
+    const auto end = std::find_if(begin, samples.end(), [&](const Sample& sample) {
+      return sample.place.segment != begin->place.segment;
+    });
+    measure_segment(source, calibration, {begin, end});
+    begin = end;
+  }
 }
 
 }  // namespace moe

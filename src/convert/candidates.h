@@ -26,8 +26,10 @@ struct Candidate {
   std::vector<BlobMatrix> blobs;  // of each matrix
   bool exact = false;             // holds the checkpoint's values
   bool calibrated = false;        // input statistics can affect a matrix
-  double weight_error = 0;        // relative, squared
-  double input_error = 0;         // what rounding the inputs adds to it
+  // Squared, relative to noise of the weights' size: in the weights, or, with statistics of their
+  // inputs, in the outputs.
+  double weight_error = 0;
+  double input_error = 0;  // what rounding the inputs adds to it
 
   double error() const { return weight_error + input_error; }
   uint64_t bytes() const;
@@ -67,8 +69,8 @@ void request(const Candidate& candidate, PrecisionChoice* choice);
 void list_candidates(const CandidateSource& source, FormatGroup* group);
 
 /// Sets the errors of all candidates, from a sample of the weights that is the same for each. With
-/// a `calibration` (or null) it is what reaches the outputs of weights that are rounded as it asks.
-/// Segments whose second moments are not at hand gain by them as much as others with that format.
+/// a `calibration` (or null) the sample is rounded with the statistics of its inputs, and the error
+/// is that of the outputs. Goes through the calibration's segments once.
 void measure_candidates(const CandidateSource& source, Calibration* calibration,
                         const std::vector<FormatGroup*>& groups);
 

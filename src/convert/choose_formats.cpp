@@ -83,7 +83,7 @@ FormatChoice::FormatChoice(const SizeGoal& goal, Plan& plan, const ModelConfig& 
                            std::function<void()> tick)
     : goal_(goal),
       plan_(plan),
-      shape_{config, embedding_is_head(plan, config)},
+      shape_{config, config.embedding_is_head()},
       file_bytes_(std::move(file_bytes)),
       tick_(std::move(tick)),
       source_{plan, checkpoint, pool, tick_} {

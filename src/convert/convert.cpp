@@ -233,6 +233,7 @@ class Conversion {
     source_plan_ = make_plan(imported_, checkpoint_, &policy);
     CalibrationOptions options;
     options.with_moments = rounded_matrices();
+    if (formats_) options.n_rounds = 2;  // to choose, and to convert
     options.progress = calibration_progress();
     if (options_.save_statistics) {
       saved_sink_ = take(open_file_sink(*options_.save_statistics));
@@ -249,8 +250,7 @@ class Conversion {
   /// Before write(), with statistics if there are any.
   void choose_formats() {
     if (!formats_) return;
-    Calibration* const calibration = calibration_ ? calibration_.get() : nullptr;
-    report_->size = in_words_of(checkpoint_, [&] { return formats_->choose(calibration); });
+    report_->size = in_words_of(checkpoint_, [&] { return formats_->choose(calibration_.get()); });
     formats_.reset();
   }
 

@@ -73,16 +73,6 @@ uint64_t PlannedMatrix::file_bytes() const {
   return static_cast<uint64_t>(static_cast<double>(tensor->part_bytes) * share);
 }
 
-bool embedding_is_head(const Plan& plan, const ModelConfig& config) {
-  if (config.head.kind != HeadKind::kTokens) return false;
-  for (const PlannedSegment& segment : plan.segments) {
-    for (const PlannedMatrix& m : segment.matrices) {
-      if (segment.part == Part::kHead && m.slot.role == Role::kWeight) return false;
-    }
-  }
-  return true;
-}
-
 Plan make_plan(const Imported& imported, const Checkpoint& checkpoint, PrecisionPolicy* policy) {
   Plan plan;
   std::set<const SourceTensor*> used;

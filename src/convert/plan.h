@@ -11,7 +11,7 @@ namespace moe {
 
 /// Why a format was chosen for a number of bytes.
 struct FormatReason {
-  double error = 0;   // expected, relative, with that of rounding the inputs
+  double error = 0;   // expected (Candidate::error()), not squared
   double damage = 0;  // expected per squared error, of all matrices that share the choice
 };
 
@@ -39,9 +39,6 @@ struct Plan {
   std::vector<PlannedSegment> segments;
   uint64_t source_bytes = 0;  // of all used tensors
 };
-
-/// False for a model without a head, and for one with a matrix of its own as its head.
-bool embedding_is_head(const Plan& plan, const ModelConfig& config);
 
 /// Throws MOE_ERR_NOT_FOUND (missing), MOE_ERR_FORMAT (extra, wrong dtype) or MOE_ERR_SHAPE, naming
 /// the tensor. `checkpoint` must outlive the plan.

@@ -259,6 +259,7 @@ struct ModelConfig {
   int32_t n_layers() const { return static_cast<int32_t>(layers.size()); }
   /// Without those that guess.
   int32_t n_main_layers() const { return n_layers() - n_predictions; }
+  bool embedding_is_head() const { return tie_embeddings && head.kind == HeadKind::kTokens; }
   int32_t n_outputs() const { return head.kind == HeadKind::kTokens ? vocab_size : head.n_labels; }
   bool is_encoder_decoder() const { return n_encoder_layers > 0; }
   /// Encoder only.

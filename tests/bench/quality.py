@@ -10,7 +10,7 @@ divergence is that of `moe compare` on TEXT. A line of llama.cpp has its importa
 """
 
 import argparse
-import concurrent.futures
+import functools
 import json
 import pathlib
 import re
@@ -56,6 +56,9 @@ class Table:
         """A line of the table."""
         path, cells = self.folder / f"{name.strip('`')}.moe", []
         for given in ((), ("--statistics", self.statistics)):
+            if not given and self.args.calibrated_only:
+                cells.append(" | ")
+                continue
             try:
                 report = run_json(self.args.moe, "convert", self.args.checkpoint, path, "--json", *options, *given)
             except RuntimeError as e:
@@ -67,9 +70,15 @@ class Table:
             path.unlink()
         return f"| {name} | {8 * size / self.n_weights:.2f} | {size / 1e6:.1f} | {' | '.join(cells)} |"
 
-    def theirs(self, kind, importance):
+    @functools.cached_property
+    def importance(self):
+        path = self.folder / "imatrix.gguf"
+        run(self.args.llama / "llama-imatrix", "-m", self.args.checkpoint, "-f", self.args.calibration, "-o", path, "-ngl", "0")
+        return path
+
+    def theirs(self, kind):
         path = self.folder / f"{kind}.gguf"
-        said = run(self.args.llama / "llama-quantize", "--imatrix", importance, self.args.checkpoint, path, kind, 1)
+        said = run(self.args.llama / "llama-quantize", "--imatrix", self.importance, self.args.checkpoint, path, kind, 1)
         size, bits = (float(x) for x in re.search(r"quant size\s*=\s*([\d.]+) MiB \(([\d.]+) BPW\)", "".join(said)).groups())
         line = f"| llama.cpp {kind} | {bits:.2f} | {size * 2**20 / 1e6:.1f} | | | {self.compare(path)} |"
         path.unlink()
@@ -85,11 +94,9 @@ class Table:
             yield lambda name=name: self.ours(f"`--weights {name}`", ["--weights", name])
         for bits in self.args.bits:
             yield lambda bits=bits: self.ours(f"`--bits {bits:g}`", ["--bits", f"{bits:g}"])
-        if self.args.llama and self.args.types:
-            importance = self.folder / "imatrix.gguf"
-            run(self.args.llama / "llama-imatrix", "-m", self.args.checkpoint, "-f", self.args.calibration, "-o", importance, "-ngl", "0")
+        if self.args.llama:
             for kind in self.args.types:
-                yield lambda kind=kind: self.theirs(kind, importance)
+                yield lambda kind=kind: self.theirs(kind)
 
 
 def main():
@@ -99,15 +106,15 @@ def main():
     parser.add_argument("--llama", type=pathlib.Path, metavar="FOLDER", help="with llama-imatrix and llama-quantize")
     parser.add_argument("--statistics", type=pathlib.Path, metavar="FILE", help="of the calibration text, saved earlier")
     parser.add_argument("--moe", default="build/release/bin/moe", help="the program (default %(default)s)")
-    parser.add_argument("--jobs", type=int, default=1, help="files made at once")
+    parser.add_argument("--calibrated-only", action="store_true", help="leave the columns without a text empty")
     for name, default, kind in (("formats", FORMATS, str), ("recipes", RECIPES, str), ("bits", BITS, float), ("types", TYPES, str)):
         parser.add_argument(f"--{name}", nargs="*", default=default, type=kind, help=f"default {' '.join(map(str, default))}")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+    with tempfile.TemporaryDirectory() as folder:
         table = Table(args, pathlib.Path(folder))
         print(HEAD, flush=True)
-        for line in pool.map(lambda make: make(), table.lines()):
-            print(line, flush=True)
+        for make in table.lines():
+            print(make(), flush=True)
 
 
 if __name__ == "__main__":

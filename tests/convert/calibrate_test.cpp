@@ -9,7 +9,6 @@
 
 #include "quant/formats.h"
 #include "quant/quantise.h"
-#include "src/convert/candidates.h"
 #include "src/convert/sensitivity.h"
 #include "src/convert/weights/weighted.h"
 #include "tests/convert/converted_model.h"
@@ -376,72 +375,6 @@ TEST_F(CalibrateTest, MomentsThatDoNotFitTakeMorePasses) {
   EXPECT_EQ(none->run().n_passes, 1u);
   EXPECT_EQ(all->run().n_without_room, 0u);
   EXPECT_EQ(none->run().n_without_room, 3u);  // two layers, and the matrices outside of layers
-}
-
-// A size is chosen before the text is read again: layers without their second moments are expected
-// to gain by them as much as the others.
-TEST_F(CalibrateTest, ErrorsAreExpectedWithMomentsThatAreReadLater) {
-  config_ = patched(R"({"tokenizer": "bytes", "vocab_size": 256, "n_layers": 3,
-      "layer_defaults": {"ffn": {"kind": "dense", "d_ff": 24, "gated": true, "act": "silu"}}})");
-  test::write_checkpoint(source_, config_, test::random_tensors(config_));
-  const Checkpoint checkpoint(source_.path());
-  const Imported imported = import_checkpoint(checkpoint);
-  PrecisionPolicy policy = PrecisionPolicy::open({}, {});
-  const Plan plan = make_plan(imported, checkpoint, &policy);
-  options_.weights = "f32";
-  MemorySink file;
-  ASSERT_TRUE(convert_to_sink(source_.path(), file, options_, &report_).ok());
-  CalibrationText text;
-  text.prefix = {0};
-  ThreadPool pool(system_allocator());
-  ASSERT_TRUE(pool.start(0).ok());
-  for (int i = 0; i < 50; ++i) text.tokens.push_back(i * 37 % 256);
-  CalibrationOptions options;
-  std::vector<FormatGroup> first;
-  for (size_t s = 0; s < plan.segments.size(); ++s) {
-    for (size_t i = 0; i < plan.segments[s].matrices.size(); ++i) {
-      const Slot& slot = plan.segments[s].matrices[i].slot;
-      if (slot.kind != SlotKind::kLinear) continue;
-      options.with_moments.insert(slot.short_name());
-      first.emplace_back().role = slot.role;
-      first.back().places = {{s, i}};
-    }
-  }
-  const std::function<void()> tick = [] {};
-  const CandidateSource source = {plan, checkpoint, pool, tick};
-  for (FormatGroup& group : first) list_candidates(source, &group);
-  const auto measured = [&](uint64_t moment_bytes) {
-    options.moment_bytes = moment_bytes;
-    const auto calibration = calibrate_on_text(file, file.size(), plan, text, pool, options);
-    std::vector<FormatGroup> groups = first;
-    std::vector<FormatGroup*> pointers;
-    for (FormatGroup& group : groups) pointers.push_back(&group);
-    measure_candidates(source, calibration.get(), pointers);
-    const size_t last = plan.segments.size() - 1;
-    EXPECT_EQ(calibration->at_hand(last), moment_bytes != 4 * SecondMoments::bytes(24));
-    return groups;
-  };
-  const auto all = measured(1 << 20), none = measured(1),
-             some = measured(4 * SecondMoments::bytes(24));
-  std::map<std::pair<Role, FormatId>, double> gains;
-  size_t n_smaller = 0;
-  for (size_t g = 0; g < first.size(); ++g) {
-    for (size_t c = 0; c < first[g].candidates.size(); ++c) {
-      const double with = all[g].candidates[c].weight_error;
-      const double without = none[g].candidates[c].weight_error;
-      const double found = some[g].candidates[c].weight_error;
-      n_smaller += with < 0.9 * without ? 1 : 0;
-      const auto key = std::pair(first[g].role, first[g].candidates[c].format);
-      const bool at_hand = plan.segments[first[g].places[0].segment].layer == 0;
-      if (at_hand) {
-        EXPECT_EQ(found, with);
-        gains[key] = without > 0 ? with / without : 1;
-      } else {
-        EXPECT_NEAR(found, without * gains.at(key), 1e-9 * without);
-      }
-    }
-  }
-  EXPECT_GT(n_smaller, first.size());
 }
 
 TEST_F(CalibrateTest, UselessCalibrationIsRefusedBeforeAnythingIsWritten) {

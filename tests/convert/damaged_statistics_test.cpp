@@ -121,8 +121,8 @@ TEST_F(StatisticsTest, DamagedOnesAreRefusedByName) {
          [&](Parts& p) { p.tensors[up + "tokens"].shape.clear(); });
   expect(MOE_ERR_FORMAT, "the model needs F32 (24), the file has I32 (24)",
          [&](Parts& p) { p.tensors[up + "mean_squares"].dtype = "I32"; });
-  expect(MOE_ERR_VERSION, "expected version 1, found 2",
-         [](Parts& p) { p.metadata["version"] = "2"; });
+  expect(MOE_ERR_VERSION, "expected version 2, found 1",
+         [](Parts& p) { p.metadata["version"] = "1"; });
   expect(MOE_ERR_CORRUPT, "checksum: expected 12", [](Parts& p) { p.metadata["xxh64"] = "12"; });
   for (const char* key : {"format", "version", "model", "tokens", "perplexity", "xxh64"}) {
     expect(MOE_ERR_FORMAT, key[0] == 'f' ? "other tensors" : key,

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "src/convert/calibration/calibrate.h"
+#include "src/convert/candidates.h"
 #include "tests/convert/statistics_case.h"
 #include "tests/support/every_nth.h"
 
@@ -48,18 +49,46 @@ struct SourceFile {
     for (int i = 0; i < 50; ++i) text.tokens.push_back(i * 37 % 256);
     for (const InputKey& input : inputs) all.insert(input.name);
   }
-  // The statistics in at most `bytes` of memory, as a file.
-  std::string save(uint64_t bytes, CalibrationRun* run) {
+  // The statistics in at most `bytes` of memory, as a file. use_first: uses them before.
+  std::string save(uint64_t bytes, CalibrationRun* run,
+                   const std::function<void(Calibration&)>& use_first = nullptr) {
     MemorySink sink;
     StatisticsWriter writer(sink, inputs, 7);
     CalibrationOptions options;
     options.with_moments = all;
     options.moment_bytes = bytes;
     options.save = &writer;
+    if (use_first) options.n_rounds = 2;
     const auto read = calibrate_on_text(model, model.size(), plan, text, pool, options);
+    if (use_first) use_first(*read);
     for (size_t i = 0; i < plan.segments.size(); ++i) read->prepare(i);
     *run = read->run();
     return {reinterpret_cast<const char*>(sink.data()), sink.size()};
+  }
+  // What each format does to each matrix.
+  std::vector<double> errors(Calibration* calibration) {
+    PrecisionPolicy open = PrecisionPolicy::open({}, {});
+    const Plan to_choose = make_plan(imported, checkpoint, &open);
+    const std::function<void()> tick = [] {};
+    const CandidateSource source = {to_choose, checkpoint, pool, tick};
+    std::vector<FormatGroup> groups;
+    for (size_t s = 0; s < to_choose.segments.size(); ++s) {
+      for (size_t i = 0; i < to_choose.segments[s].matrices.size(); ++i) {
+        const Slot& slot = to_choose.segments[s].matrices[i].slot;
+        if (slot.kind != SlotKind::kLinear) continue;
+        groups.emplace_back().role = slot.role;
+        groups.back().places = {{s, i}};
+        list_candidates(source, &groups.back());
+      }
+    }
+    std::vector<FormatGroup*> pointers;
+    for (FormatGroup& group : groups) pointers.push_back(&group);
+    measure_candidates(source, calibration, pointers);
+    std::vector<double> out;
+    for (const FormatGroup& group : groups) {
+      for (const Candidate& candidate : group.candidates) out.push_back(candidate.weight_error);
+    }
+    return out;
   }
 
   ThreadPool pool{system_allocator()};
@@ -122,6 +151,46 @@ TEST_F(StatisticsTest, AreTheSameInSeveralPasses) {
   EXPECT_EQ(once.n_passes, 1u);
   EXPECT_GE(often.n_passes, 3u);
   EXPECT_EQ(often.n_without_room, 0u);
+}
+
+// A size is chosen with all second moments too, however often the text must be read for them.
+TEST_F(StatisticsTest, ErrorsThatDecideAreTheSameInSeveralPasses) {
+  SourceFile source(source_.path());
+  CalibrationRun once, often, never;
+  std::vector<double> at_once, in_passes, without;
+  const std::string file = source.save(uint64_t{1} << 30, &once, [&](Calibration& calibration) {
+    at_once = source.errors(&calibration);
+  });
+  EXPECT_TRUE(source.save(32'000, &often, [&](Calibration& calibration) {
+    in_passes = source.errors(&calibration);
+  }) == file);
+  (void)source.save(1, &never,
+                    [&](Calibration& calibration) { without = source.errors(&calibration); });
+  EXPECT_EQ(once.n_passes, 1u);
+  EXPECT_GE(often.n_passes, 6u);
+  EXPECT_EQ(in_passes, at_once);
+  ASSERT_EQ(without.size(), at_once.size());
+  size_t n_smaller = 0;
+  for (size_t i = 0; i < at_once.size(); ++i) n_smaller += at_once[i] < 0.9 * without[i] ? 1 : 0;
+  EXPECT_GT(n_smaller, at_once.size() / 4);
+  target_.write("s", file);
+  const StatisticsFile saved(target_.file("s"), source.inputs, 7);
+  const auto read =
+      calibrate_as_saved(saved, source.plan, source.imported.config, source.all, source.pool);
+  EXPECT_EQ(source.errors(read.get()), at_once);
+  EXPECT_EQ(source.errors(read.get()), at_once);  // from the first segment again
+}
+
+TEST_F(StatisticsTest, GiveTheSizeThatTheirTextGives) {
+  for (const double bits : {9.0, 12.0}) {
+    options_.goal.most_bits = bits;
+    Status status = run("auto", kSphinx, nullptr, "s");
+    ASSERT_TRUE(status.ok()) << status.text();
+    const std::string from_text = result();
+    status = run("auto", nullptr, "s");
+    ASSERT_TRUE(status.ok()) << status.text();
+    EXPECT_TRUE(result() == from_text) << bits;
+  }
 }
 
 TEST_F(StatisticsTest, OptionsThatDoNotFitTogetherAreRefused) {

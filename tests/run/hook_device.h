@@ -25,7 +25,7 @@ class HookDevice final : public Device {
   void watch_ffn(std::function<void(const FfnOp&)> watcher) { ffn_watcher_ = std::move(watcher); }
   int n_ops() const { return n_ops_; }
   /// Says that each operation takes a microsecond: what depends on measured times, as the length of
-  /// drafts does, is then the same in each run and on each machine.
+  /// drafts does, is then the same in each run and on each machine, with one session at a time.
   Clock clock() {
     return {[](void* user) { return 1000 * static_cast<HookDevice*>(user)->n_ever_.load(); }, this};
   }
@@ -115,8 +115,8 @@ class HookDevice final : public Device {
   Device& inner_;
   std::function<void(int, Stream&)> hook_;
   std::function<void(const FfnOp&)> ffn_watcher_;
-  std::atomic<uint64_t> n_ever_{0};
-  std::atomic<int> n_ops_{0};  // sessions of several threads may share the device
+  std::atomic<uint64_t> n_ever_{0};  // operations, whatever was armed
+  std::atomic<int> n_ops_{0};        // sessions of several threads may share the device
 };
 
 }  // namespace moe

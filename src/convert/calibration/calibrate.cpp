@@ -65,6 +65,7 @@ class TextCalibration final : public Calibration {
       }
       find_sums(segment);
     }
+    room_ = options_.moment_bytes != 0 ? options_.moment_bytes : machine_share();
     wanted_ = keys_of(options_.with_moments, plan, model_->config());
     collected_ = options_.save != nullptr ? all_keys() : wanted_;
     begin_group(0);
@@ -80,13 +81,12 @@ class TextCalibration final : public Calibration {
   }
 
   void prepare(size_t segment) override {
-    if (segment < end_) return;
-    begin_group(segment);
-    if (any_moments_) (void)read();
-    finish_group();
+    if (segment < first_) {
+      ++round_;
+      read_group(0);
+    }
+    while (segment >= end_) read_group(end_);
   }
-
-  bool at_hand(size_t segment) const override { return segment < end_; }
 
  private:
   void find_sums(const PlannedSegment& segment) {
@@ -142,19 +142,18 @@ class TextCalibration final : public Calibration {
       sums->moments = nullptr;
       sums->average = nullptr;
     }
-    const uint64_t room = options_.moment_bytes != 0 ? options_.moment_bytes : machine_share();
     uint64_t used = 0;
     any_moments_ = false;
     first_ = end_ = begin;
     while (end_ < plan_.segments.size()) {
       const size_t next = end_of_layer(plan_, end_);
       const uint64_t bytes = moment_bytes(end_, next);
-      if (used + bytes > room && (any_moments_ || bytes <= room)) return;
-      if (bytes <= room) {
+      if (used + bytes > room_ && (any_moments_ || bytes <= room_)) return;
+      if (bytes <= room_) {
         for (size_t i = end_; i < next; ++i) add_moments(plan_.segments[i]);
         used += bytes;
       } else {
-        run_.n_without_room += wants_moments(end_, next) ? 1u : 0u;
+        if (round_ == 0) run_.n_without_room += wants_moments(end_, next) ? 1u : 0u;
       }
       end_ = next;
     }
@@ -178,6 +177,12 @@ class TextCalibration final : public Calibration {
     return wants;
   }
 
+  void read_group(size_t begin) {
+    begin_group(begin);
+    if (any_moments_) (void)read();
+    finish_group();
+  }
+
   double read() {
     ++run_.n_passes;
     return model_->read_text(text_, options_.progress);
@@ -186,23 +191,25 @@ class TextCalibration final : public Calibration {
   // Rounds and saves the moments of a group, and averages those of the experts that need them.
   // Frees the model after the last pass.
   void finish_group() {
+    StatisticsWriter* const save = first_ >= saved_end_ ? options_.save : nullptr;
     Averages averages;
     for (size_t i = first_; i < end_; ++i) {
       each_collected(plan_.segments[i],
                      [&](InputSums& sums, const std::string& key, const std::string& average) {
                        if (sums.moments == nullptr) return;
                        sums.moments->round();
-                       if (options_.save != nullptr && sums.n_tokens > 0) {
-                         options_.save->put_moments(key, *sums.moments);
+                       if (save != nullptr && sums.n_tokens > 0) {
+                         save->put_moments(key, *sums.moments);
                        }
                        if (average.empty() || !wanted_.contains(key)) return;
                        add_to_average(*sums.moments, &averages[average]);
                        sums.average = averages[average];
                      });
     }
+    if (save != nullptr) saved_end_ = end_;
     if (end_ != plan_.segments.size()) return;
-    model_.reset();
-    if (options_.save != nullptr) options_.save->finish(run_.text);
+    if (save != nullptr) save->finish(run_.text);
+    if (first_ == 0 || round_ + 1 >= options_.n_rounds) model_.reset();
   }
 
   const CalibrationOptions options_;
@@ -217,6 +224,9 @@ class TextCalibration final : public Calibration {
   size_t first_ = 0;
   size_t end_ = 0;
   bool any_moments_ = false;
+  uint64_t room_ = 0;     // bytes for second moments
+  int32_t round_ = 0;     // of prepare() through the segments
+  size_t saved_end_ = 0;  // of the segments whose moments are saved
 };
 
 }  // namespace

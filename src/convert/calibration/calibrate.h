@@ -22,6 +22,9 @@ struct CalibrationOptions {
   uint64_t moment_bytes = 0;
   /// Matrices (Slot::short_name()) that need second moments.
   std::set<std::string> with_moments;
+  /// How often prepare() goes through the segments. The model stays in memory until the last time,
+  /// unless all second moments fit at once.
+  int32_t n_rounds = 1;
   ReadingProgress progress;
   /// Receives the statistics of all matrices, not only of `with_moments`; or null.
   StatisticsWriter* save = nullptr;
@@ -43,11 +46,9 @@ class Calibration {
   Calibration(const Calibration&) = delete;
   Calibration& operator=(const Calibration&) = delete;
 
-  /// Call before using the statistics of a segment. Segments whose statistics are not at hand()
-  /// only in the plan's order.
+  /// Call before using the statistics of a segment: in the plan's order, again from the start if
+  /// need be.
   virtual void prepare(size_t segment) = 0;
-  /// False if prepare() would read the text again.
-  virtual bool at_hand(size_t segment) const = 0;
   InputStatistics& inputs() { return inputs_; }
   const CalibrationRun& run() const { return run_; }
 

@@ -40,9 +40,8 @@ std::vector<InputKey> list_inputs(const Plan& plan, const ModelConfig& config) {
 std::set<std::string> keys_of(const std::set<std::string>& names, const Plan& plan,
                               const ModelConfig& config) {
   std::set<std::string> keys;
-  const bool embedding = embedding_is_head(plan, config);
   for (const PlannedSegment& segment : plan.segments) {
-    if (segment.part == Part::kEmbedding && !embedding) continue;
+    if (segment.part == Part::kEmbedding && !config.embedding_is_head()) continue;
     each_product(segment, config, [&](const Slot& slot, const std::string& key) {
       if (names.contains(slot.short_name())) keys.insert(key);
     });

@@ -46,7 +46,8 @@ struct InputKey {
 /// All inputs of a model, in the order of the file.
 std::vector<InputKey> list_inputs(const Plan& plan, const ModelConfig& config);
 
-/// The inputs of the matrices `names` (Slot::short_name()). An embedding has some as the head.
+/// The inputs of the matrices `names` (Slot::short_name()). An embedding has inputs only if it is
+/// the head.
 std::set<std::string> keys_of(const std::set<std::string>& names, const Plan& plan,
                               const ModelConfig& config);
 

@@ -38,8 +38,6 @@ class SavedCalibration final : public Calibration {
     });
   }
 
-  bool at_hand(size_t) const override { return true; }
-
  private:
   // Calls f for the inputs of a segment whose moments are wanted and saved.
   template <class F>

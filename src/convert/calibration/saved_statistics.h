@@ -8,7 +8,7 @@
 //                                of each block of kMomentBlock channels, by rows; absent if there
 //                                was no room for them
 //
-// __metadata__ has the strings "format" ("moe statistics"), "version" ("1"), "model" (identity()),
+// __metadata__ has the strings "format" ("moe statistics"), "version" ("2"), "model" (identity()),
 // "tokens" and "perplexity" (null: not finite) of the text, and "xxh64": of the tensors' bytes, all
 // tokens first, then all mean squares, then all second moments, each in the order of the inputs;
 // then of "tokens" and "perplexity".

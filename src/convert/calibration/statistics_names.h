@@ -10,7 +10,7 @@ namespace moe::statistics {
 
 constexpr const char* kFormat = "moe statistics";
 constexpr const char* kMetadata = "{\"__metadata__\":";
-constexpr const char* kVersion = "1";
+constexpr const char* kVersion = "2";
 constexpr const char* kTokens = "tokens";
 constexpr const char* kSquares = "mean_squares";
 constexpr const char* kMoments = "second_moments";
