@@ -165,10 +165,15 @@ std::vector<Sample> list_samples(const CandidateSource& source, const InputStati
   return samples;
 }
 
+struct Errors {
+  double of_outputs = 0;
+  double of_weights = 0;
+};
+
 // What the rounding of some tiles adds to the outputs, squared, relative to what noise of the size
 // of the weights would add: sensitivities are of such noise. The samples of a group are from
 // different rows.
-double error_of(const CandidateSource& source, const Sample& sample, const Storage& storage) {
+Errors errors_of(const CandidateSource& source, const Sample& sample, const Storage& storage) {
   const PlannedMatrix& m = source.at(sample.place);
   std::vector<float> scales = first_scales(m, storage);
   TilePacker packer(m, storage, source.checkpoint, sample.inputs, &scales);
@@ -181,9 +186,9 @@ double error_of(const CandidateSource& source, const Sample& sample, const Stora
     packer.pack(static_cast<int32_t>(n_tiles * at / (2 * n * n_matrices)), tile.data());
   }
   const StorageError error = packer.take_error();
-  if (error.squared_norm == 0) return 0;
+  if (error.squared_norm == 0) return {};
   const double found = packer.is_weighted() ? error.weighted_error : error.squared_error;
-  return found / error.squared_norm;
+  return {found / error.squared_norm, error.squared_error / error.squared_norm};
 }
 
 // True if second moments would change how one of the sample's formats is rounded.
@@ -198,7 +203,7 @@ bool wants_moments(const CandidateSource& source, const Sample& sample) {
 struct Trial {
   const Sample* sample = nullptr;
   size_t candidate = 0;
-  double error = 0;
+  Errors errors;
 };
 
 void measure_segment(const CandidateSource& source, Calibration* calibration,
@@ -216,21 +221,22 @@ void measure_segment(const CandidateSource& source, Calibration* calibration,
         sample.inputs.feedback = calibration->inputs().feedback(m.slot.short_name());
       }
     }
-    for (size_t c = 0; c < sample.storages.size(); ++c) trials.push_back({&sample, c});
+    for (size_t c = 0; c < sample.storages.size(); ++c) trials.push_back({&sample, c, {}});
     work.alone |= !rows_are_together(*m.tensor, m.source);  // each thread would hold many rows
   }
   work.n = std::ssize(trials);
   work.make = [&](int, int64_t i, size_t) {
     Trial& trial = trials[static_cast<size_t>(i)];
     const Sample& sample = *trial.sample;
-    trial.error = error_of(source, sample, sample.storages[trial.candidate]);
+    trial.errors = errors_of(source, sample, sample.storages[trial.candidate]);
   };
   work.use = [&](int64_t i, size_t) {
     const Trial& trial = trials[static_cast<size_t>(i)];
     FormatGroup& group = *trial.sample->group;
     const auto n = static_cast<double>(sampled_matrices(group));
     Candidate& candidate = group.candidates[trial.candidate];
-    candidate.weight_error += trial.error / n;
+    candidate.weight_error += trial.errors.of_outputs / n;
+    candidate.table_error += trial.errors.of_weights / n;
     candidate.input_error += input_error(trial.sample->storages[trial.candidate].act) / n;
     return true;
   };

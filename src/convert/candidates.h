@@ -29,6 +29,7 @@ struct Candidate {
   // Squared, relative to noise of the weights' size: in the weights, or, with statistics of their
   // inputs, in the outputs.
   double weight_error = 0;
+  double table_error = 0;  // the same of the weights alone, which an embedding's tokens get
   double input_error = 0;  // what rounding the inputs adds to it
 
   double error() const { return weight_error + input_error; }
@@ -44,7 +45,8 @@ struct FormatGroup {
   std::vector<MatrixPlace> places;
   std::vector<Candidate> candidates;  // by bytes
   double n_weights = 0;
-  double damage = 0;  // per squared error
+  double damage = 0;        // per squared error
+  double table_damage = 0;  // of an embedding that is the head: per table_error, besides
 };
 
 /// Has the weights for both steps. All references must outlive it; `tick` is called regularly, on

@@ -51,7 +51,8 @@ std::string sized(uint64_t bytes) {
 }
 
 double damage_of(const FormatGroup& group, const Candidate& candidate) {
-  return group.damage * grown(candidate.error());
+  return group.damage * grown(candidate.error()) +
+         group.table_damage * grown(candidate.table_error);
 }
 
 double order_of(const FormatGroup& group, const Candidate& candidate) {
@@ -83,7 +84,7 @@ FormatChoice::FormatChoice(const SizeGoal& goal, Plan& plan, const ModelConfig& 
                            std::function<void()> tick)
     : goal_(goal),
       plan_(plan),
-      shape_{config, config.embedding_is_head()},
+      config_(config),
       file_bytes_(std::move(file_bytes)),
       tick_(std::move(tick)),
       source_{plan, checkpoint, pool, tick_} {
@@ -184,8 +185,13 @@ void FormatChoice::set_damages(Unit* unit) const {
   const PlannedSegment& segment = plan_.segments[unit->segments[0]];
   for (std::vector<FormatGroup>* groups : {&unit->groups, &unit->fixed}) {
     for (FormatGroup& group : *groups) {
-      group.damage = sensitivity(segment.part, segment.layer, group.role, shape_) *
-                     group.n_weights / n_weights[group.role];
+      const double share = group.n_weights / n_weights[group.role];
+      const auto damage_in = [&](Part part) {
+        return sensitivity(part, segment.layer, group.role, config_) * share;
+      };
+      const bool both = segment.part == Part::kEmbedding && config_.embedding_is_head();
+      group.damage = damage_in(both ? Part::kHead : segment.part);
+      if (both) group.table_damage = damage_in(Part::kEmbedding);
     }
   }
   // Rounding that a model was trained with does it no damage.
@@ -362,7 +368,7 @@ void FormatChoice::put(const Unit& unit, const Selection& selection) {
     for (const MatrixPlace& place : group.places) {
       PlannedMatrix& m = plan_.segments[place.segment].matrices[place.matrix];
       request(candidate, &m.precision);
-      m.reason = FormatReason{std::sqrt(candidate.error()), group.damage};
+      m.reason = FormatReason{std::sqrt(candidate.error()), group.damage + group.table_damage};
     }
   }
 }

@@ -68,7 +68,7 @@ class FormatChoice {
 
   const SizeGoal goal_;
   Plan& plan_;
-  ModelShape shape_;
+  const ModelConfig& config_;
   const FileBytes file_bytes_;
   const std::function<void()> tick_;
   const CandidateSource source_;

@@ -25,7 +25,6 @@ constexpr double kOtherDamage = 5;  // assumed for all other roles, those of mix
 
 constexpr double kHeadDamage = 5.88;
 constexpr double kEmbeddingDamage = 0.31;  // also assumed for other parts outside layers
-constexpr double kTiedDamage = 6.12;       // of a matrix that is both
 
 // The same measurement of single layers, relative to the mean of all.
 constexpr double kLastLayer = 5.3, kFirstLayer = 1.2, kInnerLayer = 0.84;
@@ -51,17 +50,15 @@ double share_of_experts(Part part, const FfnConfig& ffn) {
 
 }  // namespace
 
-double sensitivity(Part part, int32_t layer, Role role, const ModelShape& shape) {
+double sensitivity(Part part, int32_t layer, Role role, const ModelConfig& config) {
   if (layer < 0) {
-    if (part == Part::kHead) return kHeadDamage;
-    return part == Part::kEmbedding && shape.tied_head ? kTiedDamage : kEmbeddingDamage;
+    return part == Part::kHead ? kHeadDamage : kEmbeddingDamage;
   }
   const auto found = std::find_if(std::begin(kRoleDamages), std::end(kRoleDamages),
                                   [role](const RoleDamage& r) { return r.role == role; });
   const double all = found == std::end(kRoleDamages) ? kOtherDamage : found->damage;
-  const LayerConfig& config = shape.config.layers[static_cast<size_t>(layer)];
-  return all * share_of_layer(layer, shape.config.n_main_layers()) *
-         share_of_experts(part, config.ffn);
+  return all * share_of_layer(layer, config.n_main_layers()) *
+         share_of_experts(part, config.layers[static_cast<size_t>(layer)].ffn);
 }
 
 // Small errors add up; those of two bits do more damage than their squares say, the more of them

@@ -8,17 +8,11 @@
 
 namespace moe {
 
-/// A model as far as sensitivities depend on it.
-struct ModelShape {
-  const ModelConfig& config;
-  bool tied_head = false;  // the embedding is the head too
-};
-
 /// Nats per squared relative error of all matrices with this role in a part, if it is small.
 /// `layer`: -1 outside layers. All layers together have what a role was measured to have, and a
 /// layer's experts that of one FFN, of which a shared expert has the part that its neurons are of
 /// those that a token uses.
-double sensitivity(Part part, int32_t layer, Role role, const ModelShape& shape);
+double sensitivity(Part part, int32_t layer, Role role, const ModelConfig& config);
 
 /// A squared relative error with what large ones cost beyond their squares.
 double grown(double squared_error);

@@ -85,18 +85,18 @@ class Table:
         return line
 
     def lines(self):
-        """Functions that make a line each."""
+        """The lines of the table, each made when it is asked for."""
         def all_of(name):
             return [word for pattern in self.patterns for word in ("--set", f"{pattern}={name}")]
         for name in self.args.formats:
-            yield lambda name=name: self.ours(f"all `{name}`", ["--weights", name, *all_of(name)])
+            yield self.ours(f"all `{name}`", ["--weights", name, *all_of(name)])
         for name in self.args.recipes:
-            yield lambda name=name: self.ours(f"`--weights {name}`", ["--weights", name])
+            yield self.ours(f"`--weights {name}`", ["--weights", name])
         for bits in self.args.bits:
-            yield lambda bits=bits: self.ours(f"`--bits {bits:g}`", ["--bits", f"{bits:g}"])
+            yield self.ours(f"`--bits {bits:g}`", ["--bits", f"{bits:g}"])
         if self.args.llama:
             for kind in self.args.types:
-                yield lambda kind=kind: self.theirs(kind)
+                yield self.theirs(kind)
 
 
 def main():
@@ -113,8 +113,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         table = Table(args, pathlib.Path(folder))
         print(HEAD, flush=True)
-        for make in table.lines():
-            print(make(), flush=True)
+        for line in table.lines():
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,17 @@ class CalibrateTest : public testing::Test {
       tensors_[name] = uneven_norm();
     }
   }
+  // The embedding is the head too, and the blocks add nothing: so its inputs are embeddings.
+  void use_embedding_as_head() {
+    config_ = patched(R"({"tokenizer": "bytes", "vocab_size": 256, "context_length": 64,
+        "add_bos": false, "tie_embeddings": true, "n_layers": 1, "layers": []})");
+    tensors_ = test::random_tensors(config_);
+    const std::vector<float> zeros(24 * 24);
+    tensors_["layers.0.attention.o.weight"] = test::f32_tensor({24, 24}, zeros);
+    tensors_["layers.0.ffn.down.weight"] =
+        test::f32_tensor({24, 20}, {zeros.begin(), zeros.begin() + 24 * 20});
+    tensors_["final_norm.weight"] = uneven_norm();
+  }
   // Inputs of very different magnitudes, as in trained models.
   static test::RawTensor uneven_norm() {
     std::vector<float> norm(24);
@@ -234,14 +245,8 @@ TEST_F(CalibrateTest, EachExpertHasTheInputsThatWereRoutedToIt) {
   }
 }
 
-// The blocks add nothing, so the inputs of the head are embeddings, too.
 TEST_F(CalibrateTest, AnEmbeddingIsCompensatedAsTheHeadThatItIs) {
-  config_ = patched(R"({"tokenizer": "bytes", "vocab_size": 256, "context_length": 64,
-      "add_bos": false, "tie_embeddings": true, "n_layers": 1, "layers": []})");
-  tensors_ = test::random_tensors(config_);
-  tensors_["layers.0.attention.o.weight"] = test::f32_tensor({24, 24}, std::vector<float>(24 * 24));
-  tensors_["layers.0.ffn.down.weight"] = test::f32_tensor({24, 20}, std::vector<float>(24 * 20));
-  tensors_["final_norm.weight"] = uneven_norm();
+  use_embedding_as_head();
   for (const char* weights : {"int4_k", "tcq3", "int8_group"}) {
     double errors[2];
     for (const bool calibrated : {false, true}) {
@@ -256,6 +261,49 @@ TEST_F(CalibrateTest, AnEmbeddingIsCompensatedAsTheHeadThatItIs) {
     EXPECT_TRUE(matrices_["embedding"].compensated);
     EXPECT_NEAR(matrices_["embedding"].weighted_error, errors[1], 1e-4 * errors[0]) << weights;
     EXPECT_LT(errors[1], 0.8 * errors[0]) << weights;
+  }
+}
+
+// Errors of outputs count as the head's, those of the weights as the embedding's.
+TEST_F(CalibrateTest, AnEmbeddingThatIsTheHeadIsExpectedToDoTheDamageOfBoth) {
+  use_embedding_as_head();
+  options_.goal.most_bits = 64;  // the weights of all other matrices are exact
+  for (const char* format : {"int4_k", "tcq2"}) {
+    ASSERT_TRUE(run("auto", kText, format).ok());
+    std::string read = kText;
+    read.pop_back();
+    const Rows inputs = first_inputs(read, "final_norm.weight");
+    double input = 0;
+    for (const std::vector<double>& x : inputs) input += dot(x.data(), x) / 24;
+    const std::vector<float> wanted = floats("embedding.weight");
+    test::ConvertedModel model(target_.file("m.moe"));
+    const Matrix stored = model.matrix(Part::kEmbedding, -1, -1, Role::kWeight);
+    double of_outputs = 0, of_weights = 0, norm = 0;
+    std::vector<float> row(24);
+    for (int32_t r = 0; r < stored.rows; ++r) {
+      if (r / 16 % 4 != 2) continue;  // not in the sample of 4 tiles
+      read_row(stored, r, row.data());
+      std::vector<double> e;
+      for (size_t c = 0; c < 24; ++c) {
+        const double w = wanted[static_cast<size_t>(r) * 24 + c];
+        e.push_back(w - double{row[c]});
+        norm += w * w;
+      }
+      of_weights += dot(e.data(), e);
+      for (const std::vector<double>& x : inputs) of_outputs += dot(e.data(), x) * dot(e.data(), x);
+    }
+    const ModelConfig& config = model.config();
+    const double added = input_error(matrices_.at("embedding").act);
+    double damage =
+        sensitivity(Part::kHead, -1, Role::kWeight, config) *
+            grown(of_outputs / (input * norm) + added) +
+        sensitivity(Part::kEmbedding, -1, Role::kWeight, config) * grown(of_weights / norm);
+    // The matrices of zeros are ternary, and have rounded inputs.
+    for (const char* name : {"layers.0.attention.o", "layers.0.ffn.down"}) {
+      const MatrixReport& m = matrices_.at(name);
+      damage += m.sensitivity * grown(*m.expected_error * *m.expected_error);
+    }
+    EXPECT_NEAR(report_.size->damage, damage, 1e-4 * damage) << format;
   }
 }
 
