@@ -176,9 +176,9 @@ struct Errors {
   double of_weights = 0;
 };
 
-// What the rounding of some tiles adds to the outputs, squared, relative to what noise of the size
-// of the weights would add: sensitivities are of such noise. The samples of a group are from
-// different rows.
+// Rounds some tiles, and returns the squared errors of outputs and weights relative to what noise
+// of the size of the weights would add: sensitivities are of such noise. The samples of a group are
+// from different rows.
 Errors errors_of(const CandidateSource& source, const Sample& sample, const Storage& storage) {
   const PlannedMatrix& m = source.at(sample.place);
   std::vector<float> scales = first_scales(m, storage);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What fewer bits cost a model, as a table: for each format, recipe and number of bits the size and the divergence from
-the checkpoint, without and with calibration; beside them files of llama.cpp from the same checkpoint and text.
+"""Prints the cost of fewer bits: for each format, recipe and number of bits the size and the divergence from the
+checkpoint, without and with calibration; beside them files of llama.cpp from the same checkpoint and text.
 
     python3 tests/bench/quality.py CHECKPOINT TEXT CALIBRATION_TEXT [--llama FOLDER] [--bits 2.5 3 ...]
 

@@ -65,7 +65,7 @@ struct SourceFile {
     *run = read->run();
     return {reinterpret_cast<const char*>(sink.data()), sink.size()};
   }
-  // What each format does to each matrix.
+  // The error that each format makes in each matrix.
   std::vector<double> errors(Calibration* calibration) {
     PrecisionPolicy open = PrecisionPolicy::open({}, {});
     const Plan to_choose = make_plan(imported, checkpoint, &open);
