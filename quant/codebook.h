@@ -14,7 +14,7 @@ size_t codebook_tile_bytes(const CodebookKind& kind, int64_t cols);
 void codebook_pack_blocks(const CodebookKind& kind, const uint8_t* blocks, int64_t ld, int n_rows,
                           int32_t cols, uint8_t* tile);
 
-/// As in quant/codebook_group.h.
+/// Unpacks a group of one format, as in quant/codebook_group.h.
 template <Codebook kKind>
 void unpack_codebook(const uint8_t* tile, int32_t begin, CodebookGroup* out);
 

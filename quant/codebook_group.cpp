@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Unpacks codebook formats for matrix products: by vectors what is no look-up.
+// Unpacks codebook formats for matrix products. Its loops over rows are vectorised; only the
+// look-ups are not.
 #include "quant/codebook_group.h"
 
 #include <cstring>

@@ -164,11 +164,15 @@ TEST_F(StatisticsTest, ErrorsThatDecideAreTheSameInSeveralPasses) {
   EXPECT_TRUE(source.save(32'000, &often, [&](Calibration& calibration) {
     in_passes = source.errors(&calibration);
   }) == file);
+  EXPECT_EQ(in_passes, at_once);
+  // Also if whoever used them first did not need those of the last layers.
+  EXPECT_TRUE(source.save(32'000, &often, [&](Calibration& calibration) {
+    calibration.prepare(source.plan.segments.size() / 2);
+  }) == file);
   (void)source.save(1, &never,
                     [&](Calibration& calibration) { without = source.errors(&calibration); });
   EXPECT_EQ(once.n_passes, 1u);
-  EXPECT_GE(often.n_passes, 6u);
-  EXPECT_EQ(in_passes, at_once);
+  EXPECT_GE(often.n_passes, 5u);
   ASSERT_EQ(without.size(), at_once.size());
   size_t n_smaller = 0;
   for (size_t i = 0; i < at_once.size(); ++i) n_smaller += at_once[i] < 0.9 * without[i] ? 1 : 0;

@@ -153,7 +153,7 @@ class TextCalibration final : public Calibration {
         for (size_t i = end_; i < next; ++i) add_moments(plan_.segments[i]);
         used += bytes;
       } else {
-        if (round_ == 0) run_.n_without_room += wants_moments(end_, next) ? 1u : 0u;
+        if (end_ >= reached_) run_.n_without_room += wants_moments(end_, next) ? 1u : 0u;
       }
       end_ = next;
     }
@@ -191,7 +191,7 @@ class TextCalibration final : public Calibration {
   // Rounds and saves the moments of a group, and averages those of the experts that need them.
   // Frees the model after the last pass.
   void finish_group() {
-    StatisticsWriter* const save = first_ >= saved_end_ ? options_.save : nullptr;
+    StatisticsWriter* const save = first_ >= reached_ ? options_.save : nullptr;
     Averages averages;
     for (size_t i = first_; i < end_; ++i) {
       each_collected(plan_.segments[i],
@@ -206,7 +206,7 @@ class TextCalibration final : public Calibration {
                        sums.average = averages[average];
                      });
     }
-    if (save != nullptr) saved_end_ = end_;
+    reached_ = std::max(reached_, end_);
     if (end_ != plan_.segments.size()) return;
     if (save != nullptr) save->finish(run_.text);
     if (first_ == 0 || round_ + 1 >= options_.n_rounds) model_.reset();
@@ -224,9 +224,9 @@ class TextCalibration final : public Calibration {
   size_t first_ = 0;
   size_t end_ = 0;
   bool any_moments_ = false;
-  uint64_t room_ = 0;     // bytes for second moments
-  int32_t round_ = 0;     // of prepare() through the segments
-  size_t saved_end_ = 0;  // of the segments whose moments are saved
+  uint64_t room_ = 0;   // bytes for second moments
+  int32_t round_ = 0;   // of prepare() through the segments
+  size_t reached_ = 0;  // end of the segments that had their moments in any round
 };
 
 }  // namespace
