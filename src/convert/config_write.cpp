@@ -326,6 +326,7 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
   out.add_add_bos(c.add_bos);
   out.add_embedding_norm(c.embedding_norm);
   out.add_second_positions(c.second_positions);
+  out.add_raw_predictions(c.raw_predictions);
   out.add_tie_embeddings(c.tie_embeddings);
   return out.Finish();
 }

@@ -109,6 +109,7 @@ void leave_out_predictions(Imported* imported) {
   ModelConfig& config = imported->config;
   imported->n_skipped_layers += config.n_predictions;
   for (; config.n_predictions > 0; --config.n_predictions) config.layers.pop();
+  config.raw_predictions = false;
   for (std::string& pattern : imported->predictions) {
     imported->ignored.push_back(std::move(pattern));
   }

@@ -370,7 +370,10 @@ Status validate_encoder_decoder(const ModelConfig& config) {
 // A layer that guesses is one of a decoder's, without a state and with keys of its own.
 Status validate_predictions(const ModelConfig& config) {
   MOE_TRY(check_int("n_predictions", config.n_predictions, 0, 1));
-  if (config.n_predictions == 0) return {};
+  if (config.n_predictions == 0) {
+    if (!config.raw_predictions) return {};
+    return Status::error(MOE_ERR_ARGUMENT, "raw_predictions needs n_predictions");
+  }
   const char* wrong = nullptr;
   if (config.n_main_layers() < 1) wrong = "there is no other layer";
   if (config.is_encoder() || config.is_encoder_decoder()) wrong = "only decoders have them";

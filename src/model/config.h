@@ -253,6 +253,7 @@ struct ModelConfig {
   // its own norm and the model's head give the logits of the second token after the first one. What
   // its norm gives is h for the next guess. 0 or 1.
   int32_t n_predictions = 0;
+  bool raw_predictions = false;  // h is that before the norm, the model's or the layer's own
   Array<int32_t> eos_token_ids;
   String name;
 

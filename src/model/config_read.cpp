@@ -251,6 +251,7 @@ Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
   out->start_token_id = config.start_token_id();
   out->forced_token_id = config.forced_token_id();
   out->n_predictions = config.n_predictions();
+  out->raw_predictions = config.raw_predictions();
   MOE_TRY(parse_name(kNormKinds, "norm", text_of(config.norm()), &out->norm));
   MOE_TRY(parse_name(kPositionKinds, "positions", text_of(config.positions()), &out->positions));
   if (config.eos_token_ids() != nullptr) {

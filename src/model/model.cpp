@@ -200,6 +200,7 @@ void Model::Impl::drop_predictions() {
     config.layers.pop();
     --config.n_predictions;
   }
+  config.raw_predictions = false;
 }
 
 Status Model::Impl::check_mixers() const {

@@ -43,9 +43,14 @@ class PredictionPass {
         d_(state.model.config().d_model),
         layer_(state.model.config().n_main_layers()) {}
 
-  /// Sets the hidden states from row `first` on: norm(x) of n rows.
+  /// Sets the hidden states from row `first` on: norm(x) of n rows, or x if the layer reads them as
+  /// they are.
   Status read(const float* x, size_t n, const Norm& norm, size_t first) {
     float* const to = work_.hidden + static_cast<int64_t>(first) * d_;
+    if (state_.model.config().raw_predictions) {
+      std::copy_n(x, n * static_cast<size_t>(d_), to);
+      return {};
+    }
     BatchPart part = part_of({});
     return run_and_wait(state_, batch_of({&part, 1}, 0), [&] {
       state_.device.norm(state_.stream(), {x, to, static_cast<int32_t>(n), d_, norm, false, 1});

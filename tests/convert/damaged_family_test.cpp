@@ -255,13 +255,20 @@ TEST_F(DamagedFamily, PredictionLayers) {
             "tensor model.layers.2.other.weight: config.json describes no such tensor");
   EXPECT_TRUE(convert_without(true, &report).ok());
 
-  load("bailing_hybrid");  // Ling 3's has other names, and is left out
-  for (const char* name : {"eh_proj", "enorm", "hnorm", "final_layernorm"}) {
-    tensors_[std::string("model.layers.4.") + name + ".weight"] = test::f32_tensor({2}, {1, 1});
-  }
-  for (const bool without : {false, true}) {
-    ASSERT_TRUE(convert_without(without, &report).ok());
+  load("bailing_hybrid_mtp");
+  ASSERT_TRUE(convert_without(false, &report).ok());
+  EXPECT_EQ(report.n_skipped_layers, 0);
+  for (const char* name : {"eh_proj", "hnorm", "final_layernorm", "attention.g_proj",
+                           "attention.kv_b_proj", "mlp.experts.3.up_proj"}) {
+    const std::string tensor = std::string("model.layers.4.") + name + ".weight";
+    const test::RawTensor kept = tensors_.at(tensor);
+    tensors_.erase(tensor);
+    EXPECT_EQ(error(MOE_ERR_NOT_FOUND),
+              "tensor " + tensor +
+                  " is missing; --no-mtp (no_predictions) leaves out the layer that needs it");
+    ASSERT_TRUE(convert_without(true, &report).ok());
     EXPECT_EQ(report.n_skipped_layers, 1);
+    tensors_[tensor] = kept;
   }
 
   load("qwen3_5_mtp");
@@ -281,6 +288,60 @@ TEST_F(DamagedFamily, PredictionLayers) {
   config_ = config;
   tensors_["mtp.fc.weight"].shape = {64, 32};
   EXPECT_EQ(error(MOE_ERR_SHAPE), "tensor mtp.fc.weight: expected (32, 64), file has (64, 32)");
+}
+
+// The same of layers that are outside the others. The first of several is kept.
+TEST_F(DamagedFamily, PredictionLayersApart) {
+  const auto convert_without = [&](bool without, ConvertReport* report) {
+    test::write_checkpoint(source_, config_, tensors_);
+    MemorySink sink;
+    ConvertOptions options;
+    options.no_predictions = without;
+    const Status status = convert_to_sink(source_.path(), sink, options, report);
+    EXPECT_TRUE(status.ok()) << status.text();
+  };
+  const auto expect_needed = [&](std::initializer_list<const char*> names) {
+    ConvertReport report;
+    for (const std::string name : names) {
+      const test::RawTensor kept = tensors_.at(name);
+      tensors_.erase(name);
+      EXPECT_EQ(error(MOE_ERR_NOT_FOUND),
+                "tensor " + name +
+                    " is missing; --no-mtp (no_predictions) leaves out the layer that needs it");
+      convert_without(true, &report);
+      EXPECT_EQ(report.n_skipped_layers, 1);
+      tensors_[name] = kept;
+    }
+    tensors_["model.mtp_other.weight"] = test::f32_tensor({2}, {1, 1});
+    EXPECT_EQ(error(MOE_ERR_FORMAT),
+              "tensor model.mtp_other.weight: config.json describes no such tensor");
+    tensors_.erase("model.mtp_other.weight");
+  };
+  ConvertReport report;
+  load("ernie4_5_moe_mtp");
+  expect_needed({"model.mtp_emb_norm.0.weight", "model.mtp_hidden_norm.0.weight",
+                 "model.mtp_linear_proj.0.weight", "model.mtp_block.0.mlp.up_proj.weight"});
+  tensors_["model.mtp_emb_norm.1.weight"] = tensors_.at("model.mtp_emb_norm.0.weight");
+  tensors_["model.mtp_block.1.other.weight"] = test::f32_tensor({2}, {1, 1});
+  convert_without(false, &report);
+  EXPECT_EQ(report.n_skipped_layers, 1);
+  convert_without(true, &report);
+  EXPECT_EQ(report.n_skipped_layers, 2);
+  load("mimo_mtp");
+  expect_needed(
+      {"model.mtp_layers.0.token_layernorm.weight", "model.mtp_layers.0.final_layernorm.weight",
+       "model.mtp_layers.0.input_proj.weight", "model.mtp_layers.0.self_attn.k_proj.bias"});
+  const std::string config = config_;
+  config_ = test::patched(R"({"num_nextn_predict_layers": 0})", config.c_str());
+  convert_without(false, &report);
+  EXPECT_EQ(report.n_skipped_layers, 1);
+  EXPECT_EQ(report.warnings.size(), 1u);
+  config_ = test::patched(R"({"attention_bias": false})", config.c_str());
+  EXPECT_NE(error(MOE_ERR_UNSUPPORTED).find("attention_bias: false"), std::string::npos);
+  config_ = test::patched(R"({"num_nextn_predict_layers": 2})", config.c_str());
+  tensors_["model.mtp_layers.1.other.weight"] = test::f32_tensor({2}, {1, 1});
+  convert_without(false, &report);
+  EXPECT_EQ(report.n_skipped_layers, 1);
 }
 
 TEST_F(DamagedFamily, UnsupportedSettings) {

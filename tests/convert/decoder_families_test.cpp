@@ -28,7 +28,9 @@ TEST_F(DecoderFamilies, Ernie) {
                 test::safetensors_text(test::RawTensors{
                     {"model.mtp_emb_norm.0.weight", test::f32_tensor({2}, {1, 1})}}));
   const Imported in = read(kErnie);
-  EXPECT_EQ(in.n_skipped_layers, 1);
+  EXPECT_EQ(in.n_skipped_layers, 0);
+  EXPECT_EQ(in.config.n_predictions, 1);
+  EXPECT_TRUE(in.config.raw_predictions);
   EXPECT_TRUE(in.config.tie_embeddings);
   const LayerConfig& layer = in.config.layers[2];
   EXPECT_EQ(layer.attention.rope.kind, RopeKind::kInterleaved);
@@ -37,12 +39,12 @@ TEST_F(DecoderFamilies, Ernie) {
   EXPECT_EQ(layer.ffn.moe.router.weights, RouterWeights::kRenormalised);
   EXPECT_EQ(layer.ffn.moe.router.k, 2);
   EXPECT_EQ(layer.ffn.moe.shared.d_ff, 15);
-  EXPECT_EQ(kinds_of_layers(in), "dmmd");
-  EXPECT_EQ(kinds_of_layers(read_patched(R"({"moe_layer_end_index": -1})", kErnie)), "dmmm");
+  EXPECT_EQ(kinds_of_layers(in), "dmmdd");  // the last one guesses
+  EXPECT_EQ(kinds_of_layers(read_patched(R"({"moe_layer_end_index": -1})", kErnie)), "dmmmd");
   EXPECT_EQ(kinds_of_layers(read_patched(R"({"moe_layer_interval": 2, "moe_layer_start_index": 0,
                                    "moe_layer_end_index": null})",
                                          kErnie)),
-            "dmdm");
+            "dmdmd");
   for (const char* patch : {R"({"use_bias": true})", R"({"moe_use_aux_free": false})",
                             R"({"moe_norm_min": 1e-3})", R"({"compression_ratio": 2.0})"}) {
     error(patch, MOE_ERR_UNSUPPORTED, kErnie);

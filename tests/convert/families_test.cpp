@@ -111,7 +111,8 @@ TEST_P(Families, GuessesAgree) {
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();
   const bool guesses = machine.model().config().n_predictions > 0;
   EXPECT_EQ(guesses, GetParam().ends_with("_mtp") || GetParam() == "kimi_k2" ||
-                         GetParam().ends_with("bailing_moe_v2"));
+                         GetParam().ends_with("bailing_moe_v2") ||
+                         GetParam() == "gguf_bailing_hybrid_small");
   for (size_t s = 0; guesses && s < sequences_.size(); ++s) {
     const Floats expected = golden("guesses_kv16." + std::to_string(s));
     const auto n = expected.size() / static_cast<size_t>(machine.vocab_size());

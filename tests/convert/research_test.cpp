@@ -163,16 +163,22 @@ TEST_F(ResearchTest, ReadsWhatGemma4Needs) {
 
 TEST_F(ResearchTest, ReadsTheLayerThatGuesses) {
   Imported in = read(patched(R"({"n_predictions": 1})"));
+  EXPECT_FALSE(in.config.raw_predictions);
+  in = read(patched(R"({"n_predictions": 1, "raw_predictions": true})"));
+  EXPECT_TRUE(in.config.raw_predictions);
   const int32_t n_layers = in.config.n_layers();
   EXPECT_EQ(in.config.n_predictions, 1);
   EXPECT_EQ(in.config.n_main_layers(), n_layers - 1);
   leave_out_predictions(&in);
   EXPECT_EQ(in.config.n_predictions, 0);
+  EXPECT_FALSE(in.config.raw_predictions);
   EXPECT_EQ(in.config.n_layers(), n_layers - 1);
   EXPECT_EQ(in.ignored, std::vector<std::string>{"layers." + std::to_string(n_layers - 1) + ".*"});
   EXPECT_EQ(in.n_skipped_layers, 1);
   error_of(patched(R"({"n_predictions": 2})"));
   error_of(patched(R"({"n_predictions": true})"));
+  error_of(patched(R"({"raw_predictions": true})"));
+  error_of(patched(R"({"n_predictions": 1, "raw_predictions": 1})"));
 }
 
 TEST_F(ResearchTest, ReadsGates) {

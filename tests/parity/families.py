@@ -350,14 +350,21 @@ def make_ernie_published(case, folder):
     path = os.path.join(folder, "config.json")
     config = json.load(open(path))
     config.update(rope_theta=config.pop("rope_parameters")["rope_theta"], moe_gate="topk", moe_use_aux_free=True,
-                  moe_capacity=[6, 6, 6], num_nextn_predict_layers=1)
+                  moe_capacity=[6, 6, 6])
     json.dump(config, open(path, "w"), indent=2)
-    path = os.path.join(folder, "model.safetensors")
-    tensors = load_file(path)
-    tensors["model.mtp_emb_norm.0.weight"] = torch.ones(32).bfloat16()
-    tensors["model.mtp_block.0.mlp.down_proj.weight"] = torch.ones(32, 40).bfloat16()
-    save_file(tensors, path)
-    return reference
+    return predictions.add(case, folder, reference)
+
+
+def make_mimo(case, folder):
+    """MiMo, which transformers lacks: a Qwen2 of another name, with its multi-token-prediction layer."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    config.pop("layer_types")
+    config.update(model_type="mimo", architectures=["MiMoForCausalLM"], attention_bias=True, head_dim=8, rope_scaling=None,
+                  rope_theta=config.pop("rope_parameters")["rope_theta"], use_mrope=False)
+    json.dump(config, open(path, "w"), indent=2)
+    return predictions.add(case, folder, reference)
 
 
 def write(case, folder):
@@ -479,6 +486,8 @@ CASES = [
     Case("qwen2", "Qwen2", dict(tie_word_embeddings=True), golden=True),
     Case("qwen2_windows", "Qwen2", dict(use_sliding_window=True, sliding_window=8, max_window_layers=1)),
     Case("qwen2_odd", "Qwen2", ODD, old_keys=True),
+    Case("mimo_mtp", "Qwen2", make=make_mimo, golden=True),
+    Case("mimo_odd", "Qwen2", dict(ODD, hidden_size=48, rms_norm_eps=1e-2), make=make_mimo),
     Case("qwen3", "Qwen3", dict(head_dim=16), golden=True),
     Case("qwen3_tied", "Qwen3", dict(head_dim=8, tie_word_embeddings=True, attention_bias=True)),
     Case("qwen3_windows", "Qwen3", dict(head_dim=16, use_sliding_window=True, sliding_window=8,
@@ -566,6 +575,7 @@ CASES = [
     Case("minimax_m2_published", "MiniMaxM2", MINIMAX, make=make_minimax_published),
     Case("minimax_m2_fused", "MiniMaxM2", dict(MINIMAX, rotary_dim=None), layout="fused"),
     Case("ernie4_5_moe", "Ernie4_5_Moe", ERNIE, golden=True),
+    Case("ernie4_5_moe_mtp", "Ernie4_5_Moe", ERNIE, make=make_ernie_published, golden=True),
     Case("ernie4_5_moe_published", "Ernie4_5_Moe", dict(ERNIE, tie_word_embeddings=False), make=make_ernie_published),
     Case("ernie4_5_moe_layers", "Ernie4_5_Moe", dict(ERNIE, num_hidden_layers=6, moe_layer_start_index=1,
                                                      moe_layer_end_index=4, moe_layer_interval=2,

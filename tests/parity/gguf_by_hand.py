@@ -29,7 +29,7 @@ LING_PARTS = {
     **{f"attention.{x}_conv1d.weight": f"ssm_conv1d_{x}.weight" for x in "qkv"},
     **{f"mlp.{x}_proj.weight": f"ffn_{x}.weight" for x in ("gate", "up", "down")},
     **{f"mlp.shared_experts.{x}_proj.weight": f"ffn_{x}_shexp.weight" for x in ("gate", "up", "down")},
-    "eh_proj.weight": "nextn.eh_proj.weight"}
+    **{f"{x}.weight": f"nextn.{x}.weight" for x in ("eh_proj", "enorm", "hnorm")}, "final_layernorm.weight": "layer_output_norm.weight"}
 
 MINIMAX_PARTS = {
     "self_attn.q_proj.weight": "attn_q.weight", "self_attn.k_proj.weight": "attn_k.weight", "self_attn.v_proj.weight": "attn_v.weight",
@@ -171,7 +171,7 @@ TINY_MINIMAX = {**MINIMAX, **TINY, "num_hidden_layers": 2, "layer_types": ["line
 EIGHT = dict(MINIMAX, num_hidden_layers=8, layer_types=["linear_attention"] * 7 + ["full_attention"])
 
 CASES = [
-    Case("gguf_bailing_hybrid", "BailingHybrid", dict(LING_3, layer_group_size=2), make=ling(), gguf=True),
+    Case("gguf_bailing_hybrid", "BailingHybrid", dict(LING_3, layer_group_size=2), make=ling(), gguf=True, seed=4),
     Case("gguf_bailing_hybrid_latent_queries", "BailingHybrid", dict(LING_3, layer_group_size=4, q_lora_rank=20, kda_lower_bound=-0.7),
          make=ling("F32"), gguf=True),
     Case("gguf_bailing_hybrid_small", "BailingHybrid", dict(TINY_LING, layer_group_size=2), make=ling(), gguf=True, golden=True, vocab_size=48),

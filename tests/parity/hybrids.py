@@ -7,6 +7,7 @@ import os
 import torch
 from safetensors.torch import load_file, save_file
 
+import predictions
 from checkpoint import ODD, YARN, Case, make_transformers
 
 NEMOTRON_H = dict(layers_block_type=["linear_attention", "moe", "full_attention", "mlp", "linear_attention"], head_dim=16,
@@ -113,9 +114,8 @@ def make_ling_3_published(case, folder):
     rules = [name.removesuffix("A_log") for name in tensors if name.endswith("A_log")]
     for rule in rules:
         tensors[rule + "o_proj.weight"] = tensors.pop(rule + "dense.weight")
-    tensors[f"model.layers.{config['num_hidden_layers']}.eh_proj.weight"] = tensors["lm_head.weight"].clone()
     save_file(tensors, path)
-    return reference
+    return predictions.add(case, folder, reference)
 
 
 def make_minimax_published(case, folder):
@@ -170,7 +170,8 @@ CASES = [
         mlp_layer_types=["sparse", "dense", "sparse", "sparse"], q_lora_rank=20, n_group=4, topk_group=2, norm_topk_prob=False,
         n_shared_experts=2, linear_head_dim=7, linear_num_heads=3, linear_conv_kernel_dim=3, rms_norm_eps=1e-3)),
     Case("bailing_hybrid", "BailingHybrid", LING_3, golden=True),
-    Case("bailing_hybrid_published", "BailingHybrid", dict(LING_3, layer_group_size=2), make=make_ling_3_published),
+    Case("bailing_hybrid_mtp", "BailingHybrid", LING_3, make=predictions.with_guesses(make_transformers), golden=True),
+    Case("bailing_hybrid_published", "BailingHybrid", dict(LING_3, layer_group_size=2), make=make_ling_3_published, seed=4),
     Case("bailing_hybrid_odd", "BailingHybrid", dict(
         LING_3, **dict(ODD, num_key_value_heads=6),
         layer_types=["full_attention", "linear_attention", "linear_attention", "full_attention"],

@@ -236,8 +236,29 @@ TEST_P(PredictionTest, ALayerThatFailsGuessesNothing) {
             Tokens(plain->tokens().begin(), plain->tokens().end()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, PredictionTest, testing::Values("guesses", "guesses_of_experts"),
+INSTANTIATE_TEST_SUITE_P(Kinds, PredictionTest,
+                         testing::Values("guesses", "guesses_raw", "guesses_of_experts"),
                          [](const auto& name) { return std::string(name.param); });
+
+// The norms have factors of their own, so that it matters whether the layer reads what they give.
+TEST(PredictionTest, RawHiddenStatesAreOthers) {
+  Floats found[2];
+  for (const bool raw : {false, true}) {
+    TinyKind kind = kind_named("guesses_raw");
+    kind.change = [change = kind.change, raw](ModelConfig& c, TinyOptions& o) {
+      change(c, o);
+      c.raw_predictions = raw;
+    };
+    const auto bytes = build_tiny_kind(kind);
+    Machine machine(*bytes);
+    ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+    EXPECT_EQ(machine.model().config().raw_predictions, raw);
+    found[raw ? 1 : 0] =
+        guess_logits(*machine.session(), random_tokens(20, machine.vocab_size()), 2);
+  }
+  EXPECT_EQ(found[0].size(), found[1].size());
+  EXPECT_NE(found[0], found[1]);
+}
 
 TEST(ClairvoyantTest, AllGuessesAreRight) {
   const auto bytes = build_clairvoyant();
@@ -400,6 +421,10 @@ TEST(PredictionFileTest, BadConfigurationsAreRefused) {
   };
   check([](ModelConfig& c) { c.n_predictions = 2; });
   check([](ModelConfig& c) { c.n_predictions = -1; });
+  check([](ModelConfig& c) {
+    c.n_predictions = 0;
+    c.raw_predictions = true;
+  });
   check([](ModelConfig& c) { c.norm = NormKind::kLayer; });
   check([](ModelConfig& c) { set_mixer(c.layers[2], "short_conv", {3}); });
   check([](ModelConfig& c) { c.layers[2].attention.kv_layer = 0; });

@@ -427,6 +427,12 @@ inline std::vector<TinyKind> tiny_layers() {
          EXPECT_TRUE(c.layers.push(layer).ok());
          c.n_predictions = 1;
        }},
+      {"guesses_raw",
+       [](C& c, O&) {
+         EXPECT_TRUE(c.layers.push(c.layers[0]).ok());
+         c.n_predictions = 1;
+         c.raw_predictions = true;
+       }},
       {"guesses_of_experts",
        [](C& c, O& o) {
          c.tie_embeddings = false;

@@ -27,22 +27,24 @@ constexpr TensorName kRenamed[] = {
 constexpr TensorName kKeysAndValues[] = {{"attention.k.weight", "attention.kv_b_proj.weight"},
                                          {"attention.v.weight", "attention.kv_b_proj.weight"}};
 
-constexpr TensorName kNames[] = {{"attention.output_gate.weight", "attention.g_proj.weight"},
-                                 {"mixer_norm.weight", "input_layernorm.weight"},
-                                 {"kimi_delta.q.weight", "attention.q_proj.weight"},
-                                 {"kimi_delta.k.weight", "attention.k_proj.weight"},
-                                 {"kimi_delta.v.weight", "attention.v_proj.weight"},
-                                 {"kimi_delta.z.weight", "attention.g_proj.weight"},
-                                 {"kimi_delta.b.weight", "attention.b_proj.weight"},
-                                 {"kimi_delta.a.weight", "attention.f_proj.weight"},
-                                 {"kimi_delta.q_conv.weight", "attention.q_conv1d.weight"},
-                                 {"kimi_delta.k_conv.weight", "attention.k_conv1d.weight"},
-                                 {"kimi_delta.v_conv.weight", "attention.v_conv1d.weight"},
-                                 {"kimi_delta.dt_bias", "attention.dt_bias"},
-                                 {"kimi_delta.a_log", "attention.A_log"},
-                                 {"kimi_delta.norm.weight", "attention.o_norm.weight"},
-                                 {"kimi_delta.out.weight", "attention.o_proj.weight"},
-                                 {"kimi_delta.out.weight", "attention.dense.weight"}};
+constexpr TensorName kNames[] = {
+    {"attention.output_gate.weight", "attention.g_proj.weight"},
+    {"mixer_norm.weight", "input_layernorm.weight"},
+    {"kimi_delta.q.weight", "attention.q_proj.weight"},
+    {"kimi_delta.k.weight", "attention.k_proj.weight"},
+    {"kimi_delta.v.weight", "attention.v_proj.weight"},
+    {"kimi_delta.z.weight", "attention.g_proj.weight"},
+    {"kimi_delta.b.weight", "attention.b_proj.weight"},
+    {"kimi_delta.a.weight", "attention.f_proj.weight"},
+    {"kimi_delta.q_conv.weight", "attention.q_conv1d.weight"},
+    {"kimi_delta.k_conv.weight", "attention.k_conv1d.weight"},
+    {"kimi_delta.v_conv.weight", "attention.v_conv1d.weight"},
+    {"kimi_delta.dt_bias", "attention.dt_bias"},
+    {"kimi_delta.a_log", "attention.A_log"},
+    {"kimi_delta.norm.weight", "attention.o_norm.weight"},
+    {"kimi_delta.out.weight", "attention.o_proj.weight"},
+    {"kimi_delta.out.weight", "attention.dense.weight"},
+    {"prediction.norm.weight", "model.layers.{l}.final_layernorm.weight"}};
 
 // Ling 2.5 and 2.6 have the same model_type, and lightning attention with rotary positions.
 void refuse_earlier(const JsonNode& config) {
@@ -183,9 +185,8 @@ Imported import_bailing_hybrid(const JsonNode& config, const Checkpoint& checkpo
   refuse_earlier(config);
   const RenamedConfig renamed = as_deepseek(config);
   const bool gguf = !checkpoint.metadata().is_null();
-  Imported out = deepseek::import_v3_variant(
-      renamed.node(), checkpoint,
-      {.keeps_predictions = false, .extend = gguf ? add_gguf_rule : add_published_rule});
+  Imported out = deepseek::import_v3_variant(renamed.node(), checkpoint,
+                                             {.extend = gguf ? add_gguf_rule : add_published_rule});
   arrange_kimi_delta(checkpoint, &out);
   return out;
 }

@@ -54,6 +54,11 @@ void read_eos(const JsonNode& node, ModelConfig* config) {
   for (const JsonNode& id : node.elements()) push_eos(id, config);
 }
 
+bool has_tensors(const Checkpoint& checkpoint, const std::string& start) {
+  const auto first = checkpoint.tensors().lower_bound(start);
+  return first != checkpoint.tensors().end() && first->first.starts_with(start);
+}
+
 Decoder::Decoder(const JsonNode& config, const Checkpoint& checkpoint, float default_theta,
                  float default_eps)
     : keys(config), checkpoint_(checkpoint) {
@@ -173,9 +178,7 @@ bool Decoder::skip_layer(int32_t layer, bool said) {
   // Unless config.json mentions it, an ordinary excess layer is not a prediction layer.
   if (!said && checkpoint_.find(prefix + "eh_proj.weight") == nullptr) return false;
   ignore_tensors((prefix + "*").c_str());
-  const auto& tensors = checkpoint_.tensors();
-  const auto first = tensors.lower_bound(prefix);
-  const bool there = first != tensors.end() && first->first.starts_with(prefix);
+  const bool there = has_tensors(checkpoint_, prefix);
   if (there) ++out_.n_skipped_layers;
   return there;
 }
@@ -209,12 +212,7 @@ void Decoder::prediction_layers(int32_t fallback) {
   const int32_t skipped = out_.n_skipped_layers;
   skip_prediction_layers(fallback);
   const std::string prefix = "model.layers." + std::to_string(n_layers) + ".";
-  const auto& tensors = checkpoint_.tensors();
-  const auto has = [&](const std::string& start) {
-    const auto found = tensors.lower_bound(start);
-    return found != tensors.end() && found->first.starts_with(start);
-  };
-  if (out_.n_skipped_layers == skipped || !has(prefix)) return;
+  if (out_.n_skipped_layers == skipped || !has_tensors(checkpoint_, prefix)) return;
   const LayerConfig* const like = like_guessing(config());
   if (like == nullptr || !shares_tables(prefix)) {
     keys.warn(std::string("the layer that predicts further tokens is left out: ") +
@@ -363,6 +361,7 @@ void Decoder::locate_slots() {
   const int32_t n_layers = out_.config.n_layers();
   check(out_.config.layers.push(*guessing_));
   out_.config.n_predictions = 1;
+  out_.config.raw_predictions = prediction_.raw;
   out_.predictions = std::move(prediction_.tensors);
   TensorTable guessing = table_;
   guessing.layers_under(prediction_.layer);

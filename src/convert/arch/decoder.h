@@ -32,7 +32,11 @@ struct PredictionLayer {
   const char* layer = "model.layers.{l}.";  // prefix of the tensors that other layers have too
   std::span<const TensorName> names;        // of Part::kPrediction
   std::vector<std::string> tensors;         // patterns of all its tensors
+  bool raw = false;                         // ModelConfig::raw_predictions
 };
+
+/// Whether the checkpoint has a tensor whose name starts so.
+bool has_tensors(const Checkpoint& checkpoint, const std::string& start);
 
 /// A quantisation that the importer reads itself.
 enum class Quantization : uint8_t { kNone, kMxfp4 };

@@ -275,11 +275,7 @@ Imported import_deepseek(const JsonNode& original, const Checkpoint& checkpoint,
   name_projections(&d, checkpoint);
   read_experts(&d, read_router(&d.keys));
   if (variant.extend) variant.extend(&d);
-  if (variant.keeps_predictions) {
-    d.prediction_layers(n_predictions);
-  } else {
-    d.skip_prediction_layers(n_predictions);
-  }
+  d.prediction_layers(n_predictions);
   d.quantization(Quantization::kNone);
   PrecisionRule exact;  // 0 and 1
   exact.match = "*.attention.k_rope";

@@ -9,8 +9,7 @@
 namespace moe::arch::deepseek {
 
 struct Variant {
-  bool rotates = true;            // false: the part of keys that all heads share is not rotated
-  bool keeps_predictions = true;  // false: the layer that predicts further tokens has other names
+  bool rotates = true;  // false: the part of keys that all heads share is not rotated
   std::function<void(Decoder* d)> extend = {};  // called when the layers are configured
 };
 

@@ -9,6 +9,7 @@ namespace moe::arch::ernie4_5_moe {
 namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
+constexpr int32_t kMaxPredictions = 64;
 constexpr Place kOneRow = {.transposed = true};  // (1, n_experts)
 
 constexpr TensorName kNames[] = {
@@ -17,6 +18,16 @@ constexpr TensorName kNames[] = {
     {"moe.shared.gate.weight", "mlp.shared_experts.gate_proj.weight"},
     {"moe.shared.up.weight", "mlp.shared_experts.up_proj.weight"},
     {"moe.shared.down.weight", "mlp.shared_experts.down_proj.weight"}};
+
+// These are the names of the first layer that predicts further tokens. ERNIE's training code gives
+// it hidden states before the model's norm, and norms its results by that norm; servers that leave
+// out the one or the other run the layer otherwise than it was trained.
+constexpr TensorName kPrediction[] = {
+    {"prediction.next_norm.weight", "model.mtp_emb_norm.0.weight"},
+    {"prediction.next.weight", "model.mtp_linear_proj.0.weight", {.col_parts = 2}},
+    {"prediction.hidden_norm.weight", "model.mtp_hidden_norm.0.weight"},
+    {"prediction.hidden.weight", "model.mtp_linear_proj.0.weight", {.col_parts = 2, .col_part = 1}},
+    {"prediction.norm.weight", "model.norm.weight"}};
 
 RenamedConfig with_defaults(const JsonNode& config) {
   RenamedConfig c(config);
@@ -48,11 +59,23 @@ void add_experts(Decoder* d) {
   }
 }
 
-// Layers for multi-token prediction, which are outside the other layers.
-void skip_predictions(const Checkpoint& checkpoint, Imported* out) {
-  const std::string_view layer = "model.mtp_emb_norm.";  // one tensor in each
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (name.starts_with(layer)) ++out->n_skipped_layers;
+// The layers that predict further tokens are outside the others, and dense. `like`: another dense
+// layer.
+void add_predictions(const LayerConfig& like, const Checkpoint& checkpoint, Decoder* d) {
+  if (!has_tensors(checkpoint, "model.mtp_")) return;
+  d->add_prediction(like, {.layer = "model.mtp_block.0.",
+                           .names = kPrediction,
+                           .tensors = {"model.mtp_block.0.*", "model.mtp_emb_norm.0.*",
+                                       "model.mtp_hidden_norm.0.*", "model.mtp_linear_proj.0.*"},
+                           .raw = true});
+  for (int32_t l = 1; l < kMaxPredictions; ++l) {
+    bool there = false;
+    for (const char* part : {"block", "emb_norm", "hidden_norm", "linear_proj"}) {
+      const std::string start = "model.mtp_" + std::string(part) + "." + std::to_string(l) + ".";
+      there = there || has_tensors(checkpoint, start);
+      d->ignore_tensors((start + "*").c_str());
+    }
+    if (there) d->skip_layers(1);
   }
 }
 
@@ -69,13 +92,12 @@ Imported import_ernie(const JsonNode& config, const Checkpoint& checkpoint) {
   if (d.keys.has("moe_gate")) (void)d.keys.node("moe_gate").choice({"topk", "topk_fused"});
   d.keys.ignore({"moe_capacity", "num_nextn_predict_layers"});
   check_smallest_sum(&d.keys);
-  add_experts(&d);
   for (LayerConfig& layer : d.layers()) layer.attention.rope.kind = RopeKind::kInterleaved;
-  d.ignore_tensors("model.mtp_*");
+  const LayerConfig dense = d.layer(0);
+  add_experts(&d);
+  add_predictions(dense, checkpoint, &d);
   d.quantization(Quantization::kNone);
-  Imported out = d.finish();
-  skip_predictions(checkpoint, &out);
-  return out;
+  return d.finish();
 }
 
 }  // namespace

@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: MIT
-// Qwen2, Qwen3 and their mixtures of experts.
+// Qwen2, Qwen3 and their mixtures of experts, and MiMo (Xiaomi 2025), a Qwen2 with layers that
+// predict further tokens.
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/qwen_experts.h"
 
 namespace moe::arch::qwen {
 namespace {
+
+// These are the names of the first layer that predicts further tokens. The hidden state, which
+// Xiaomi's code gives it before the final norm, comes first in its matrix.
+constexpr TensorName kMimoPrediction[] = {
+    {"prediction.next_norm.weight", "model.mtp_layers.0.token_layernorm.weight"},
+    {"prediction.next.weight",
+     "model.mtp_layers.0.input_proj.weight",
+     {.col_parts = 2, .col_part = 1}},
+    {"prediction.hidden_norm.weight", "model.mtp_layers.0.hidden_layernorm.weight"},
+    {"prediction.hidden.weight", "model.mtp_layers.0.input_proj.weight", {.col_parts = 2}},
+    {"prediction.norm.weight", "model.mtp_layers.0.final_layernorm.weight"}};
 
 // The window of sliding layers; 0 if the model does not use windows.
 int32_t used_window(Decoder* d) {
@@ -28,6 +40,37 @@ Imported import_qwen2(const JsonNode& config, const Checkpoint& checkpoint) {
   d.names(mlp_names());
   d.names(qkv_bias_names());
   add_windows(&d);
+  d.quantization(Quantization::kNone);
+  return d.finish();
+}
+
+void add_mimo_predictions(Decoder* d, const Checkpoint& checkpoint) {
+  const std::string prefix = "model.mtp_layers.";
+  const int32_t n = d->keys.integer("num_nextn_predict_layers", 0, 0, 64);
+  const std::string all = prefix + "*";
+  if (!has_tensors(checkpoint, prefix)) return;
+  if (n == 0) {
+    d->keys.warn("the layer that predicts further tokens (" + all +
+                 ") is left out: config.json says that there is none");
+    d->ignore_tensors(all.c_str());
+    return d->skip_layers(1);
+  }
+  for (int32_t l = 1; l < n; ++l) {
+    d->ignore_tensors((prefix + std::to_string(l) + ".*").c_str());
+  }
+  d->skip_layers(n - 1);
+  d->add_prediction(
+      d->layers()[d->layers().size() - 1],
+      {.layer = "model.mtp_layers.0.", .names = kMimoPrediction, .tensors = {all}, .raw = true});
+}
+
+Imported import_mimo(const JsonNode& config, const Checkpoint& checkpoint) {
+  Decoder d(config, checkpoint);
+  d.names(mlp_names());
+  d.names(qkv_bias_names());
+  d.keys.require("attention_bias", true);  // of q, k and v, as in every Qwen2
+  add_windows(&d);
+  add_mimo_predictions(&d, checkpoint);
   d.quantization(Quantization::kNone);
   return d.finish();
 }
@@ -71,6 +114,7 @@ Imported import_qwen3_moe(const JsonNode& config, const Checkpoint& checkpoint) 
 
 std::span<const Importer> importers() {
   static constexpr Importer kRows[] = {{"qwen2", import_qwen2},
+                                       {"mimo", import_mimo},
                                        {"qwen3", import_qwen3},
                                        {"qwen2_moe", import_qwen2_moe},
                                        {"qwen3_moe", import_qwen3_moe}};

@@ -100,11 +100,9 @@ constexpr TensorName kPrediction[] = {
     {"prediction.norm.weight", "mtp.norm.weight"}};
 
 void add_prediction(Decoder* d, const Checkpoint& checkpoint) {
-  const std::string prefix = "mtp.";
   const int32_t n = d->keys.integer("mtp_num_hidden_layers", 1, 0, 64);
   const bool own_tables = d->keys.boolean("mtp_use_dedicated_embeddings", false);
-  const auto first = checkpoint.tensors().lower_bound(prefix);
-  if (first == checkpoint.tensors().end() || !first->first.starts_with(prefix)) return;
+  if (!has_tensors(checkpoint, "mtp.")) return;
   const LayerConfig* const like = like_guessing(d->config());
   if (n == 0 || own_tables || like == nullptr) {
     d->keys.warn(std::string("the layer that predicts further tokens (mtp.*) is left out: ") +

@@ -88,6 +88,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
              "add_bos",
              "n_encoder_layers",
              "n_predictions",
+             "raw_predictions",
              "source_length",
              "encoder_norm",
              "start_token_id",
@@ -112,6 +113,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
   config->logit_multiplier = node.number("logit_multiplier", 1);
   config->logit_cap = node.number("logit_cap", 0);
   config->n_predictions = static_cast<int32_t>(node.integer("n_predictions", 0, 0, 1));
+  config->raw_predictions = node.boolean("raw_predictions", false);
   if (node.has("head")) read_head(node.at("head"), &config->head);
   if (node.has("layer_input")) read_layer_input(node.at("layer_input"), &config->layer_input);
   read_special_tokens(node, config);
