@@ -862,10 +862,10 @@ typedef struct moe_writer {
 
 /* Writes the session's text with its keys and values, so that another process or device can resume
  * it without evaluating the text again. The size is about that of the used positions in the KV
- * cache. The header identifies the model file by a hash. Routers, statistics and logits are not
- * saved: logits of the last token are recomputed from that token alone, and differ if a router has
- * a capacity. MOE_ERR_UNSUPPORTED for an encoder or an encoder-decoder; MOE_ERR_IO if the writer
- * failed. */
+ * cache. What a layer that guesses has read is saved too, and devices without it skip it. The
+ * header identifies the model file by a hash. Routers, statistics and logits are not saved: logits
+ * of the last token are recomputed from that token alone, and differ if a router has a capacity.
+ * MOE_ERR_UNSUPPORTED for an encoder or an encoder-decoder; MOE_ERR_IO if the writer failed. */
 MOE_API moe_status moe_session_save(moe_session* session, const moe_writer* writer,
                                     moe_error* error);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Copies a session or the beginning of its text: tokens, keys and values, and the last logits.
+// Copies a session or the beginning of its text: tokens, keys and values, those of a layer that
+// guesses too, and the last logits.
 #include <algorithm>
 
 #include "src/run/kv_heads.h"
@@ -32,36 +33,70 @@ Status copy_logits(const SessionState& from, SessionState& to) {
   return {};
 }
 
+/// Copies keys and values of the first positions of a session to another one.
+class RowCopy {
+ public:
+  RowCopy(const SessionState& from, SessionState& to)
+      : from_(from),
+        to_(to),
+        mover_(from.device, from.options.kv, from.model.allocator()),
+        memory_(from.model.allocator()) {}
+
+  /// n: at most so many positions.
+  Status init(size_t n) {
+    const ModelConfig& config = from_.model.config();
+    MOE_TRY(mover_.init(config, n));
+    return memory_.init("fork", [&](Carver& c) { lay_out_places(c, config, &places_); });
+  }
+  /// The first n positions of the layers from `first` to `end`.
+  Status copy(size_t n, int32_t first, int32_t end) {
+    const ModelConfig& config = from_.model.config();
+    mover_.set_rows(n);
+    // Both sessions have the same shape, so their heads are in the same order.
+    places_.clear();
+    MOE_TRY(each_head(config, to_.kv, first, end, [&](const HeadPlace& place, bool) -> Status {
+      places_.push(place);
+      return {};
+    }));
+    size_t at = 0;
+    return each_head(config, from_.kv, first, end, [&](const HeadPlace& place, bool keys) {
+      return copy_head(place, places_[at++], keys);
+    });
+  }
+
+ private:
+  Status copy_head(const HeadPlace& place, const HeadPlace& there, bool keys) {
+    MOE_TRY(check_cancel(from_));
+    return mover_.each_piece(place, [&](const HeadPlace& piece) -> Status {
+      HeadPlace target = there;
+      target.at += piece.at - place.at;
+      MOE_TRY(mover_.take(piece, keys));
+      MOE_TRY(mover_.put(target, keys));
+      if (place.scales == nullptr) return {};
+      target.scales += piece.scales - place.scales;
+      MOE_TRY(mover_.take_scales(piece));
+      return mover_.put_scales(target);
+    });
+  }
+
+  const SessionState& from_;
+  SessionState& to_;
+  KvMover mover_;
+  HostBuffer memory_;
+  BoundedList<HeadPlace> places_;
+};
+
 // The first n tokens, to an empty session.
 Status copy_text(const SessionState& from, size_t n, SessionState& to) {
   const ModelConfig& config = from.model.config();
   if (check_keeps(config).ok()) {
-    KvMover mover(from.device, from.options.kv, from.model.allocator());
-    MOE_TRY(mover.init(config, n));
-    // Both have the same shape, so their heads are in the same order.
-    HostBuffer memory(from.model.allocator());
-    BoundedList<HeadPlace> places;
-    MOE_TRY(memory.init("fork", [&](Carver& c) { lay_out_places(c, config, &places); }));
-    MOE_TRY(each_head(config, to.kv, [&](const HeadPlace& place, bool) -> Status {
-      places.push(place);
-      return {};
-    }));
-    size_t at = 0;
-    const auto move = [&](const HeadPlace& place, bool keys) -> Status {
-      MOE_TRY(check_cancel(from));
-      const HeadPlace& there = places[at++];
-      return mover.each_piece(place, [&](const HeadPlace& piece) -> Status {
-        HeadPlace target = there;
-        target.at += piece.at - place.at;
-        MOE_TRY(mover.take(piece, keys));
-        MOE_TRY(mover.put(target, keys));
-        if (place.scales == nullptr) return {};
-        target.scales += piece.scales - place.scales;
-        MOE_TRY(mover.take_scales(piece));
-        return mover.put_scales(target);
-      });
-    };
-    MOE_TRY(each_head(config, from.kv, move));
+    RowCopy rows(from, to);
+    MOE_TRY(rows.init(n));
+    MOE_TRY(rows.copy(n, 0, config.n_main_layers()));
+    if (to.predictions.any()) {
+      to.predictions.copy_from(from.predictions, static_cast<int32_t>(n));
+      MOE_TRY(rows.copy(to.predictions.n_rows(), config.n_main_layers(), config.n_layers()));
+    }
   }
   to.mixers.copy_from(from.mixers, static_cast<int32_t>(n));
   to.tokens.append(from.tokens.span().first(n));

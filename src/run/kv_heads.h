@@ -19,28 +19,33 @@ struct HeadPlace {
   int32_t head_dim;
 };
 
-/// Calls f(place, keys) for every head in file order; `keys`: the device defines their layout. A
-/// layer that guesses is not among them: sessions begin anew with it.
+/// Calls f(place, keys) for every head of a layer in file order; `keys`: the device defines their
+/// layout.
 template <class F>
-Status each_head(const ModelConfig& config, const KvCache& cache, F&& f) {
-  for (int32_t l = 0; l < config.n_main_layers(); ++l) {
-    const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
-    const KvCacheView kv = cache.view(l);
-    const KvWidths w = kv_widths(layer.attention, kv.type);
-    const bool own = layer.has_attention && !layer.attention.shares_kv();
-    const int n_sides = !own ? 0 : w.value > 0 ? 2 : 1;
-    for (int side = 0; side < n_sides; ++side) {
-      auto* const values = static_cast<uint8_t*>(side == 0 ? kv.layer.k : kv.layer.v);
-      float* const scales = side == 0 ? kv.layer.k_scale : kv.layer.v_scale;
-      for (int64_t h = 0; h < w.n_heads; ++h) {
-        const int64_t first = h * kv.capacity;
-        const HeadPlace place = {
-            values + static_cast<size_t>(first * w.key) * element_bytes(kv.type),
-            kv.type == KvType::kInt8 ? scales + first : nullptr, w.key};
-        MOE_TRY(f(place, side == 0 && !is_latent(kv.type)));
-      }
+Status each_head_of(const ModelConfig& config, const KvCache& cache, int32_t layer, F&& f) {
+  const LayerConfig& of = config.layers[static_cast<size_t>(layer)];
+  const KvCacheView kv = cache.view(layer);
+  const KvWidths w = kv_widths(of.attention, kv.type);
+  const bool own = of.has_attention && !of.attention.shares_kv();
+  const int n_sides = !own ? 0 : w.value > 0 ? 2 : 1;
+  for (int side = 0; side < n_sides; ++side) {
+    auto* const values = static_cast<uint8_t*>(side == 0 ? kv.layer.k : kv.layer.v);
+    float* const scales = side == 0 ? kv.layer.k_scale : kv.layer.v_scale;
+    for (int64_t h = 0; h < w.n_heads; ++h) {
+      const int64_t first = h * kv.capacity;
+      const HeadPlace place = {values + static_cast<size_t>(first * w.key) * element_bytes(kv.type),
+                               kv.type == KvType::kInt8 ? scales + first : nullptr, w.key};
+      MOE_TRY(f(place, side == 0 && !is_latent(kv.type)));
     }
   }
+  return {};
+}
+
+/// The same for the layers from `first` to `end`.
+template <class F>
+Status each_head(const ModelConfig& config, const KvCache& cache, int32_t first, int32_t end,
+                 F&& f) {
+  for (int32_t l = first; l < end; ++l) MOE_TRY(each_head_of(config, cache, l, f));
   return {};
 }
 
@@ -55,6 +60,8 @@ class KvMover {
 
   /// n: positions of the text.
   Status init(const ModelConfig& config, size_t n);
+  /// From now on the pieces are of n positions, at most those of init().
+  void set_rows(size_t n) { n_text_ = n; }
   /// Host memory that init() allocates, at most.
   static uint64_t bytes(Device& device, const ModelConfig& config, KvType type);
   /// Calls f(piece) for the pieces of a head, in order.

@@ -32,6 +32,21 @@ void Predictions::rewind(int32_t position) {
   }
 }
 
+void Predictions::copy_from(const Predictions& other, int32_t position) {
+  std::copy_n(other.hidden_.data(), other.n_kept_ * width_, hidden_.data());
+  begin_ = other.begin_;
+  done_ = other.done_;
+  n_kept_ = other.n_kept_;
+  rewind(position);
+}
+
+std::span<float> Predictions::restore(int32_t begin, int32_t done, size_t n_kept) {
+  begin_ = begin;
+  done_ = done;
+  n_kept_ = n_kept;
+  return hidden_.first(n_kept * width_);
+}
+
 namespace {
 
 /// The layer of a session, in the session's own pass.

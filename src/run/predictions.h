@@ -15,7 +15,7 @@ struct SessionState;
 /// The layer has a row for each token of a stretch of the text, made of its hidden state and the
 /// token after it. Its positions count from the beginning of the stretch, which attention with
 /// rotated positions does not notice, so that the stretch may begin anywhere: behind a text that
-/// was read without guessing, or that was loaded. Guesses change no result, so the row before a
+/// was read without guessing. Guesses change no result, so the row before a
 /// token that a rewind has dropped stays, though the token after it is another one then.
 class Predictions {
  public:
@@ -33,8 +33,12 @@ class Predictions {
   int32_t end() const { return done_ + static_cast<int32_t>(n_kept_); }
   /// The position of the first row that is missing.
   int32_t done() const { return done_; }
+  /// Where the stretch begins.
+  int32_t begin() const { return begin_; }
   /// `position` in the layer's cache.
   int32_t place(int32_t position) const { return position - begin_; }
+  /// Rows in the layer's cache.
+  size_t n_rows() const { return static_cast<size_t>(done_ - begin_); }
   size_t n_kept() const { return n_kept_; }
   /// (n_kept, d_model), of the positions from done() on, before the final norm.
   const float* kept() const { return hidden_.data(); }
@@ -55,6 +59,12 @@ class Predictions {
   /// Forgets the rows, but no hidden state.
   void forget_rows() { begin_ = done_; }
   void rewind(int32_t position);
+  /// Becomes that of another session of the model after the first `position` tokens, but for the
+  /// rows, of which n_rows() are to be copied.
+  void copy_from(const Predictions& other, int32_t position);
+  /// Becomes one with rows from `begin` to `done` and n_kept hidden states after them, whose
+  /// numbers are to be filled in.
+  std::span<float> restore(int32_t begin, int32_t done, size_t n_kept);
 
  private:
   std::span<float> hidden_;  // (kMost, d_model)

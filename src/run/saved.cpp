@@ -54,11 +54,14 @@ class Checksum {
 
 constexpr uint8_t kMagicOfSaved[8] = {0x8F, 'M', 'O', 'E', 'S', '\r', '\n', 0x1A};
 constexpr uint16_t kMajor = 1;
+constexpr uint16_t kMinor = 1;  // with the layer that guesses; 0: without
 constexpr size_t kHeader = 64;
 constexpr size_t kChecked = 56;  // bytes of the header that its checksum covers
+constexpr size_t kGuesses = 16;  // bytes of the numbers of the layer that guesses
 
 /// Contents of the header.
 struct Saved {
+  uint16_t minor = 0;
   uint32_t kv = 0;
   uint64_t model_hash = 0;
   uint64_t model_bytes = 0;
@@ -121,19 +124,36 @@ uint64_t state_bytes(const SessionState& state, uint64_t n) {
   return n == 0 ? 0 : size * sizeof(float);  // before the first token it is zero
 }
 
+// Keys and values of one position.
+uint64_t row_bytes(const LayerConfig& layer, KvType kv) {
+  if (!layer.has_attention || layer.attention.shares_kv()) return 0;
+  const KvWidths w = kv_widths(layer.attention, kv);
+  const uint64_t scales = kv == KvType::kInt8 ? 2 * sizeof(float) : 0;
+  return static_cast<uint64_t>(w.n_heads) *
+         (static_cast<uint64_t>(w.key + w.value) * element_bytes(kv) + scales);
+}
+
+// Without the layer that guesses.
 uint64_t body_bytes(const SessionState& state, uint64_t n) {
-  const KvType kv = state.options.kv;
   uint64_t row = sizeof(int32_t);
   const ModelConfig& config = state.model.config();
   for (int32_t l = 0; l < config.n_main_layers(); ++l) {
-    const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
-    if (!layer.has_attention || layer.attention.shares_kv()) continue;
-    const KvWidths w = kv_widths(layer.attention, kv);
-    const uint64_t scales = kv == KvType::kInt8 ? 2 * sizeof(float) : 0;
-    row += static_cast<uint64_t>(w.n_heads) *
-           (static_cast<uint64_t>(w.key + w.value) * element_bytes(kv) + scales);
+    row += row_bytes(config.layers[static_cast<size_t>(l)], state.options.kv);
   }
   return row * n + state_bytes(state, n) + sizeof(uint64_t);
+}
+
+uint64_t guess_bytes(const SessionState& state, uint64_t n_rows, uint64_t n_kept) {
+  const ModelConfig& config = state.model.config();
+  const LayerConfig& layer = config.layers[static_cast<size_t>(config.n_main_layers())];
+  return kGuesses + n_rows * row_bytes(layer, state.options.kv) +
+         n_kept * static_cast<uint64_t>(config.d_model) * sizeof(float) + sizeof(uint64_t);
+}
+
+// Whether the layer that guesses has read the end of the text, or is going to.
+bool keeps_guesses(const SessionState& state) {
+  const Predictions& own = state.predictions;
+  return own.any() && state.position() > 0 && own.end() == state.position();
 }
 
 Saved describe(const SessionState& state, const ModelFileName& name, uint64_t n) {
@@ -150,6 +170,7 @@ void encode(const Saved& s, uint8_t (&h)[kHeader]) {
   std::memset(h, 0, kHeader);
   std::memcpy(h, kMagicOfSaved, sizeof kMagicOfSaved);
   store_le<uint16_t>(kMajor, h + 8);
+  store_le(s.minor, h + 10);
   store_le(s.kv, h + 12);
   store_le(s.model_hash, h + 16);
   store_le(s.model_bytes, h + 24);
@@ -167,16 +188,21 @@ Status decode(const uint8_t (&h)[kHeader], Saved* out) {
   }
   const auto major = load_le<uint16_t>(h + 8);
   const auto minor = load_le<uint16_t>(h + 10);
-  if (major != kMajor || minor != 0) {
+  if (major != kMajor || minor > kMinor) {
     return Status::error(MOE_ERR_VERSION,
-                         "saved session: this library reads version %d.0, it has %d.%d", kMajor,
-                         major, minor);
+                         "saved session: this library reads versions %d.0 to %d.%d, it has %d.%d",
+                         kMajor, kMajor, kMinor, major, minor);
   }
   if (load_le<uint64_t>(h + kChecked) != hash_of(h, kChecked, 0)) {
     return Status::error(MOE_ERR_CORRUPT, "saved session: the checksum of its header is wrong");
   }
-  *out = {load_le<uint32_t>(h + 12), load_le<uint64_t>(h + 16), load_le<uint64_t>(h + 24),
-          load_le<uint64_t>(h + 32), load_le<uint64_t>(h + 40), load_le<uint32_t>(h + 48),
+  *out = {minor,
+          load_le<uint32_t>(h + 12),
+          load_le<uint64_t>(h + 16),
+          load_le<uint64_t>(h + 24),
+          load_le<uint64_t>(h + 32),
+          load_le<uint64_t>(h + 40),
+          load_le<uint32_t>(h + 48),
           load_le<uint32_t>(h + 52)};
   return {};
 }
@@ -214,7 +240,10 @@ Status check_fit(const SessionState& state, const ModelFileName& name, const Sav
                          "session's of %u",
                          found.context, own.context);
   }
-  if (found.body != own.body || size != kHeader + found.body) {
+  const uint64_t more = found.body - own.body;  // of the layer that guesses
+  const bool as_long =
+      found.minor == 0 ? more == 0 : found.body > own.body && more >= kGuesses + sizeof(uint64_t);
+  if (!as_long || size != kHeader + found.body) {
     return Status::error(MOE_ERR_FORMAT,
                          "saved session: expected %" PRIu64 " bytes for %" PRIu64
                          " tokens, found %" PRIu64 " (cut off or added to)",
@@ -227,6 +256,13 @@ Status check_fit(const SessionState& state, const ModelFileName& name, const Sav
 class Writer {
  public:
   explicit Writer(const SaveSink& sink) : sink_(sink) {}
+  /// A whole array.
+  Status array(const void* bytes, size_t n) {
+    begin();
+    MOE_TRY(add(bytes, n));
+    end();
+    return {};
+  }
   Status raw(const void* bytes, size_t n) { return sink_.write(sink_.user, bytes, n); }
   /// An array: begin(), its pieces, end().
   void begin() { checksum_.begin(); }
@@ -249,6 +285,13 @@ class Writer {
 class Loader {
  public:
   Loader(const SaveSource& source, uint64_t at) : source_(source), at_(at) {}
+  /// A whole array.
+  Status array(void* to, size_t n) {
+    begin();
+    MOE_TRY(next(to, n));
+    end();
+    return {};
+  }
   Status raw(void* to, size_t n) {
     MOE_TRY(source_.read(source_.user, at_, to, n));
     at_ += n;
@@ -279,9 +322,7 @@ class Loader {
 Status load_state(SessionState& state, Loader& loader, size_t n) {
   if (!state.mixers.any() || n == 0) return {};
   const std::span<float> values = state.mixers.values(static_cast<int32_t>(n));
-  loader.begin();
-  MOE_TRY(loader.next(values.data(), values.size_bytes()));
-  loader.end();
+  MOE_TRY(loader.array(values.data(), values.size_bytes()));
   for (const float v : values) {
     if (!is_finite(v)) {
       return Status::error(MOE_ERR_CORRUPT, "saved session: a state is not a finite number");
@@ -293,21 +334,11 @@ Status load_state(SessionState& state, Loader& loader, size_t n) {
 Status save_state(SessionState& state, Writer& writer, size_t n) {
   if (!state.mixers.any() || n == 0) return {};
   const std::span<float> values = state.mixers.values(static_cast<int32_t>(n));
-  writer.begin();
-  MOE_TRY(writer.add(values.data(), values.size_bytes()));
-  writer.end();
-  return {};
+  return writer.array(values.data(), values.size_bytes());
 }
 
-Status load_body(SessionState& state, Loader& loader, size_t n) {
-  state.tokens.resize(n);
-  loader.begin();
-  MOE_TRY(loader.next(state.tokens.data(), n * sizeof(int32_t)));
-  loader.end();
-  const Status ids = check_ids(state, state.tokens.span());
-  if (!ids.ok()) return Status::error(MOE_ERR_CORRUPT, "saved session: %s", ids.text());
-  KvMover mover(state.device, state.options.kv, state.model.allocator());
-  MOE_TRY(mover.init(state.model.config(), n));
+// Keys and values of the layers from `first` to `end`.
+Status load_rows(SessionState& state, Loader& loader, KvMover& mover, int32_t first, int32_t end) {
   const auto move = [&](const HeadPlace& place, bool keys) -> Status {
     MOE_TRY(check_cancel(state));
     const auto put = [&](const HeadPlace& piece) -> Status {
@@ -327,29 +358,10 @@ Status load_body(SessionState& state, Loader& loader, size_t n) {
     loader.end();
     return {};
   };
-  MOE_TRY(each_head(state.model.config(), state.kv, move));
-  MOE_TRY(load_state(state, loader, n));
-  return loader.finish();
+  return each_head(state.model.config(), state.kv, first, end, move);
 }
 
-}  // namespace
-
-Status save_session(Session& session, const ModelFileName& name, const SaveSink& sink) {
-  SessionCall call(session);
-  MOE_TRY(call.status());
-  SessionState& state = call.state();
-  MOE_TRY(check_keeps(state.model.config()));
-  MOE_TRY(reach_state(state, state, state.position()));
-  const size_t n = state.tokens.size();
-  KvMover mover(state.device, state.options.kv, state.model.allocator());
-  MOE_TRY(mover.init(state.model.config(), n));
-  Writer writer(sink);
-  uint8_t header[kHeader];
-  encode(describe(state, name, n), header);
-  MOE_TRY(writer.raw(header, sizeof header));
-  writer.begin();
-  MOE_TRY(writer.add(state.tokens.data(), n * sizeof(int32_t)));
-  writer.end();
+Status save_rows(SessionState& state, Writer& writer, KvMover& mover, int32_t first, int32_t end) {
   const auto move = [&](const HeadPlace& place, bool keys) -> Status {
     MOE_TRY(check_cancel(state));
     const auto take = [&](const HeadPlace& piece) -> Status {
@@ -369,9 +381,94 @@ Status save_session(Session& session, const ModelFileName& name, const SaveSink&
     writer.end();
     return {};
   };
-  MOE_TRY(each_head(state.model.config(), state.kv, move));
-  MOE_TRY(save_state(state, writer, n));
+  return each_head(state.model.config(), state.kv, first, end, move);
+}
+
+Status save_guesses(SessionState& state, Writer& writer, KvMover& mover) {
+  const ModelConfig& config = state.model.config();
+  const Predictions& own = state.predictions;
+  uint8_t numbers[kGuesses] = {};
+  store_le(own.begin(), numbers);
+  store_le(own.done(), numbers + 4);
+  store_le(static_cast<int32_t>(own.n_kept()), numbers + 8);
+  MOE_TRY(writer.array(numbers, sizeof numbers));
+  mover.set_rows(own.n_rows());
+  MOE_TRY(save_rows(state, writer, mover, config.n_main_layers(), config.n_layers()));
+  const size_t width = static_cast<size_t>(config.d_model);
+  MOE_TRY(writer.array(own.kept(), own.n_kept() * width * sizeof(float)));
   return writer.finish();
+}
+
+// `size`: bytes of all of it.
+Status load_guesses(SessionState& state, Loader& loader, KvMover& mover, uint64_t size) {
+  const ModelConfig& config = state.model.config();
+  uint8_t numbers[kGuesses];
+  MOE_TRY(loader.array(numbers, sizeof numbers));
+  const auto begin = load_le<int32_t>(numbers), done = load_le<int32_t>(numbers + 4),
+             n_kept = load_le<int32_t>(numbers + 8);
+  const bool fits = begin >= 0 && begin <= done && n_kept >= 0 &&
+                    n_kept <= static_cast<int32_t>(Predictions::kMost) &&
+                    done <= state.position() && done + n_kept == state.position();
+  const auto n_rows = static_cast<uint64_t>(done) - static_cast<uint64_t>(begin);
+  if (!fits || size != guess_bytes(state, n_rows, static_cast<uint64_t>(n_kept))) {
+    return Status::error(MOE_ERR_FORMAT,
+                         "saved session: %" PRIu64
+                         " bytes of the layer that guesses are not those of %d to %d and %d more "
+                         "of %d tokens",
+                         size, begin, done, n_kept, state.position());
+  }
+  const std::span<float> hidden =
+      state.predictions.restore(begin, done, static_cast<size_t>(n_kept));
+  mover.set_rows(state.predictions.n_rows());
+  MOE_TRY(load_rows(state, loader, mover, config.n_main_layers(), config.n_layers()));
+  MOE_TRY(loader.array(hidden.data(), hidden.size_bytes()));
+  return loader.finish();
+}
+
+Status load_body(SessionState& state, Loader& loader, const Saved& found) {
+  const auto n = static_cast<size_t>(found.n_tokens);
+  state.tokens.resize(n);
+  MOE_TRY(loader.array(state.tokens.data(), n * sizeof(int32_t)));
+  const Status ids = check_ids(state, state.tokens.span());
+  if (!ids.ok()) return Status::error(MOE_ERR_CORRUPT, "saved session: %s", ids.text());
+  const ModelConfig& config = state.model.config();
+  KvMover mover(state.device, state.options.kv, state.model.allocator());
+  MOE_TRY(mover.init(config, n));
+  MOE_TRY(load_rows(state, loader, mover, 0, config.n_main_layers()));
+  MOE_TRY(load_state(state, loader, n));
+  MOE_TRY(loader.finish());
+  if (found.minor == 0 || !state.predictions.any()) return {};
+  return load_guesses(state, loader, mover, found.body - body_bytes(state, found.n_tokens));
+}
+
+}  // namespace
+
+Status save_session(Session& session, const ModelFileName& name, const SaveSink& sink) {
+  SessionCall call(session);
+  MOE_TRY(call.status());
+  SessionState& state = call.state();
+  const ModelConfig& config = state.model.config();
+  MOE_TRY(check_keeps(config));
+  MOE_TRY(reach_state(state, state, state.position()));
+  const size_t n = state.tokens.size();
+  KvMover mover(state.device, state.options.kv, state.model.allocator());
+  MOE_TRY(mover.init(config, n));
+  Writer writer(sink);
+  Saved saved = describe(state, name, n);
+  const bool guesses = keeps_guesses(state);
+  if (guesses) {
+    const Predictions& own = state.predictions;
+    saved.minor = kMinor;
+    saved.body += guess_bytes(state, own.n_rows(), own.n_kept());
+  }
+  uint8_t header[kHeader];
+  encode(saved, header);
+  MOE_TRY(writer.raw(header, sizeof header));
+  MOE_TRY(writer.array(state.tokens.data(), n * sizeof(int32_t)));
+  MOE_TRY(save_rows(state, writer, mover, 0, config.n_main_layers()));
+  MOE_TRY(save_state(state, writer, n));
+  MOE_TRY(writer.finish());
+  return guesses ? save_guesses(state, writer, mover) : Status();
 }
 
 Status load_session(Session& session, const ModelFileName& name, const SaveSource& source) {
@@ -391,7 +488,7 @@ Status load_session(Session& session, const ModelFileName& name, const SaveSourc
   MOE_TRY(check_fit(state, name, found, source.size));
   rewind_to(state, 0);
   state.mixers.clear();
-  const Status status = load_body(state, loader, static_cast<size_t>(found.n_tokens));
+  const Status status = load_body(state, loader, found);
   if (!status.ok()) rewind_to(state, 0);
   if (!status.ok()) state.mixers.clear();
   return status;

@@ -16,6 +16,14 @@
 //       head n rows of head_dim elements, for int8 then n scales (f32); unless n is 0, the state of
 //       each layer with a mixer (f32); xxh64 of all this, where
 //       each array is hashed with the hash of those before it as seed
+//
+// With minor version 1 the layer that guesses follows, which a device without it skips: where its
+// stretch begins, the position of its first row that is missing, the number m of its hidden states
+// (i32 each), a zero (i32); its keys and values as above, of the rows that it has; m hidden states
+// of d_model numbers (f32); xxh64 of all this, where the seed of the first array is the hash
+// before. Minor version 0 has none of this: sessions of models without such a layer, and of older
+// versions.
+//
 // Independent of the device, the instruction set and the size of the cache.
 
 #include "src/run/session.h"

@@ -20,6 +20,7 @@ constexpr const char* kEnding = ".moe-text";
 constexpr const char* kPart = ".moe-part-";  // of a file that is being written
 // In a saved session: what names the format and the model, the number of tokens, and the tokens.
 constexpr size_t kModelBytes = 32;
+constexpr size_t kMinor = 10;  // two bytes, which say whether a layer that guesses is in the file
 constexpr size_t kHead = 64;
 constexpr uint64_t kMostSaved = uint64_t{1} << 24;
 
@@ -40,12 +41,19 @@ uint64_t hash_of(const std::string& bytes) {
   return hash;
 }
 
+// These bytes of a saved session name the model. The others say what is in the file besides.
+std::string mark_in(const char* bytes) {
+  std::string mark(bytes, kModelBytes);
+  mark[kMinor] = mark[kMinor + 1] = 0;
+  return mark;
+}
+
 // Reads what names the model, and the tokens. False for a file that does not begin as a saved
 // session.
 bool read_text(std::istream& in, std::string& model, std::vector<int32_t>& tokens) {
   char head[kHead];
   if (!in.read(head, sizeof head)) return false;
-  model.assign(head, kModelBytes);
+  model = mark_in(head);
   const uint64_t n = number_at(head + kModelBytes, 8);
   if (n > kMostSaved) return false;
   tokens.clear();
@@ -86,8 +94,8 @@ std::string model_mark(moe_session* witness) {
   };
   moe_error error;
   check(moe_session_save(witness, &writer, &error), error);
-  bytes.resize(std::min(bytes.size(), kModelBytes));
-  return bytes;
+  bytes.resize(std::max(bytes.size(), kModelBytes));
+  return mark_in(bytes.data());
 }
 
 /// A file beside the one that it becomes, for its user alone. It is removed unless it gets its

@@ -120,6 +120,107 @@ TEST_P(PredictionTest, BeginsAnywhere) {
   EXPECT_EQ(guess(text[23]), 3u);
 }
 
+std::vector<uint8_t> saved_bytes(Session& session) {
+  std::vector<uint8_t> bytes;
+  const SaveSink sink = {[](void* user, const void* from, size_t n) -> Status {
+                           auto& to = *static_cast<std::vector<uint8_t>*>(user);
+                           const auto* const first = static_cast<const uint8_t*>(from);
+                           to.insert(to.end(), first, first + n);
+                           return {};
+                         },
+                         &bytes};
+  EXPECT_TRUE(save_session(session, {}, sink).ok());
+  return bytes;
+}
+
+void load_bytes(Session& session, std::vector<uint8_t> bytes) {
+  const SaveSource source = {bytes.size(),
+                             [](void* user, uint64_t at, void* to, size_t n) -> Status {
+                               std::memcpy(to, static_cast<const uint8_t*>(user) + at, n);
+                               return {};
+                             },
+                             bytes.data()};
+  const Status status = load_session(session, {}, source);
+  EXPECT_TRUE(status.ok()) << status.text();
+}
+
+// A fork, a copy of a beginning and a loaded session guess as one that has read the text itself.
+TEST_P(PredictionTest, MovesWithASession) {
+  Machine machine(*bytes_);
+  const Tokens text = random_tokens(90, machine.vocab_size());
+  for (const KvType kv : {KvType::kF16, KvType::kInt8}) {
+    const auto begin = [&](int32_t context) {
+      SessionOptions options;
+      options.kv = kv;
+      options.context = context;
+      return machine.session(options);
+    };
+    const auto read = [&](Session& session, size_t n) {
+      SessionCall::state_of(session).predictions.follows = true;
+      ASSERT_TRUE(session.eval(span(text, 0, n), LogitRows::kNone, nullptr).ok());
+    };
+    const auto guess_after = [&](Session& session, size_t n) {
+      EXPECT_TRUE(session.rewind(static_cast<int32_t>(n)).ok());
+      EXPECT_TRUE(session.eval(span(text, n, 2), LogitRows::kNone, nullptr).ok());
+      const SessionCall call(session);
+      SessionState& state = call.state();
+      state.tokens.room()[n + 2] = text[n + 2];
+      const auto width = static_cast<size_t>(machine.vocab_size());
+      Floats logits(3 * width);
+      Tokens guessed(3);
+      logits.resize(predict(state, 3, guessed.data(), logits.data()) * width);
+      return logits;
+    };
+    const Box<Session> source = begin(100);
+    read(*source, 80);
+    const std::vector<uint8_t> saved = saved_bytes(*source);
+    for (const size_t n : {80, 79, 64, 33, 5, 1}) {
+      const Box<Session> fresh = begin(90);
+      read(*fresh, n);
+      const Floats expected = guess_after(*fresh, n);
+      ASSERT_EQ(expected.size(), 3u * static_cast<size_t>(machine.vocab_size()));
+      auto forked = fork_session(*source, machine.model(), system_allocator());
+      ASSERT_TRUE(forked.ok()) << forked.status().text();
+      EXPECT_EQ(guess_after(*forked.value(), n), expected) << n;
+      const Box<Session> copy = begin(95);
+      read(*copy, 13);
+      ASSERT_TRUE(copy_session(*source, static_cast<int32_t>(n), *copy).ok());
+      EXPECT_EQ(guess_after(*copy, n), expected) << n;
+      const Box<Session> loaded = begin(98);
+      read(*loaded, 21);
+      load_bytes(*loaded, saved);
+      EXPECT_EQ(guess_after(*loaded, n), expected) << n;
+    }
+    EXPECT_EQ(saved_bytes(*source), saved);  // copying changes nothing
+  }
+}
+
+// The same tokens are drafted and accepted as without the move.
+TEST_P(PredictionTest, DraftsGoOnAfterAMove) {
+  Machine machine(*bytes_);
+  GenerateOptions options;
+  options.max_tokens = 40;
+  options.ignore_eos = true;
+  options.max_draft = 4;
+  const Tokens prompt = random_tokens(50, machine.vocab_size(), 7);
+  GenerateResult stayed, moved;
+  const Box<Session> session = machine.session();
+  ASSERT_TRUE(generate(*session, nullptr, span(prompt), options, &stayed).ok());
+  auto forked = fork_session(*session, machine.model(), system_allocator());
+  ASSERT_TRUE(forked.ok()) << forked.status().text();
+  const Box<Session> loaded = machine.session();
+  load_bytes(*loaded, saved_bytes(*session));
+  const Tokens more = random_tokens(9, machine.vocab_size(), 8);
+  ASSERT_TRUE(generate(*session, nullptr, span(more), options, &stayed).ok());
+  EXPECT_GT(stayed.n_drafted, 0);
+  for (Session* s : {forked.value().get(), loaded.get()}) {
+    ASSERT_TRUE(generate(*s, nullptr, span(more), options, &moved).ok());
+    EXPECT_EQ(moved.n_drafted, stayed.n_drafted);
+    EXPECT_EQ(moved.n_accepted, stayed.n_accepted);
+    EXPECT_EQ(saved_bytes(*s), saved_bytes(*session));
+  }
+}
+
 /// Drafts as often as possible, with what the layer guesses and with what it would never guess.
 void expect_the_same(Machine& machine, const Tokens& prompt, GenerateOptions options) {
   GenerateResult result;
@@ -283,7 +384,6 @@ TEST(ClairvoyantTest, AllGuessesAreRight) {
   EXPECT_EQ(drafted, Tokens(plain->tokens().begin(), plain->tokens().end()));
 }
 
-// A saved session has no state of the layer, and neither has a fork: both begin anew.
 TEST(ClairvoyantTest, ContinuesAfterEverythingThatMovesASession) {
   const auto bytes = build_clairvoyant();
   Machine machine(*bytes);
@@ -296,25 +396,10 @@ TEST(ClairvoyantTest, ContinuesAfterEverythingThatMovesASession) {
   const Tokens prompt = random_tokens(30, machine.vocab_size());
   ASSERT_TRUE(generate(*session, nullptr, span(prompt), options, &result).ok());
   const Tokens text(session->tokens().begin(), session->tokens().end());
-  std::vector<uint8_t> saved;
-  const SaveSink sink = {[](void* user, const void* from, size_t n) -> Status {
-                           auto& to = *static_cast<std::vector<uint8_t>*>(user);
-                           const auto* const first = static_cast<const uint8_t*>(from);
-                           to.insert(to.end(), first, first + n);
-                           return {};
-                         },
-                         &saved};
-  ASSERT_TRUE(save_session(*session, {}, sink).ok());
   auto forked = fork_session(*session, machine.model(), system_allocator());
   ASSERT_TRUE(forked.ok()) << forked.status().text();
   const Box<Session> loaded = machine.session();
-  const SaveSource source = {saved.size(),
-                             [](void* user, uint64_t at, void* to, size_t n) -> Status {
-                               std::memcpy(to, static_cast<const uint8_t*>(user) + at, n);
-                               return {};
-                             },
-                             saved.data()};
-  ASSERT_TRUE(load_session(*loaded, {}, source).ok());
+  load_bytes(*loaded, saved_bytes(*session));
   ASSERT_TRUE(generate(*session, nullptr, {}, options, &result).ok());
   const Tokens whole(session->tokens().begin(), session->tokens().end());
   ASSERT_TRUE(session->rewind(static_cast<int32_t>(text.size())).ok());

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "formats/moe/checksum.h"
+#include "src/run/session_state.h"
 #include "tests/run/tiny_run.h"
 #include "tests/support/router_text.h"
 
@@ -56,8 +58,8 @@ Box<Session> session_of(Machine& machine, KvType kv, int32_t context = 0, int32_
   return machine.session(options);
 }
 
-// Different cache layouts: heads of 8 and of 20 elements, a latent, layers that share
-// the keys of others of another size, a window.
+// Different cache layouts: heads of 8 and of 20 elements, a latent, a layer that guesses, layers
+// that share the keys of others of another size, a window.
 std::vector<TinyKind> kinds() {
   return {{"plain", [](ModelConfig&, TinyOptions&) {}},
           {"heads_of_20",
@@ -65,6 +67,18 @@ std::vector<TinyKind> kinds() {
              each_attention(c, [](AttentionConfig& a) { a.head_dim = 20; });
            }},
           {"latent", [](ModelConfig& c, TinyOptions& o) { set_latent(c, o); }},
+          {"guesses",
+           [](ModelConfig& c, TinyOptions&) {
+             EXPECT_TRUE(c.layers.push(c.layers[0]).ok());
+             c.layers.back().attention.head_dim = 20;
+             c.n_predictions = 1;
+           }},
+          {"latent_and_guesses",
+           [](ModelConfig& c, TinyOptions& o) {
+             EXPECT_TRUE(c.layers.push(c.layers[0]).ok());
+             set_latent(c, o);
+             c.n_predictions = 1;
+           }},
           {"short_conv",
            [](ModelConfig& c, TinyOptions&) { set_mixer(c.layers[0], "short_conv", {4}); }},
           {"keys_of_another_layer",
@@ -82,7 +96,7 @@ std::vector<TinyKind> kinds() {
 
 std::vector<KvType> types_of(const TinyKind& kind) {
   std::vector<KvType> types = {KvType::kF16, KvType::kInt8, KvType::kF32};
-  if (kind.name == "latent") types.push_back(KvType::kLatent);
+  if (kind.name.starts_with("latent")) types.push_back(KvType::kLatent);
   return types;
 }
 
@@ -224,6 +238,119 @@ TEST_F(SavedTest, EveryFlippedBitIsFound) {
     EXPECT_EQ(session_->position(), i < 64 ? 12 : 0);
     ASSERT_TRUE(load(*session_, saved_).ok());
   }
+}
+
+/// A session whose layer for guesses has seen the whole text.
+class SavedGuesses : public testing::Test {
+ protected:
+  SavedGuesses() : bytes_(build_tiny_kind(kinds()[3])), machine_(*bytes_) {}
+  void SetUp() override {
+    ASSERT_TRUE(machine_.status().ok()) << machine_.status().text();
+    session_ = session_of(machine_, KvType::kF16, 80);
+    text_ = random_tokens(kTokens, machine_.vocab_size());
+    SessionCall::state_of(*session_).predictions.follows = true;
+    ASSERT_TRUE(session_->eval(span(text_, 0, 25), LogitRows::kNone, nullptr).ok());
+    ASSERT_TRUE(session_->eval(span(text_, 25), LogitRows::kNone, nullptr).ok());
+    saved_ = save(*session_).bytes;
+    const Predictions& own = SessionCall::state_of(*session_).predictions;
+    ASSERT_EQ(own.begin(), 0);
+    ASSERT_EQ(own.done(), kDone);
+    ASSERT_EQ(own.n_kept(), size_t{kTokens} - kDone);
+  }
+  size_t at_numbers() const { return saved_.size() - kMore; }
+  /// The file with other numbers of the layer, and the hash that is then right.
+  Bytes with_numbers(int32_t begin, int32_t done, int32_t n_kept) const {
+    Bytes bytes = saved_;
+    const int32_t numbers[4] = {begin, done, n_kept, 0};
+    size_t at = at_numbers();
+    std::memcpy(bytes.data() + at, numbers, sizeof numbers);
+    uint64_t hash = 0;
+    std::memcpy(&hash, bytes.data() + at - sizeof hash, sizeof hash);
+    const auto take = [&](size_t n) {
+      hash = XXH64(bytes.data() + at, n, hash);
+      at += n;
+    };
+    take(sizeof numbers);
+    for (int side = 0; side < 2 * kHeads; ++side) take(kDone * 20 * 2);
+    take((kTokens - kDone) * 32 * 4);
+    std::memcpy(bytes.data() + at, &hash, sizeof hash);
+    EXPECT_EQ(at + sizeof hash, bytes.size());
+    return bytes;
+  }
+  static constexpr int kHeads = 2;
+  static constexpr size_t kTokens = 30, kDone = 24;
+  static constexpr size_t kMore = 16 + kDone * 2 * kHeads * 20 * 2 + (kTokens - kDone) * 32 * 4 + 8;
+  std::unique_ptr<MemorySink> bytes_;
+  Machine machine_;
+  Box<Session> session_;
+  Tokens text_;
+  Bytes saved_;
+};
+
+TEST_F(SavedGuesses, CutsAndFlippedBitsAreFound) {
+  EXPECT_EQ(saved_[10], 1);  // the minor version
+  for (size_t i = at_numbers() - 8; i < saved_.size(); i += i < at_numbers() + 20 ? 1 : 29) {
+    const Bytes cut(saved_.begin(), saved_.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_EQ(load(*session_, cut).code(), MOE_ERR_FORMAT) << i;
+    EXPECT_EQ(session_->position(), static_cast<int32_t>(kTokens));
+    Bytes bad = saved_;
+    bad[i] ^= static_cast<uint8_t>(1 << i % 8);
+    const Status status = load(*session_, bad);
+    EXPECT_TRUE(status.code() == MOE_ERR_CORRUPT || status.code() == MOE_ERR_FORMAT)
+        << i << ": " << status.text();
+    EXPECT_EQ(session_->position(), 0);
+    EXPECT_EQ(SessionCall::state_of(*session_).predictions.end(), 0);
+    ASSERT_TRUE(load(*session_, saved_).ok());
+    EXPECT_EQ(save(*session_).bytes, saved_);
+  }
+}
+
+TEST_F(SavedGuesses, NumbersThatDoNotFitAreRefused) {
+  const auto done = static_cast<int32_t>(kDone), kept = static_cast<int32_t>(kTokens - kDone);
+  EXPECT_EQ(with_numbers(0, done, kept), saved_);
+  const int32_t wrong[][3] = {
+      {1, done, kept},         {0, done + 1, kept},     {0, done, kept - 1}, {-1, done - 1, kept},
+      {0, done + 1, kept - 1}, {1, done + 1, kept},     {5, 4, kept},        {0, done, -1},
+      {0, INT32_MAX, kept},    {INT32_MIN, done, kept}, {0, 0, 30}};
+  for (const auto& numbers : wrong) {
+    const Status status = load(*session_, with_numbers(numbers[0], numbers[1], numbers[2]));
+    EXPECT_EQ(status.code(), MOE_ERR_FORMAT) << status.text();
+    EXPECT_NE(std::string(status.text()).find("the layer that guesses"), std::string::npos)
+        << status.text();
+    EXPECT_EQ(session_->position(), 0);
+  }
+}
+
+// A session of a device that leaves the layer out, and one of an earlier version, has no rows of
+// it.
+TEST_F(SavedGuesses, AFileMayLackThemAndADeviceToo) {
+  TinyKind without = kinds()[3];
+  without.change = [](ModelConfig&, TinyOptions&) {};
+  const auto bytes = build_tiny_kind(without);
+  Machine machine(*bytes);
+  const Box<Session> other = session_of(machine, KvType::kF16, 80);
+  ASSERT_TRUE(other->eval(span(text_), LogitRows::kNone, nullptr).ok());
+  Bytes plain;
+  const SaveSink sink = {[](void* user, const void* from, size_t n) -> Status {
+                           const auto* const b = static_cast<const uint8_t*>(from);
+                           static_cast<Bytes*>(user)->insert(static_cast<Bytes*>(user)->end(), b,
+                                                             b + n);
+                           return {};
+                         },
+                         &plain};
+  ASSERT_TRUE(save_session(*other, name_of(*session_), sink).ok());
+  EXPECT_EQ(plain.size() + kMore, saved_.size());
+  EXPECT_EQ(plain[10], 0);
+  ASSERT_TRUE(load(*session_, plain).ok());
+  const Predictions& own = SessionCall::state_of(*session_).predictions;
+  EXPECT_EQ(own.n_kept(), 0u);
+  ASSERT_TRUE(session_->eval(span(text_, 0, 3), LogitRows::kNone, nullptr).ok());
+  EXPECT_EQ(own.begin(), static_cast<int32_t>(kTokens));
+  ASSERT_TRUE(other->reset().ok());
+  const Status status =
+      load_session(*other, name_of(*session_), {saved_.size(), read_bytes, &saved_});
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(Tokens(other->tokens().begin(), other->tokens().end()), text_);
 }
 
 TEST_F(SavedTest, AnotherModelIsNamed) {
