@@ -1223,6 +1223,12 @@ MOE_API moe_status moe_session_generate(moe_session* session, const int32_t* pro
  * or of moe_chat_reply. Used by one thread at a time, like its session, which it keeps. */
 typedef struct moe_generation moe_generation;
 
+/* Says whether the text after the tokens that are evaluated next is going to be drafted
+ * (params.max_draft): a layer of the model that guesses then sees them as they are evaluated, which
+ * takes the time of one more layer, and its first guesses are as good as after
+ * moe_session_generate. No result depends on it. Off at first and after each generation. */
+MOE_API moe_status moe_session_expect_drafts(moe_session* session, bool on, moe_error* error);
+
 /* Begins after what the session holds, which must not be empty (MOE_ERR_STATE). `params` is copied
  * with all it points to. Errors of the parameters as moe_session_generate. */
 MOE_API moe_status moe_generation_create(moe_session* session, const moe_generate_params* params,

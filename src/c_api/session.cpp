@@ -282,6 +282,11 @@ moe_status moe_session_count_routing(moe_session* session, bool on, moe_error* e
   return moe::deliver(session->session->count_routing(on), error);
 }
 
+moe_status moe_session_expect_drafts(moe_session* session, bool on, moe_error* error) {
+  if (session == nullptr) return moe::deliver(moe::null_argument("session"), error);
+  return moe::deliver(session->session->expect_drafts(on), error);
+}
+
 moe_status moe_session_get_routing(const moe_session* session, int32_t layer,
                                    moe_routing_stats* out, moe_error* error) {
   return moe::deliver(moe::get_routing(session, layer, out), error);

@@ -20,7 +20,7 @@ Status eval_chunk(SessionState& state, const BatchPart& chunk, float* last) {
   MOE_TRY(run_batch(state, {&part, 1}));
   if (last != nullptr) MOE_TRY(read_logits(state, last));
   advance(state, part.tokens);
-  keep_hidden(state, part, true);
+  keep_hidden(state, {&part, 1});
   return {};
 }
 
@@ -109,8 +109,7 @@ class Passes {
     n_parts_ = n_rows_ = 0;
     if (parts.empty()) return {};
     MOE_TRY(run_batch(lead_, parts));
-    const bool alone = parts.size() == 1 && parts[0].session == &lead_;
-    for (const BatchPart& part : parts) keep_hidden(lead_, part, alone);
+    keep_hidden(lead_, parts);
     return {};
   }
 

@@ -51,6 +51,9 @@ class Predictions {
   }
   /// Appends n hidden states, for which there is room.
   void keep(const float* hidden, size_t n);
+  /// The hidden state of a pass's last token, which is kept when the others have been read.
+  void set_aside(const float* hidden);
+  void keep_aside();
   /// The rows of all hidden states up to `position` are there.
   void finish(int32_t position) {
     done_ = position;
@@ -67,17 +70,16 @@ class Predictions {
   std::span<float> restore(int32_t begin, int32_t done, size_t n_kept);
 
  private:
-  std::span<float> hidden_;  // (kMost, d_model)
+  std::span<float> hidden_;  // (kMost + 1, d_model): the last one is aside
   size_t width_ = 0;         // d_model
   size_t n_kept_ = 0;
   int32_t begin_ = 0;
   int32_t done_ = 0;
 };
 
-/// After a pass over tokens of a text, in the memory of `lead`, which still holds their hidden
-/// states: keeps them, or runs the layer if it follows and the part is `alone` in a pass that its
-/// own session leads.
-void keep_hidden(SessionState& lead, const BatchPart& part, bool alone);
+/// After a pass over parts of texts, in the memory of `lead`, which still holds their hidden
+/// states: keeps them, or runs the layer over those of the texts that it follows.
+void keep_hidden(SessionState& lead, std::span<const BatchPart> parts);
 
 /// Runs the layer over the hidden states that are kept, and guesses the n tokens after the next
 /// one, which stands behind the session's tokens in their room. Returns how many it has guessed:

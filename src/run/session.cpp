@@ -140,6 +140,13 @@ Status Session::sample(const SamplingConfig& config, TokenLogprob* out, TokenLog
   return sample_next(*state_, config, out, top, n_top);
 }
 
+Status Session::expect_drafts(bool on) {
+  SessionCall call(*this);
+  MOE_TRY(call.status());
+  state_->predictions.follows = on;
+  return {};
+}
+
 // The states of mixers after `position` stay until a pass begins before them: none may come then.
 void rewind_to(SessionState& state, size_t position) {
   state.predictions.rewind(static_cast<int32_t>(position));  // may be ahead after a failed pass

@@ -72,6 +72,10 @@ class Session final {
   /// Calls of this session; a call of several sessions counts for the first. Between calls only.
   ExpertStats expert_stats() const;
 
+  /// Whether the text after the next tokens is going to be drafted: a layer that guesses then sees
+  /// them as they are evaluated. Off after a generation.
+  Status expect_drafts(bool on);
+
   /// Drops all positions from `position` on.
   Status rewind(int32_t position);
   /// Empties the session and clears a device fault. Router override and statistics are unchanged.

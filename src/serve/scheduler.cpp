@@ -235,6 +235,8 @@ void Scheduler::enter(Place place, const Reuse& reuse) {
   slot.take(std::move(place));
   const size_t n_held = take_over(reuse) ? reuse.n_tokens : 0;
   if (n_held == 0) slot.forget();  // the prompt is evaluated whole
+  moe_error ignored;               // a slot's session is in no other call
+  (void)moe_session_expect_drafts(slot.session.get(), slot.place.text->drafts(), &ignored);
   const std::vector<int32_t>& prompt = slot.place.text->prompt();
   slot.held.assign(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(n_held));
   slot.n_read = n_held;

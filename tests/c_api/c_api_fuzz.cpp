@@ -376,7 +376,9 @@ void World::call_routing(FuzzArgs& a, uint8_t which) {
   if (which % 3 == 0) {
     (void)a.fine(moe_session_set_router(s, router(a, routers), a.error()));
   } else if (which % 3 == 1) {
-    (void)a.fine(moe_session_count_routing(s, a.in().flag(), a.error()));
+    const bool on = a.in().flag();
+    (void)a.fine(moe_session_count_routing(s, on, a.error()));
+    (void)a.fine(moe_session_expect_drafts(s, on, a.error()));
   } else {
     const int32_t layer = a.in().byte() < 200 ? 1 : a.in().number();
     auto* out = a.out<moe_routing_stats>();

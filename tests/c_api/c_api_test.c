@@ -439,6 +439,8 @@ static void test_watch_routing(void) {
   CHECK_OK(moe_session_create(model, NULL, &session, &error));
   CHECK_OK(moe_session_eval(session, tokens, 3, MOE_ROWS_LAST, plain, &error));
   CHECK_OK(moe_session_count_routing(session, true, &error));
+  CHECK_OK(moe_session_expect_drafts(session, true, &error));
+  CHECK(moe_session_expect_drafts(NULL, true, &error) == MOE_ERR_ARGUMENT);
   for (int mode = 0; mode < 7; ++mode) {
     Watch w = {0, 0, mode};
     CHECK_OK(moe_session_rewind(session, 0, &error));

@@ -24,7 +24,7 @@ CONVERTER = "libmoe_convert is a library of its own; `moe convert` does the same
 MEMORY = "memory of the language cannot be lent to the library for its whole life"
 STEPS = "moe_session_generate and moe_chat_reply do the same; steps are for programs that evaluate several sessions together"
 STEP_FUNCTIONS = dict.fromkeys(("moe_generation_create", "moe_generation_next", "moe_generation_advance", "moe_generation_stop",
-                                "moe_generation_free", "moe_chat_begin_reply"), STEPS)
+                                "moe_generation_free", "moe_chat_begin_reply", "moe_session_expect_drafts"), STEPS)
 BOTH = {
     **STEP_FUNCTIONS,
     **dict.fromkeys(("moe_convert", "moe_convert_params", "moe_synthetic_shape_name", "moe_synthetic_save",

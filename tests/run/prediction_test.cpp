@@ -85,6 +85,89 @@ TEST_P(PredictionTest, GuessesDoNotDependOnHowATextIsSplit) {
   }
 }
 
+// Several texts in one pass, of which the layer follows some: each has the guesses that it has
+// alone.
+TEST_P(PredictionTest, GuessesDoNotDependOnCompany) {
+  Machine machine(*bytes_, 2);
+  const auto width = static_cast<size_t>(machine.vocab_size());
+  const size_t sizes[] = {61, 23, 1, 40};
+  for (const int32_t chunk : {0, 16, 7}) {
+    SessionOptions options;
+    options.chunk = chunk;
+    std::vector<Box<Session>> sessions;
+    std::vector<Session*> all;
+    std::vector<Tokens> texts;
+    for (size_t i = 0; i < std::size(sizes); ++i) {
+      sessions.push_back(machine.session(options));
+      all.push_back(sessions.back().get());
+      texts.push_back(random_tokens(200, machine.vocab_size(), static_cast<uint32_t>(i + 1)));
+      ASSERT_TRUE(sessions.back()->expect_drafts(i != 1).ok());
+    }
+    size_t done[std::size(sizes)] = {};
+    const auto eval = [&](const std::vector<size_t>& n) {
+      Tokens tokens;
+      for (size_t i = 0; i < n.size(); ++i) {
+        const auto part = span(texts[i], done[i], n[i]);
+        tokens.insert(tokens.end(), part.begin(), part.end());
+        done[i] += n[i];
+      }
+      const Status status = sessions_eval(all, tokens.data(), n.data(), nullptr);
+      ASSERT_TRUE(status.ok()) << status.text();
+    };
+    eval({sizes, sizes + std::size(sizes)});
+    for (int step = 0; step < 40; ++step) eval({1, 1, 1, step < 20 ? size_t{3} : size_t{1}});
+    for (size_t i = 0; i < all.size(); ++i) {
+      SessionState& state = SessionCall::state_of(*all[i]);
+      EXPECT_EQ(state.predictions.begin() == 0, i != 1) << i;
+      Tokens read(texts[i].begin(), texts[i].begin() + static_cast<std::ptrdiff_t>(done[i]) + 1);
+      const Floats expected = guess_logits(*machine.session(), read, 3);
+      ASSERT_EQ(expected.size(), 3 * width);
+      const SessionCall call(*all[i]);
+      state.tokens.room()[done[i]] = read.back();
+      Floats found(3 * width);
+      Tokens guessed(3);
+      found.resize(predict(state, 3, guessed.data(), found.data()) * width);
+      EXPECT_EQ(found == expected, i != 1) << i << " of chunk " << chunk;
+    }
+  }
+}
+
+// A pass of several texts is cancelled or fails in the layer: the texts are whole, and go on.
+TEST_P(PredictionTest, CompanySurvivesALayerThatFails) {
+  Machine machine(*bytes_);
+  const Tokens text = random_tokens(100, machine.vocab_size());
+  const int32_t layer = machine.model().config().n_main_layers();
+  std::vector<Box<Session>> sessions;
+  std::vector<Session*> all;
+  for (int i = 0; i < 3; ++i) {
+    sessions.push_back(machine.session());
+    all.push_back(sessions.back().get());
+    ASSERT_TRUE(all.back()->expect_drafts(true).ok());
+  }
+  const size_t sizes[] = {30, 25, 20};
+  Tokens tokens;
+  for (const size_t n : sizes)
+    tokens.insert(tokens.end(), text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n));
+  int n_ops = 0;
+  machine.hook().watch_ffn([&](const FfnOp& op) {
+    if (op.layer == layer && n_ops++ == 1) all[2]->cancel();
+  });
+  ASSERT_TRUE(sessions_eval(all, tokens.data(), sizes, nullptr).ok());
+  machine.hook().watch_ffn(nullptr);
+  EXPECT_GE(n_ops, 2);
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i]->position(), static_cast<int32_t>(sizes[i]));
+    const Predictions& own = SessionCall::state_of(*all[i]).predictions;
+    EXPECT_EQ(own.end(), all[i]->position());
+    EXPECT_EQ(own.n_kept(), 1u);
+    const Tokens more(text.begin() + static_cast<std::ptrdiff_t>(sizes[i]), text.end());
+    const Box<Session> plain = machine.session();
+    const Floats expected = eval_all(*plain, text);
+    const Floats found = eval_all(*all[i], more);
+    EXPECT_TRUE(std::equal(found.rbegin(), found.rend(), expected.rbegin()));
+  }
+}
+
 // The positions of the layer count from where it began.
 TEST_P(PredictionTest, BeginsAnywhere) {
   Machine machine(*bytes_);

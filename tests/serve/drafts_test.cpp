@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Drafts of a request or of the whole service change no text, in any company.
 
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
 
 #include "tests/serve/fixture.h"
 
@@ -120,6 +124,86 @@ TEST_F(DraftsTest, AreInTheirRange) {
   params.max_draft = 17;
   moe_service* service = nullptr;
   EXPECT_EQ(moe_service_create(model_, &params, &service, &error_), MOE_ERR_RANGE);
+}
+
+/// A model with a layer that guesses tokens, and no tokenizer. Its texts are short: they end before
+/// wrong guesses, which a random layer makes, turn it off.
+class GuessesTest : public ServiceTest {
+ protected:
+  void SetUp() override {
+    ServiceTest::SetUp();
+    open_checkpoint("tests/data/families/mimo_mtp");
+  }
+  static Json request(int first, int n, int draft) {
+    Json ids = Json::array();
+    for (int i = 0; i < n; ++i) ids.push_back(3 + (first + 7 * i * i) % 90);
+    return {{"prompt", ids},
+            {"max_tokens", 2},
+            {"temperature", 0},
+            {"ignore_eos", true},
+            {"draft", draft}};
+  }
+  void serve_with_cache(int32_t n_slots) {
+    auto params = slots(n_slots);
+    cache_ = folder_.file("cache");
+    params.cache_folder = cache_.c_str();
+    serve(params);
+  }
+  /// Where in the texts that were kept the layer began to read, by the number of their tokens.
+  std::map<uint64_t, int32_t> begins() {
+    wait_for_all();
+    std::map<uint64_t, int32_t> begins;
+    for (const auto& entry : std::filesystem::directory_iterator(cache_)) {
+      std::ifstream in(entry.path(), std::ios::binary);
+      const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+      uint64_t n = 0;
+      std::memcpy(&n, bytes.data() + 32, sizeof n);
+      EXPECT_EQ(bytes[10], 1);
+      // Two layers have two heads of keys and of values, each of 8 numbers of two bytes.
+      int32_t begin = -1;
+      std::memcpy(&begin, bytes.data() + 64 + n * (4 + 2 * 2 * 2 * 8 * 2) + 8, sizeof begin);
+      begins[n] = begin;
+    }
+    return begins;
+  }
+
+ private:
+  const moe::test::TempFolder folder_;
+  std::string cache_;
+};
+
+// The layer reads the prompt of a text that is to be drafted, alone and in company, and goes on in
+// what a later text takes over, also from a file.
+TEST_F(GuessesTest, TheLayerReadsThePrompt) {
+  serve_with_cache(3);
+  Answer plain;
+  submit(plain, request(1, 66, 0));
+  plain.wait();
+  const auto without = begins();
+  ASSERT_EQ(without.size(), 1u);
+  EXPECT_GT(without.begin()->second, 0);
+  serve_with_cache(3);
+  Answer answers[3];
+  for (int i = 0; i < 3; ++i) submit(answers[i], request(2 + i, 70 + i, 4));
+  for (Answer& answer : answers) {
+    answer.wait();
+    EXPECT_EQ(answer.status(), 200);
+  }
+  auto with = begins();
+  EXPECT_EQ(with.size(), 4u);
+  for (const auto& [n, begin] : with) {
+    EXPECT_EQ(begin != 0, n == without.begin()->first) << n;
+  }
+  serve_with_cache(1);
+  Json longer = request(2, 70, 4);
+  for (int i = 0; i < 20; ++i) longer["prompt"].push_back(5 + i);
+  Answer last;
+  submit(last, longer);
+  last.wait();
+  EXPECT_GT(stats().reused_tokens, 60u);
+  with = begins();
+  EXPECT_EQ(with.rbegin()->second, 0) << with.rbegin()->first;
+  EXPECT_GE(with.rbegin()->first, 90u);
 }
 
 /// The model of tests/data/chat/script, whose token for a Z ends a text too, and is none of it.

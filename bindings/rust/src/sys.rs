@@ -1981,6 +1981,15 @@ extern "C" {
         out: *mut moe_generate_result,
         error: *mut moe_error,
     ) -> moe_status;
+    /// Says whether the text after the tokens that are evaluated next is going to be drafted
+    /// (params.max_draft): a layer of the model that guesses then sees them as they are evaluated, which
+    /// takes the time of one more layer, and its first guesses are as good as after
+    /// moe_session_generate. No result depends on it. Off at first and after each generation.
+    pub fn moe_session_expect_drafts(
+        session: *mut moe_session,
+        on: bool,
+        error: *mut moe_error,
+    ) -> moe_status;
     /// Begins after what the session holds, which must not be empty (MOE_ERR_STATE). `params` is copied
     /// with all it points to. Errors of the parameters as moe_session_generate.
     pub fn moe_generation_create(

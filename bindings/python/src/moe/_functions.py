@@ -278,6 +278,7 @@ MOE: Prototypes = {
         c.POINTER(s.GenerateResult),
         c.POINTER(s.Error),
     ]),
+    "moe_session_expect_drafts": (c.c_int, [c.c_void_p, c.c_bool, c.POINTER(s.Error)]),
     "moe_generation_create": (c.c_int, [
         c.c_void_p,
         c.POINTER(s.GenerateParams),
