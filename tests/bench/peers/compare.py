@@ -4,7 +4,7 @@
 
 Usage: compare.py --dir FOLDER [--ik CHECKOUT] [--moe build/release/bin/moe] [--shapes NAME,...]
                   [--weights ternary2,int8,int4] [--types NAME,...] [--threads 2] [--rounds 5] [-p 32,512] [-n 32]
-                  [--isa NAME] [--plain-buffers] [--json FILE]
+                  [-d DEPTH,...] [-s SESSIONS] [--isa NAME] [--plain-buffers] [--drift 0.1] [--json FILE]
 
 FOLDER keeps the files for the next run (40 GB for all of them). See README.md.
 """
@@ -18,10 +18,14 @@ import subprocess
 import sys
 
 import ik_llama
+import measures
+from measures import Measure
 from shapes import IK_TYPES, PAIRS, SHAPES, TYPES
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+METER_REPETITIONS = 5
+ATTEMPTS = 3  # at a round
 
 
 def run(command):
@@ -47,24 +51,30 @@ def gguf_file(o, shape, file_type, for_ik=False):
 def model_options(o, shape, weights, file_type):
     """The model that bench opens: a synthetic one, or for four bits the conversion of llama.cpp's file, whose codes it keeps."""
     if weights != "int4":
-        return ["--synthetic", shape, "--weights", weights]
+        path = os.path.join(o.dir, f"{shape}.{weights}.moe")
+        if not os.path.exists(path):
+            run([o.moe, "bench", "--synthetic", shape, "--weights", weights, "--save", path])
+        return [path]
     path = os.path.join(o.dir, f"{shape}.{file_type}.moe")
     # auto: otherwise the importer makes the matrices of bitnet ternary.
     run([o.moe, "convert", gguf_file(o, shape, file_type), path, "--set", "*=auto"])
     return [path]
 
 
+def bench(o, model, what, repetitions):
+    """The JSON object of a `moe bench` process, which measures one prompt or one way of decoding."""
+    command = [o.moe, "bench", *model, "-p", str(what.prompt), "-n", "0" if what.prompt else str(o.generate),
+               "-d", str(what.depth), "--sessions", str(what.sessions), "-r", str(repetitions),
+               "--threads", str(o.threads), "--json"]
+    return json.loads(run(command + (["--isa", o.isa] if o.isa else [])))
+
+
 def measure_ours(o, model):
-    """One process per prompt length, since bench takes one; the first one also decodes."""
     rates, about = {}, {}
-    for i, p in enumerate(o.prompts):
-        generate = o.generate if i == 0 else 0
-        command = [o.moe, "bench", *model, "-p", str(p), "-n", str(generate),
-                   "-r", str(o.repetitions), "--threads", str(o.threads), "--json"]
-        got = json.loads(run(command + (["--isa", o.isa] if o.isa else [])))
-        rates[f"prefill {p}"] = got["prefill_tokens_per_s"]
-        if i == 0:
-            rates["decode"] = got["decode_tokens_per_s"]
+    for what in o.measures:
+        got = bench(o, model, what, o.repetitions)
+        rates[what.name] = got["prefill_tokens_per_s" if what.prompt else "decode_tokens_per_s"]
+        if what == Measure():
             about = {k: got[k] for k in ("isa", "threads", "share_of_bandwidth",
                                          "read_bandwidth_bytes_per_s",
                                          "used_bytes_per_token")}
@@ -72,27 +82,54 @@ def measure_ours(o, model):
 
 
 def measure_theirs(o, path):
-    command = [sys.executable, os.path.join(HERE, "llama_worker.py"), path, "-t", str(o.threads),
-               "-p", ",".join(map(str, o.prompts)), "-n", str(o.generate), "-r", str(o.repetitions)]
+    command = [sys.executable, os.path.join(HERE, "llama_worker.py"), path, *measures.arguments(o)]
     got = json.loads(run(command + (["--plain-buffers"] if o.plain_buffers else [])))
     return {k: statistics.median(v) for k, v in got.pop("rates").items()}, got
 
 
+def speed_of_machine(o):
+    """What a small model reaches right now: a prompt for the processors, decoding for the memory."""
+    model = ["--synthetic", "edge-moe-768x12", "--weights", "ternary2"]
+    return [bench(o, model, what, METER_REPETITIONS)[f"{kind}_tokens_per_s"]
+            for what, kind in ((Measure(prompt=256), "prefill"), (Measure(), "decode"))]
+
+
+def drift_between(before, after):
+    """The larger change of the two, as a share: 0.1 if the machine was a tenth faster at one end than at the other."""
+    return max(max(a, b) / min(a, b) - 1 for a, b in zip(before, after, strict=True))
+
+
 def compare(o, shape, weights, file_type):
-    """One row: the rates of every engine in every round. The engine that goes first alternates."""
+    """One row: the rates of every engine in every round. The engine that goes first alternates.
+
+    A round in which the machine itself changed by more than --drift is measured again, a few times at most.
+    """
     model = model_options(o, shape, weights, file_type)
     engines = {"moe": lambda: measure_ours(o, model),
                "llama.cpp": lambda: measure_theirs(o, gguf_file(o, shape, file_type))}
     if o.ik:
         path = gguf_file(o, shape, file_type, for_ik=True)
         engines["ik_llama.cpp"] = lambda: ik_llama.measure(o.ik_bench, path, o)
-    row = {"shape": shape, "weights": weights, "type": file_type, "rates": {name: [] for name in engines}, "about": {}}
+    row = {"shape": shape, "weights": weights, "type": file_type, "rates": {name: [] for name in engines},
+           "drift": [], "repeated": 0, "about": {}}
     order = list(engines)
     for r in range(o.rounds):
-        for name in order if r % 2 == 0 else reversed(order):
-            rates, row["about"][name] = engines[name]()
+        found, drift = {}, 0.0
+        for attempt in range(ATTEMPTS):
+            before = speed_of_machine(o)
+            again = {}
+            for name in order if r % 2 == 0 else reversed(order):
+                again[name], row["about"][name] = engines[name]()
+            drift_now = drift_between(before, speed_of_machine(o))
+            row["repeated"] += attempt > 0
+            if not found or drift_now < drift:
+                found, drift = again, drift_now
+            print(f"{shape} {weights} {file_type}: round {r + 1} of {o.rounds}, drift {100 * drift_now:.0f} %", file=sys.stderr)
+            if drift <= o.drift:
+                break
+        for name, rates in found.items():
             row["rates"][name].append(rates)
-        print(f"{shape} {weights} {file_type}: round {r + 1} of {o.rounds}", file=sys.stderr)
+        row["drift"].append(drift)
     return row
 
 
@@ -104,12 +141,12 @@ def print_row(row):
     """Medians of every engine, and moe's ratio to the better peer: of medians, and the range over the rounds."""
     rates = row["rates"]
     peers = [name for name in rates if name != "moe"]
-    for what in ["decode"] + [k for k in rates["moe"][0] if k != "decode"]:
-        medians = {name: statistics.median(r[what] for r in found) for name, found in rates.items()}
-        best = max(peers, key=medians.get)
-        each = sorted(a[what] / b[what] for a, b in zip(rates["moe"], rates[best]))
+    for what in rates["moe"][0]:
+        medians = {name: statistics.median(r[what] for r in found) for name, found in rates.items() if what in found[0]}
+        best = max((name for name in peers if name in medians), key=medians.get)
+        each = sorted(a[what] / b[what] for a, b in zip(rates["moe"], rates[best], strict=True))
         print(f"| `{row['shape']}` | {row['weights']} / {row['type']} | {what} | "
-              + " | ".join(number(medians[name]) for name in rates)
+              + " | ".join(number(medians[name]) if name in medians else "" for name in rates)
               + f" | {medians['moe'] / medians[best]:.2f} | {each[0]:.2f} to {each[-1]:.2f} |", flush=True)
 
 
@@ -119,6 +156,9 @@ def print_about(rows):
     print(f"\n{theirs['version']}\n{theirs['system_info'].strip()}")
     if "ik_llama.cpp" in rows[0]["about"]:
         print(f"{rows[0]['about']['ik_llama.cpp']['version']}, -rtr 1")
+    drifts = sorted(d for row in rows for d in row["drift"])
+    print(f"\nthe machine's drift within a round: median {100 * statistics.median(drifts):.0f} %, at most "
+          f"{100 * drifts[-1]:.0f} %; {sum(row['repeated'] for row in rows)} rounds repeated")
     for row in rows:
         t, m = row["about"]["llama.cpp"], row["about"]["moe"]
         print(f"\n{row['shape']}\n  llama.cpp {row['type']}, flash attention "
@@ -139,24 +179,22 @@ def options():
     parser.add_argument("--shapes", type=names, default=list(SHAPES))
     parser.add_argument("--weights", type=names, default=list(PAIRS))
     parser.add_argument("--types", type=names, default=TYPES, help="types of llama.cpp's files")
-    parser.add_argument("-t", "--threads", type=int, default=2)
+    measures.add_options(parser)
     parser.add_argument("--isa", help="instruction set of moe (default: the best one)")
     parser.add_argument("--plain-buffers", action="store_true",
                         help="llama.cpp without weights rearranged for AMX or other instructions")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("-r", "--repetitions", type=int, default=3,
-                        help="repetitions of each measurement in a round, of which the median is taken")
-    parser.add_argument("-p", "--prompts", type=lambda s: [int(p) for p in s.split(",")],
-                        default=[32, 512])
-    parser.add_argument("-n", "--generate", type=int, default=32)
+    parser.add_argument("--drift", type=float, default=0.1,
+                        help=f"a round in which the machine's speed changes by a larger share is repeated, up to {ATTEMPTS - 1} times")
     parser.add_argument("--json", help="keeps every round's figures in this file")
     o = parser.parse_args()
     for given, known in ((o.shapes, SHAPES), (o.weights, PAIRS), (o.types, TYPES)):
         for name in given:
             if name not in known:
                 parser.error(f"{name} is not one of: {', '.join(known)}")
-    if min(o.rounds, o.repetitions, o.generate, *o.prompts) < 1 or max(o.prompts) > 512:
-        parser.error("rounds, repetitions and tokens are positive, prompts at most 512 tokens")
+    if o.rounds < 1 or not o.drift > 0:
+        parser.error("rounds and drift are positive")
+    o.measures = measures.check_options(parser, o)
     return o
 
 

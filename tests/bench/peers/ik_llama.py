@@ -3,7 +3,10 @@
 
 import json
 import os
+import statistics
 import subprocess
+
+from measures import Measure
 
 
 def build(checkout):
@@ -19,12 +22,14 @@ def build(checkout):
 
 
 def measure(bench, path, o):
-    """tokens/s of one process, median of its repetitions, and what ran.
+    """tokens/s of one process, median of its repetitions, and what ran. It has no measure of several sessions.
 
     -rtr 1 rearranges the weights for its kernels when they are loaded, as its users do on a CPU.
     """
-    command = [bench, "-m", path, "-t", str(o.threads), "-p", ",".join(map(str, o.prompts)), "-n", str(o.generate),
+    command = [bench, "-m", path, "-t", str(o.threads), "-p", ",".join(map(str, o.prompts or [0])), "-n", str(o.generate),
                "-r", str(o.repetitions), "-b", "512", "-ub", "512", "-ngl", "0", "-fa", "1", "-rtr", "1", "-o", "json"]
+    for depth in o.depths:
+        command += ["-gp", f"{depth},{o.generate}"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr[-2000:]}")
@@ -32,7 +37,7 @@ def measure(bench, path, o):
     runs = json.loads(done.stdout[done.stdout.index("[\n"):])
     rates = {}
     for run in runs:
-        samples = sorted(run["samples_ts"])
-        what = f"prefill {run['n_prompt']}" if run["n_prompt"] else "decode"
-        rates[what] = samples[len(samples) // 2]
+        generates = run["n_gen"] > 0  # then a prompt is the depth
+        what = Measure(depth=run["n_prompt"]) if generates else Measure(prompt=run["n_prompt"])
+        rates[what.name] = statistics.median(run["samples_ts"])
     return rates, {"version": f"ik_llama.cpp {runs[0]['build_commit']}", "type": runs[0]["model_type"]}
