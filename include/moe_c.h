@@ -1226,7 +1226,8 @@ typedef struct moe_generation moe_generation;
 /* Says whether the text after the tokens that are evaluated next is going to be drafted
  * (params.max_draft): a layer of the model that guesses then sees them as they are evaluated, which
  * takes the time of one more layer, and its first guesses are as good as after
- * moe_session_generate. No result depends on it. Off at first and after each generation. */
+ * moe_session_generate. No result depends on it. Off at first, and after each generation that has
+ * ended or failed; one that is freed before its end leaves it as it is. */
 MOE_API moe_status moe_session_expect_drafts(moe_session* session, bool on, moe_error* error);
 
 /* Begins after what the session holds, which must not be empty (MOE_ERR_STATE). `params` is copied

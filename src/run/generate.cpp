@@ -401,6 +401,22 @@ Status check_generate(const SessionState& state, const Tokenizer* tokenizer,
   return StopMatcher::check(options.stop);
 }
 
+namespace {
+
+/// The layer that guesses follows the text until this ends: no later text need be drafted.
+class FollowedText {
+ public:
+  FollowedText(SessionState& state, bool on) : state_(state) { state.predictions.follows = on; }
+  ~FollowedText() { state_.predictions.follows = false; }
+  FollowedText(const FollowedText&) = delete;
+  FollowedText& operator=(const FollowedText&) = delete;
+
+ private:
+  SessionState& state_;
+};
+
+}  // namespace
+
 Status generate(Session& session, const Tokenizer* tokenizer, std::span<const int32_t> prompt,
                 const GenerateOptions& options, GenerateResult* out) {
   const SessionCall call(session);
@@ -420,15 +436,13 @@ Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const
   if (options.change_logits == nullptr && options.grammar == nullptr) {
     set_sample_spec(state, options.sampling, static_cast<size_t>(options.n_top));
   }
-  state.predictions.follows = options.max_draft > 0;
+  const FollowedText followed(state, options.max_draft > 0);
   const Clock& clock = state.model.clock();
   const double start = clock.seconds();
   MOE_TRY(eval_tokens(state, prompt, {}));
   if (prompt.size() > 1) keep_state(state);
   const double prompt_end = clock.seconds();
-  const Status status = generation.run();
-  state.predictions.follows = false;  // no later text need be drafted
-  MOE_TRY(status);
+  MOE_TRY(generation.run());
   keep_state(state);
   result.prompt_seconds = prompt_end - start;
   result.generate_seconds = clock.seconds() - prompt_end;

@@ -222,6 +222,7 @@ void keep_hidden(SessionState& lead, std::span<const BatchPart> parts) {
     Predictions& own = state.predictions;
     if (!own.any()) continue;
     const size_t n = part.tokens.size();
+    own.rewind(part.position);  // a call that failed has run passes that did not count
     if (own.end() != part.position) own.restart(part.position);
     std::copy(part.tokens.begin(), part.tokens.end(), state.tokens.room().data() + part.position);
     if (runs_on(part)) {

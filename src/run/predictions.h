@@ -15,8 +15,8 @@ struct SessionState;
 /// The layer has a row for each token of a stretch of the text, made of its hidden state and the
 /// token after it. Its positions count from the beginning of the stretch, which attention with
 /// rotated positions does not notice, so that the stretch may begin anywhere: behind a text that
-/// was read without guessing. Guesses change no result, so the row before a
-/// token that a rewind has dropped stays, though the token after it is another one then.
+/// was read without guessing. Guesses change no result, so the row before a token that a rewind has
+/// dropped stays, though the token after it is another one then.
 class Predictions {
  public:
   static constexpr size_t kMost = kMaxDraft + 1;  // hidden states kept: of a pass with a draft

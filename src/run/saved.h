@@ -8,21 +8,19 @@
 //       file's size (u64 each)
 //   32  tokens n (u64), bytes after this header (u64)
 //   48  the session's context if positions depend on it (longrope), otherwise 0 (u32); a number
-//   that
-//       names the mixers of all layers and the sizes of their states, 0 without mixers (u32)
+//       naming the mixers of all layers and the sizes of their states, 0 without mixers (u32)
 //   56  xxh64 of the first 56 bytes
 //   64  n token ids (i32); for each layer with attention, but one that guesses, its keys, then its
-//       values: for each KV
-//       head n rows of head_dim elements, for int8 then n scales (f32); unless n is 0, the state of
-//       each layer with a mixer (f32); xxh64 of all this, where
-//       each array is hashed with the hash of those before it as seed
+//       values: for each KV head n rows of head_dim elements, for int8 then n scales (f32); unless
+//       n is 0, the state of each layer with a mixer (f32); xxh64 of all this, where each array is
+//       hashed with the hash of those before it as seed
 //
 // With minor version 1 the layer that guesses follows, which a device without it skips: where its
 // stretch begins, the position of its first row that is missing, the number m of its hidden states
 // (i32 each), a zero (i32); its keys and values as above, of the rows that it has; m hidden states
 // of d_model numbers (f32); xxh64 of all this, where the seed of the first array is the hash
-// before. Minor version 0 has none of this: sessions of models without such a layer, and of older
-// versions.
+// before. Minor version 0 has none of this: where the model has no such layer or the device does
+// not run it, where the layer does not know the end of the text, and in files of older versions.
 //
 // Independent of the device, the instruction set and the size of the cache.
 

@@ -63,8 +63,7 @@ Status SteppedGeneration::next(int32_t* token, Finish* finish) {
                          "this generation gave",
                          state.position(), position_);
   }
-  MOE_TRY(generation_->next(decoder_.get(), &last_));
-  return settle(state, token, finish);
+  return settle(state, generation_->next(decoder_.get(), &last_), token, finish);
 }
 
 Status SteppedGeneration::advance(int32_t* token, Finish* finish) {
@@ -78,17 +77,18 @@ Status SteppedGeneration::advance(int32_t* token, Finish* finish) {
                          "gave and that is not evaluated yet",
                          state.position(), position_ - 1);
   }
-  MOE_TRY(generation_->advance(decoder_.get(), &last_));
-  return settle(state, token, finish);
+  return settle(state, generation_->advance(decoder_.get(), &last_), token, finish);
 }
 
-// After a token, or the end.
-Status SteppedGeneration::settle(SessionState& state, int32_t* token, Finish* finish) {
+// After a token, the end, or an error.
+Status SteppedGeneration::settle(SessionState& state, const Status& status, int32_t* token,
+                                 Finish* finish) {
+  if (!status.ok() || last_ < 0) state.predictions.follows = false;  // no later text is drafted
+  MOE_TRY(status);
   if (last_ >= 0) {
     position_ = state.position() + 1;
   } else {
     ended_ = true;
-    state.predictions.follows = false;  // no later text need be drafted
     *finish = generation_->result().finish;
     if (filter_.object != nullptr) MOE_TRY(filter_.finish(filter_.object, finish));
   }

@@ -41,7 +41,7 @@ class SteppedGeneration final {
 
  private:
   Status begin(const Tokenizer* tokenizer, const Allocator& allocator);
-  Status settle(SessionState& state, int32_t* token, Finish* finish);
+  Status settle(SessionState& state, const Status& status, int32_t* token, Finish* finish);
 
   Session& session_;
   const GenerateOptions options_;

@@ -168,6 +168,41 @@ TEST_P(PredictionTest, CompanySurvivesALayerThatFails) {
   }
 }
 
+// A call of several passes fails after some of them: repeated, it loses no row of the layer.
+TEST_P(PredictionTest, ARepeatedCallKeepsTheRows) {
+  Machine machine(*bytes_);
+  SessionOptions options;
+  options.chunk = 16;
+  const Box<Session> sessions[] = {machine.session(options), machine.session(options)};
+  Session* const all[] = {sessions[0].get(), sessions[1].get()};
+  const Tokens text = random_tokens(80, machine.vocab_size());
+  const auto eval = [&](size_t begin, size_t n) {
+    Tokens tokens;
+    for (int i = 0; i < 2; ++i) {
+      const auto part = span(text, begin, n);
+      tokens.insert(tokens.end(), part.begin(), part.end());
+    }
+    const size_t sizes[] = {n, n};
+    return sessions_eval(all, tokens.data(), sizes, nullptr);
+  };
+  for (Session* const session : all) ASSERT_TRUE(session->expect_drafts(true).ok());
+  ASSERT_TRUE(eval(0, 20).ok());
+  int n_passes = 0;
+  machine.hook().watch_ffn([&](const FfnOp& op) {
+    if (op.layer == 0 && ++n_passes == 4) all[0]->cancel();
+  });
+  EXPECT_EQ(eval(20, 60).code(), MOE_ERR_CANCELLED);
+  machine.hook().watch_ffn(nullptr);
+  EXPECT_EQ(n_passes, 4);
+  ASSERT_TRUE(eval(20, 60).ok());
+  for (Session* const session : all) {
+    const Predictions& own = SessionCall::state_of(*session).predictions;
+    EXPECT_EQ(session->position(), 80);
+    EXPECT_EQ(own.begin(), 0);
+    EXPECT_EQ(own.end(), 80);
+  }
+}
+
 // The positions of the layer count from where it began.
 TEST_P(PredictionTest, BeginsAnywhere) {
   Machine machine(*bytes_);
@@ -385,6 +420,7 @@ TEST_P(PredictionTest, CancelAtEveryOperation) {
     const Status status = generate(*session, nullptr, span(prompt), options, &result);
     machine.hook().disarm();
     ASSERT_TRUE(status.ok() || status.code() == MOE_ERR_CANCELLED) << status.text();
+    EXPECT_FALSE(SessionCall::state_of(*session).predictions.follows) << at;
     const auto n_read = static_cast<size_t>(session->position());
     GenerateOptions rest = options;
     rest.max_tokens = static_cast<int32_t>(whole.size() - std::max(n_read, prompt.size()));

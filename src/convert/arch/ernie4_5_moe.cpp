@@ -62,13 +62,15 @@ void add_experts(Decoder* d) {
 // The layers that predict further tokens are outside the others, and dense. `like`: another dense
 // layer.
 void add_predictions(const LayerConfig& like, const Checkpoint& checkpoint, Decoder* d) {
-  if (!has_tensors(checkpoint, "model.mtp_")) return;
-  d->add_prediction(like, {.layer = "model.mtp_block.0.",
-                           .names = kPrediction,
-                           .tensors = {"model.mtp_block.0.*", "model.mtp_emb_norm.0.*",
-                                       "model.mtp_hidden_norm.0.*", "model.mtp_linear_proj.0.*"},
-                           .raw = true});
-  for (int32_t l = 1; l < kMaxPredictions; ++l) {
+  const bool first = has_tensors(checkpoint, "model.mtp_block.0.");
+  if (first) {
+    d->add_prediction(like, {.layer = "model.mtp_block.0.",
+                             .names = kPrediction,
+                             .tensors = {"model.mtp_block.0.*", "model.mtp_emb_norm.0.*",
+                                         "model.mtp_hidden_norm.0.*", "model.mtp_linear_proj.0.*"},
+                             .raw = true});
+  }
+  for (int32_t l = first ? 1 : 0; l < kMaxPredictions; ++l) {
     bool there = false;
     for (const char* part : {"block", "emb_norm", "hidden_norm", "linear_proj"}) {
       const std::string start = "model.mtp_" + std::string(part) + "." + std::to_string(l) + ".";

@@ -49,16 +49,18 @@ void add_mimo_predictions(Decoder* d, const Checkpoint& checkpoint) {
   const int32_t n = d->keys.integer("num_nextn_predict_layers", 0, 0, 64);
   const std::string all = prefix + "*";
   if (!has_tensors(checkpoint, prefix)) return;
-  if (n == 0) {
+  if (n == 0 || !has_tensors(checkpoint, prefix + "0.")) {
     d->keys.warn("the layer that predicts further tokens (" + all +
-                 ") is left out: config.json says that there is none");
+                 ") is left out: " +
+                 (n == 0 ? "config.json says that there is none" : "the first one is missing"));
     d->ignore_tensors(all.c_str());
     return d->skip_layers(1);
   }
   for (int32_t l = 1; l < n; ++l) {
-    d->ignore_tensors((prefix + std::to_string(l) + ".*").c_str());
+    const std::string layer = prefix + std::to_string(l) + ".";
+    d->ignore_tensors((layer + "*").c_str());
+    if (has_tensors(checkpoint, layer)) d->skip_layers(1);
   }
-  d->skip_layers(n - 1);
   d->add_prediction(
       d->layers()[d->layers().size() - 1],
       {.layer = "model.mtp_layers.0.", .names = kMimoPrediction, .tensors = {all}, .raw = true});

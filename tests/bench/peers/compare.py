@@ -117,13 +117,13 @@ def compare(o, shape, weights, file_type):
         found, drift = {}, 0.0
         for attempt in range(ATTEMPTS):
             before = speed_of_machine(o)
-            again = {}
+            again, about = {}, {}
             for name in order if r % 2 == 0 else reversed(order):
-                again[name], row["about"][name] = engines[name]()
+                again[name], about[name] = engines[name]()
             drift_now = drift_between(before, speed_of_machine(o))
             row["repeated"] += attempt > 0
             if not found or drift_now < drift:
-                found, drift = again, drift_now
+                found, row["about"], drift = again, about, drift_now
             print(f"{shape} {weights} {file_type}: round {r + 1} of {o.rounds}, drift {100 * drift_now:.0f} %", file=sys.stderr)
             if drift <= o.drift:
                 break
