@@ -143,6 +143,14 @@ Model open_model(const ModelOptions& o, moe_env* env) {
   return model;
 }
 
+moe_env_info env_info(moe_env* env) {
+  moe_env_info info{};
+  info.struct_size = sizeof info;
+  moe_error error;
+  check(moe_env_get_info(env, &info, &error), error);
+  return info;
+}
+
 moe_model_info model_info(const moe_model* model) {
   moe_model_info info{};
   info.struct_size = sizeof info;

@@ -117,6 +117,7 @@ uint64_t kv_element_bytes(const ModelOptions& o);
 void add_encoder_options(CLI::App& app, ModelOptions& o);
 
 Env open_env(const ModelOptions& o);
+moe_env_info env_info(moe_env* env);
 /// Converts a checkpoint that is named in place of a model file first (model_cache.h).
 Model open_model(const ModelOptions& o, moe_env* env);
 /// Parameters of `open_session`; also given to open_model for the memory cap.

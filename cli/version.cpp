@@ -20,12 +20,8 @@ std::string isa_of_this_machine() {
   ModelOptions cpu;
   cpu.device = "cpu";
   cpu.threads = 1;
-  moe_env_info info{};
-  info.struct_size = sizeof info;
-  moe_error error;
   const Env env = open_env(cpu);
-  check(moe_env_get_info(env.get(), &info, &error), error);
-  return info.isa;
+  return env_info(env.get()).isa;
 }
 
 }  // namespace

@@ -20,14 +20,6 @@
 namespace moe_cli {
 namespace {
 
-moe_env_info env_info(moe_env* env) {
-  moe_env_info info{};
-  info.struct_size = sizeof info;
-  moe_error error;
-  check(moe_env_get_info(env, &info, &error), error);
-  return info;
-}
-
 // Bytes of keys and values read per token, halfway through decoding, and of states read and
 // written.
 uint64_t kv_bytes_per_token(const BenchOptions& o, const moe_model* model, int n_layers) {

@@ -137,11 +137,7 @@ Model open_named(const BenchOptions& o, moe_env* env, const ModelOptions& model)
 // gigabytes are written. Sets the cap that was chosen for the machine. A GPU gets its weights when
 // a model is opened, of which an outline has none.
 void try_outline(const BenchOptions& o, moe_env* env, ModelOptions& model) {
-  moe_env_info info{};
-  info.struct_size = sizeof info;
-  moe_error error;
-  check(moe_env_get_info(env, &info, &error), error);
-  if (std::string_view(info.device) != "cpu") return;
+  if (std::string_view(env_info(env).device) != "cpu") return;
   write_file(o, model.path, Content::kOutline);
   const Model outline = open_named(o, env, model);
   ModelOptions named = model;

@@ -2,8 +2,11 @@
 // Asks the library for a model's cap and its plan, and prints what was used.
 #include "cli/model/memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <string_view>
 
 #include "cli/io/units.h"
@@ -69,13 +72,15 @@ uint64_t memory_cap(const ModelOptions& o) {
                                       format_bytes(machine.total_bytes));
 }
 
-void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_sessions) {
+void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_sessions, uint64_t most) {
   if (!o.memory.empty()) return;
   const moe_session_params session = session_params(o);
   uint64_t budget = 0;
   moe_error error;
   check(moe_model_suggest_memory(model.get(), &session, n_sessions, &budget, &error), error);
-  if (budget == 0) return;
+  const bool too_large = wanted_bytes(o, env, model.get(), n_sessions) > most;
+  if (budget == 0 && !too_large) return;
+  if (too_large) budget = std::max<uint64_t>(1, budget == 0 ? most : std::min(budget, most));
   const uint64_t needed = memory_plan(o, model.get(), n_sessions).needed_bytes;
   ModelOptions with = o;
   with.memory = std::to_string(budget);
@@ -93,6 +98,23 @@ Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions) {
 }
 
 uint64_t available_budget() { return machine_memory().budget_bytes; }
+
+std::optional<uint64_t> held_bytes() {
+  std::ifstream statm(
+      "/proc/self/statm");  // in pages: all, those in memory, of them those of files
+  uint64_t all = 0;
+  uint64_t resident = 0;
+  uint64_t shared = 0;
+  if (!(statm >> all >> resident >> shared)) return {};
+  return (resident - std::min(resident, shared)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+uint64_t wanted_bytes(const ModelOptions& o, moe_env* env, const moe_model* model, int n_sessions) {
+  if (std::string_view(env_info(env).device) != "cpu") return 0;
+  const moe_memory_plan plan = memory_plan(o, model, n_sessions);
+  if (o.map) return plan.session_bytes * static_cast<uint64_t>(n_sessions);
+  return plan.cap_bytes == 0 ? plan.needed_bytes : std::min(plan.needed_bytes, plan.cap_bytes);
+}
 
 void check_sessions(const ModelOptions& o, const moe_model* model, int n_sessions) {
   const moe_memory_plan plan = memory_plan(o, model, n_sessions);

@@ -2,6 +2,8 @@
 #pragma once
 // Memory limits of a model, and its memory use.
 
+#include <optional>
+
 #include "cli/common.h"
 
 namespace moe_cli {
@@ -11,13 +13,19 @@ namespace moe_cli {
 uint64_t memory_cap(const ModelOptions& o);
 
 /// Without --memory, reopens a model that does not fit in the available memory under the cap that
-/// the library suggests, and reports it on stderr.
-void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_sessions = 1);
+/// the library suggests, at most `most`, and reports it on stderr.
+void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_sessions = 1,
+                uint64_t most = UINT64_MAX);
 /// Opens a model for `n_sessions` sessions with these options.
 Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions = 1);
 
 /// The most that a cap may take of the memory available now; UINT64_MAX if that is unknown.
 uint64_t available_budget();
+/// What this process holds, without files that are mapped; none if the system does not say it.
+std::optional<uint64_t> held_bytes();
+/// What the model will hold of the machine's memory with `n_sessions` sessions, under its cap if it
+/// has one. A GPU's memory is another; mapped weights can be read again.
+uint64_t wanted_bytes(const ModelOptions& o, moe_env* env, const moe_model* model, int n_sessions);
 /// Before `n_sessions` sessions with these options are made: throws, naming the smallest cap, if
 /// they do not fit.
 void check_sessions(const ModelOptions& o, const moe_model* model, int n_sessions);

@@ -30,12 +30,6 @@ std::pair<std::string, std::string> parse_model(const std::string& text) {
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-uint64_t model_file_bytes(const std::string& path) {
-  std::error_code error;
-  const auto bytes = std::filesystem::file_size(path, error);
-  return error ? 0 : static_cast<uint64_t>(bytes);  // of a folder unknown
-}
-
 void check_exists(const std::string& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
@@ -50,9 +44,19 @@ bool lacks_memory(const CallError& e) {
 
 }  // namespace
 
+// Until the first session is made, the model takes little memory.
 ServedModel::ServedModel(const ServeOptions& o, moe_env* env, const std::string& name,
-                         ReceiptTaker taker)
-    : model_(open_model_to_run(o.model, env, o.n_slots > 0 ? o.n_slots : 8)) {
+                         ReceiptTaker taker, const MakeRoom& make_room)
+    : model_(open_model(o.model, env)) {
+  const int n_sessions = o.n_slots > 0 ? o.n_slots : 8;
+  Room room;
+  if (make_room) room = make_room(moe_cli::wanted_bytes(o.model, env, model_.get(), n_sessions));
+  if (room.made) {  // how its file is read depends on the memory that is available
+    model_.reset();
+    model_ = open_model(o.model, env);
+  }
+  fit_memory(o.model, env, model_, n_sessions, room.bytes);
+  wanted_bytes_ = moe_cli::wanted_bytes(o.model, env, model_.get(), n_sessions);
   check_servable(o.model, model_.get());
   service_ = create_service(o, model_.get(), name, taker);
 }
@@ -220,18 +224,23 @@ size_t ServedModels::n_open() const {
 
 // Opens the model, or says why not, to those who wait for it.
 void ServedModels::open(Lock& lock, Entry& entry) {
+  const std::string no_room = "no room for model '" + entry.name + "' while others are in use";
   std::string problem;
   int status = kUnavailable;
   Open made;
   for (;;) {
-    if (!make_room(lock, entry)) {
-      problem = "no room for model '" + entry.name + "' while others are in use";
+    if (!make_place(lock)) {
+      problem = no_room;
       break;
     }
     lock.unlock();
     bool again = false;
+    const auto make_room = [&](uint64_t wanted) {
+      Lock own(mutex_);
+      return this->make_room(own, wanted);
+    };
     try {
-      made = std::make_shared<ServedModel>(entry.options, env_, entry.name, taker_);
+      made = std::make_shared<ServedModel>(entry.options, env_, entry.name, taker_, make_room);
     } catch (const CallError& e) {
       again = lacks_memory(e);
       problem = e.what();
@@ -252,7 +261,11 @@ void ServedModels::open(Lock& lock, Entry& entry) {
   if (made == nullptr && !ending_) {
     std::fprintf(stderr, "moe: %s: %s\n", visible(entry.name).c_str(), visible(problem).c_str());
   }
-  if (status == 500) problem = "model '" + entry.name + "' cannot be opened; the server says why";
+  if (status == 500) {
+    problem = "model '" + entry.name + "' cannot be opened; the server says why";
+  } else if (made == nullptr && !ending_ && n_open() > 0) {
+    problem = no_room;
+  }
   entry.open = made;
   entry.last_use = Clock::now();
   std::vector<Use> waiting = std::exchange(entry.waiting, {});
@@ -263,19 +276,32 @@ void ServedModels::open(Lock& lock, Entry& entry) {
   lock.lock();
 }
 
-// Closes others until there is room. The size of a file is about what its model needs; what was
-// wrongly taken to fit is found out when it is opened.
-bool ServedModels::make_room(Lock& lock, const Entry& entry) {
+// Closes others until one more may be open.
+bool ServedModels::make_place(Lock& lock) {
   const auto most = static_cast<size_t>(o_.max_open);
   while (most > 0 && n_open() >= most) {
     if (!close_least_used(lock)) return false;
   }
-  if (entry.options.model.memory.empty()) {
-    const uint64_t wanted = model_file_bytes(entry.options.model.path);
-    while (n_open() > 0 && wanted > available_budget() && close_least_used(lock)) {
-    }
-  }
   return true;
+}
+
+// Closes others until there is room, or all are in use.
+Room ServedModels::make_room(Lock& lock, uint64_t wanted) {
+  Room room{this->room()};
+  while (wanted > room.bytes && close_least_used(lock)) room = {this->room(), true};
+  return room;
+}
+
+// The memory that is available, without what the open models will hold and do not hold yet: experts
+// are read when they are first used, and a cache's pages are taken when a text reaches them.
+uint64_t ServedModels::room() const {
+  uint64_t wanted = 0;
+  for (const auto& entry : entries_) {
+    if (entry->open != nullptr) wanted += entry->open->wanted_bytes();
+  }
+  const uint64_t available = available_budget();
+  const uint64_t promised = wanted - std::min(wanted, held_bytes().value_or(wanted));
+  return available - std::min(available, promised);
 }
 
 // The model of those that nobody uses whose last use was longest ago.

@@ -15,16 +15,28 @@
 
 namespace moe_cli {
 
+/// The memory that there is for a model.
+struct Room {
+  uint64_t bytes = UINT64_MAX;
+  bool made = false;  // by freeing some
+};
+/// Makes room for a model that will hold so many bytes, if it can.
+using MakeRoom = std::function<Room(uint64_t wanted)>;
+
 /// A model that is open, and its service.
 class ServedModel {
  public:
-  /// Throws CallError, UsageError.
-  ServedModel(const ServeOptions& o, moe_env* env, const std::string& name, ReceiptTaker taker);
+  /// Calls make_room before it takes much memory. Throws CallError, UsageError.
+  ServedModel(const ServeOptions& o, moe_env* env, const std::string& name, ReceiptTaker taker,
+              const MakeRoom& make_room = {});
   moe_service* service() const { return service_.get(); }
   const moe_model* model() const { return model_.get(); }
+  /// What it will hold when it has been used; at first it holds less.
+  uint64_t wanted_bytes() const { return wanted_bytes_; }
 
  private:
   Model model_;
+  uint64_t wanted_bytes_ = 0;
   Service service_;  // freed before the model
 };
 
@@ -74,7 +86,9 @@ class ServedModels {
   void work();
   Entry* wanted();
   void open(Lock& lock, Entry& entry);
-  bool make_room(Lock& lock, const Entry& entry);
+  bool make_place(Lock& lock);
+  Room make_room(Lock& lock, uint64_t wanted);
+  uint64_t room() const;
   bool close_least_used(Lock& lock);
   void close_idle(Lock& lock);
   void close(Lock& lock, Entry& entry);

@@ -16,7 +16,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from support import CHECKPOINT, Cli, MODEL, MOE, main, run
+from support import CHECKPOINT, Cli, MODEL, MOE, machine_of, main, run
 
 SHIM = sys.argv[5]
 FAMILIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/families")
@@ -26,10 +26,7 @@ RUN = {"generate": ("-p", "Once upon a time", "-n", "20"), "perplexity": ("-p", 
 
 class Budget(Cli):
     def machine(self, available, total=10**9):
-        """An environment that reports a machine with these bytes of memory."""
-        with open(self.path("meminfo"), "w") as f:
-            f.write(f"MemTotal: {total >> 10} kB\nMemAvailable: {available >> 10} kB\n")
-        return {**os.environ, "LD_PRELOAD": SHIM, "FAKE_MEMINFO": self.path("meminfo"), "TMPDIR": self.folder.name}
+        return machine_of(self, SHIM, available, total)
 
     def test_malformed_sizes_are_refused(self):
         for command in RUN:

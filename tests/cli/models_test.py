@@ -16,10 +16,10 @@ SENTENCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/en
 
 
 class Several(Server):
-    def __init__(self, test, *args, **models):
+    def __init__(self, test, *args, env=None, **models):
         self.test = test
         named = [word for name, path in models.items() for word in ("--model", f"{name}={path}")]
-        super().__init__(test, *named[2:], *args, "--template", "plain", model=named[:2])
+        super().__init__(test, *named[2:], *args, "--template", "plain", model=named[:2], env=env)
 
     def is_open(self):
         return {m["id"]: m["open"] for m in json.loads(self.ask("GET", "/v1/models")[2])["data"]}

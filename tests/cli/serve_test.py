@@ -26,14 +26,14 @@ ENDLESS = {"prompt": "Once", "max_tokens": 400, "n": 60, "ignore_eos": True}
 class Server:
     """The command in the background. Ends it with the test."""
 
-    def __init__(self, test, *args, model=MODEL, before=None):
+    def __init__(self, test, *args, model=MODEL, before=None, env=None):
         """model: of the command line, a word or several. before: what the process calls before it becomes the command."""
         self.test = test
         where = () if "--unix" in args or "--port" in args else ("--port", "0")
         if model == MODEL:
             args = ("--template", "plain", *args)
         self.log = open(test.path(f"serve{next(NUMBERS)}.log"), "w", encoding="utf-8")
-        self.process = subprocess.Popen([MOE, "serve", *([model] if isinstance(model, str) else model), *where, *args], stderr=self.log, stdin=subprocess.DEVNULL, preexec_fn=before)
+        self.process = subprocess.Popen([MOE, "serve", *([model] if isinstance(model, str) else model), *where, *args], stderr=self.log, stdin=subprocess.DEVNULL, preexec_fn=before, env=env)
         test.addCleanup(self.kill)
         found = self.wait_for_text(r"serving .+ at (?:http://([\d.]+):(\d+)|unix:(\S+))\n(?s:.*)(?:defaults for requests|each model is opened)")
         self.host, self.port, self.path = found[1], int(found[2] or 0), found[3]

@@ -28,6 +28,13 @@ def sanitized():
     return b"__asan_init" in text or b"__tsan_init" in text
 
 
+def machine_of(test, shim, available, total):
+    """An environment that reports a machine with these bytes of memory. shim: the library fake_machine."""
+    with open(test.path("meminfo"), "w") as f:
+        f.write(f"MemTotal: {total >> 10} kB\nMemAvailable: {available >> 10} kB\n")
+    return {**os.environ, "LD_PRELOAD": shim, "FAKE_MEMINFO": test.path("meminfo"), "TMPDIR": test.folder.name}
+
+
 class Terminal:
     """The command, or another program, at a terminal of its own. Ends it with the test."""
 
