@@ -261,9 +261,12 @@ struct FfnOp {
   ExpertSource* experts = nullptr;
   const float* expert_scale = nullptr;  // (n_experts) or null: factors of the experts' outputs
 
-  const Ffn* shared = nullptr;     // shared expert, or the dense FFN; host memory
-  Matrix shared_gate;              // (1, d_model) or empty
-  RoutingStats* stats = nullptr;   // host memory or null
+  const Ffn* shared = nullptr;    // shared expert, or the dense FFN; host memory
+  Matrix shared_gate;             // (1, d_model) or empty
+  RoutingStats* stats = nullptr;  // host memory or null
+  // In place of `stats` those of each BatchRow::session, host memory; null: of none. Only if
+  // uses_host_memory().
+  RoutingStats* const* session_stats = nullptr;
   Routing* routing_out = nullptr;  // host memory to fill (may have null members), or null
   int32_t layer = -1;              // for the hook
   RoutingHook hook;                // only if uses_host_memory()

@@ -212,6 +212,18 @@ void run_stack(FfnCall& call, const Segment* segments, int32_t n, bool combine) 
   if (s.live()) add_stacks(call, segments, n, combine);
 }
 
+// Of the rows' inner units, whose activations have been computed.
+void count_activations(const FfnCall& call, const Segment& segment, int32_t sublayer) {
+  const auto d_ff = static_cast<uint64_t>(segment.expert.ffn[sublayer].up.rows);
+  for (int32_t r = 0; r < segment.n; ++r) {
+    RoutingStats* const stats = segment.tokens == nullptr ? call.stats_of_row(segment.row + r)
+                                                          : call.stats_of_token(segment.tokens[r]);
+    if (stats == nullptr) continue;
+    stats->n_positive += call.s.positive[segment.first + r];
+    stats->n_activations += d_ff;
+  }
+}
+
 }  // namespace
 
 void inner_activations(FfnCall& call, const Segment* segments, int32_t n, int32_t sublayer,
@@ -220,23 +232,17 @@ void inner_activations(FfnCall& call, const Segment* segments, int32_t n, int32_
   const bool gated = !segments[0].expert.ffn[sublayer].gate.empty();
   project_inner(call, segments, n, sublayer, x);
   if (!s.live()) return;
-  std::fill(s.positive, s.positive + s.n_threads, uint64_t{0});
   const int64_t work = int64_t{16} * segments[0].expert.ffn[sublayer].up.rows;
-  for_rows(call, segments, n, work, [&](int32_t i, int32_t r, int thread) {
+  for_rows(call, segments, n, work, [&](int32_t i, int32_t r, int) {
     const Ffn& ffn = segments[i].expert.ffn[sublayer];
     const int32_t d_ff = ffn.up.rows;
     const int64_t at = static_cast<int64_t>(segments[i].first + r) * d_ff;
-    s.positive[thread] += call.rt.kernels.activation(call.op.act, gated ? s.gate + at : nullptr,
-                                                     s.up + at, d_ff, s.gate + at);
+    s.positive[segments[i].first + r] = call.rt.kernels.activation(
+        call.op.act, gated ? s.gate + at : nullptr, s.up + at, d_ff, s.gate + at);
     call.rt.kernels.norm_row(ffn.sub_norm, s.gate + at, d_ff, s.gate + at);
   });
-  RoutingStats* stats = call.op.stats;
-  if (stats == nullptr || (call.op.n_experts > 0 && segments[0].weights == nullptr)) return;
-  for (int32_t t = 0; t < s.n_threads; ++t) stats->n_positive += s.positive[t];
-  for (int32_t i = 0; i < n; ++i) {
-    stats->n_activations += static_cast<uint64_t>(segments[i].n) *
-                            static_cast<uint64_t>(segments[i].expert.ffn[sublayer].up.rows);
-  }
+  if (!call.counts() || (call.op.n_experts > 0 && segments[0].weights == nullptr)) return;
+  for (int32_t i = 0; i < n; ++i) count_activations(call, segments[i], sublayer);
 }
 
 void down_inputs(FfnCall& call, const Segment* segments, int32_t n, int32_t sublayer,

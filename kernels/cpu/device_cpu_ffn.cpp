@@ -19,6 +19,7 @@ void for_shared_chunks(FfnCall& call, F&& use) {
     Segment segment;
     segment.expert = {op.shared, 0};
     segment.n = std::min(call.s.pair_chunk, op.n_rows - first);
+    segment.row = first;
     segment.x = call.x + static_cast<int64_t>(first) * op.d_model;
     segment.ld_x = op.d_model;
     inner_activations(call, &segment, 1, 0, nullptr);

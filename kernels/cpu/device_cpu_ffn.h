@@ -18,6 +18,13 @@ struct FfnCall {
   int32_t n_tokens = 0;             // n_rows * n_subheads
   int32_t max_k = 0;
   const float* shared = nullptr;  // (n_rows, d_model): output of the shared expert; null: later
+
+  bool counts() const { return op.stats != nullptr || op.session_stats != nullptr; }
+  /// Where a row, or a (sub-)token, is counted; null: nowhere.
+  RoutingStats* stats_of_row(int32_t row) const {
+    return op.session_stats == nullptr ? op.stats : op.session_stats[op.rows[row].session];
+  }
+  RoutingStats* stats_of_token(int32_t token) const { return stats_of_row(token / op.n_subheads); }
 };
 
 /// One expert (or the shared one) on some rows, within a chunk of at most pair_chunk rows.
@@ -31,14 +38,15 @@ struct Segment {
   int64_t ld_x = 0;
   const int32_t* tokens = nullptr;  // row i of the segment is row tokens[i] of x; null: row i
   const float* weights = nullptr;   // of row i in the sum
+  int32_t row = 0;                  // without tokens: the first row of the call
 };
 
 /// Scores, selection, capacity: fills the stream's routing arrays. Latches a fault.
 void route_layer(FfnCall& call);
 
 /// Refuses pairs whose experts are not in memory, as RouterConfig::resident says: sets kept and
-/// weight to 0. Returns their number.
-uint64_t skip_missing(FfnCall& call);
+/// weight to 0.
+void skip_missing(FfnCall& call);
 
 /// Groups the active pairs by expert (pair_begin, pair_token, pair_weight) and updates statistics.
 void group_pairs(FfnCall& call);

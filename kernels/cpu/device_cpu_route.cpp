@@ -117,11 +117,12 @@ void report(const FfnCall& call) {
   copy_out(s.scores, static_cast<int64_t>(call.n_tokens) * call.op.n_experts, out->scores);
 }
 
-void count_statistics(const FfnCall& call, uint64_t n_skipped) {
-  RoutingStats* stats = call.op.stats;
-  if (stats == nullptr) return;
-  stats->n_tokens += static_cast<uint64_t>(call.n_tokens);
+void count_statistics(const FfnCall& call) {
+  if (!call.counts()) return;
   for (int32_t t = 0; t < call.n_tokens; ++t) {
+    RoutingStats* const stats = call.stats_of_token(t);
+    if (stats == nullptr) continue;
+    ++stats->n_tokens;
     const int64_t at = static_cast<int64_t>(t) * call.max_k;
     int32_t served = 0;
     for (int32_t j = 0; j < call.s.count[t]; ++j) {
@@ -132,7 +133,6 @@ void count_statistics(const FfnCall& call, uint64_t n_skipped) {
     if (stats->experts_per_token != nullptr) ++stats->experts_per_token[served];
     stats->n_dropped += static_cast<uint64_t>(call.s.count[t] - served);
   }
-  stats->n_dropped -= n_skipped;
 }
 
 // Checks the choices that a hook may have changed.
@@ -211,9 +211,9 @@ void route_layer(FfnCall& call) {
   call_hook(call, routing);
   if (!call.s.live()) return;
   limit_capacity(call, route);
-  const uint64_t n_skipped = skip_missing(call);
+  skip_missing(call);
   report(call);
-  count_statistics(call, n_skipped);
+  count_statistics(call);
 }
 
 void group_pairs(FfnCall& call) {

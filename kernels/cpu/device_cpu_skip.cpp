@@ -81,27 +81,27 @@ void skip_pairs(FfnCall& call, int32_t token, const float* skipped) {
 
 }  // namespace
 
-uint64_t skip_missing(FfnCall& call) {
+void skip_missing(FfnCall& call) {
   const float most = call.op.router.resident;
-  if (!(most > 0)) return 0;
+  if (!(most > 0)) return;
   if (call.op.hook.call != nullptr) find_probabilities(call);
   float* skipped = call.s.route_p;
-  if (!find_skipped(call, most, skipped)) return 0;
-  uint64_t n = 0;
-  double probability = 0;
+  if (!find_skipped(call, most, skipped)) return;
   for (int32_t t = 0; t < call.n_tokens; ++t) {
+    uint64_t n = 0;
+    double probability = 0;
     each_kept(call, t, [&](int64_t i) {
       if (skipped[call.s.expert[i]] == 0) return;
       ++n;
       probability += static_cast<double>(call.s.prob[i]);
     });
     skip_pairs(call, t, skipped);
+    RoutingStats* const stats = call.stats_of_token(t);
+    if (stats == nullptr) continue;
+    stats->n_skipped += n;
+    stats->n_dropped -= n;  // what is no longer kept will count as dropped
+    stats->skipped_probability += probability;
   }
-  if (call.op.stats != nullptr) {
-    call.op.stats->n_skipped += n;
-    call.op.stats->skipped_probability += probability;
-  }
-  return n;
 }
 
 }  // namespace moe

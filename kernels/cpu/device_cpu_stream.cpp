@@ -54,7 +54,7 @@ size_t carve(CpuStream& s, uint8_t* base) {
   c.take(&s.route_p, s.n_threads, experts);
   c.take(&s.route_key, s.n_threads, experts);
   c.take(&s.route_heap, s.n_threads, experts);
-  c.take(&s.positive, s.n_threads);
+  c.take(&s.positive, pairs);
   return c.total();
 }
 

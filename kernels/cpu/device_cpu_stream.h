@@ -48,7 +48,7 @@ struct CpuStream final : Stream {
   float* route_p = nullptr;       // (n_threads, max_experts)
   float* route_key = nullptr;     // (n_threads, max_experts)
   int32_t* route_heap = nullptr;  // (n_threads, max_experts)
-  uint64_t* positive = nullptr;   // (n_threads)
+  uint32_t* positive = nullptr;   // (pair_chunk) of each row of `gate`, its units above 0
 
   /// True while operations should continue.
   bool live() const { return latched.ok() && !cancelled.load(std::memory_order_relaxed); }

@@ -45,6 +45,8 @@ struct RouterConfig {
   // Routers with a softmax over all experts: skip an expert up to this probability if loading it
   // would evict another; 0: never.
   float resident = 0;
+
+  bool operator==(const RouterConfig&) const = default;
 };
 
 /// Choices of every (sub-)token. A slot beyond count, or refused by capacity, has weight 0 and kept

@@ -40,8 +40,29 @@ bool same_operation(const SessionState& a, const SessionState& b) {
   return same_tables(a, b) && a.keeps_latent() == b.keeps_latent();
 }
 
-bool same_routing(const SessionState& a, const SessionState& b) {
-  return !a.routers.own() && !b.routers.own();
+// A hook sees one session. Which experts `resident` skips depends on all rows of an operation, and
+// a device with its own memory counts one session in each, with scratch for the file's router.
+bool same_routing(const SessionState& a, const SessionState& b, int32_t layer) {
+  const SessionRouters& one = a.routers;
+  const SessionRouters& other = b.routers;
+  if (one.hook.call != nullptr || other.hook.call != nullptr) return false;
+  if (!a.device.uses_host_memory()) {
+    const bool counted = one.counters.on() || other.counters.on();
+    return !counted && !one.overridden() && !other.overridden();
+  }
+  if (!one.overridden() && !other.overridden()) return true;
+  return one.of(layer) == other.of(layer) && one.of(layer).resident == 0;
+}
+
+// Sets where each part counts in this layer. False if none does.
+bool set_stats(SessionState& lead, const Batch& batch, int32_t layer) {
+  bool any = false;
+  for (const BatchPart& part : batch.parts) {
+    RoutingStats* const stats = part.session->routers.counters.of_pass(layer);
+    lead.work().stats[static_cast<size_t>(batch.rows[part.first_row].session)] = stats;
+    any = any || stats != nullptr;
+  }
+  return any;
 }
 
 /// view(part): the cache to use for the part.
@@ -203,13 +224,21 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
   op.experts = w.experts;
   op.shared = w.ffn.up.empty() || apart ? nullptr : &w.ffn;
   op.shared_gate = w.shared_gate;
+  const bool main_layer = layer < config.n_main_layers();
+  const bool by_session = lead.device.uses_host_memory();
+  if (main_layer && by_session && set_stats(lead, batch, layer)) {
+    op.session_stats = memory.stats.data();
+  }
+  const auto same = [layer](const SessionState& a, const SessionState& b) {
+    return same_routing(a, b, layer);
+  };
   Run run;
-  for (size_t at = 0; next_run(batch, &at, same_routing, &run);) {
+  for (size_t at = 0; next_run(batch, &at, same, &run);) {
     SessionState& session = *run.session;
     op.router = session.routers.of(layer);
     op.layer = layer;
-    if (layer < config.n_main_layers()) {
-      op.stats = session.routers.counters.of_pass(layer);
+    if (main_layer) {
+      if (!by_session) op.stats = session.routers.counters.of_pass(layer);
       op.hook = session.routers.hook;
     }
     op.n_rows = run.n_rows;

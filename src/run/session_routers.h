@@ -32,8 +32,8 @@ class SessionRouters {
   bool has_capacity() const { return in_force_.has_capacity; }
   /// Results depend on how a text is split into passes.
   bool depend_on_passes() const;
-  /// Not those of the file, or watched: the session's rows are routed apart from others.
-  bool own() const { return in_force_.overridden || counters.on() || hook.call != nullptr; }
+  /// Not those of the file.
+  bool overridden() const { return in_force_.overridden; }
   /// Differs between sessions, and between settings of one session.
   uint64_t number() const { return number_; }
 

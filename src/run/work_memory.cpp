@@ -113,6 +113,7 @@ bool WorkMemory::device_bytes(const Device& device, const ModelConfig& config,
 void WorkMemory::lay_out_lists(Carver& c, const ModelConfig& config, const PassShape& shape) {
   c.take(&rows, shape.rows);
   c.take(&caches, shape.rows);
+  c.take(&stats, shape.rows);
   c.take(&parts, shape.rows);
   if (config.has_mixers()) c.take(&states, shape.rows);
 }

@@ -53,9 +53,10 @@ struct WorkMemory {
   float* device_logits =
       nullptr;               // (vocab_size) the session's own row; null unless Device::can_sample
   std::span<BatchRow> rows;  // (rows)
-  std::span<KvCacheView> caches;  // (rows) one per part
-  std::span<MixerState> states;   // the same, of the layer at hand
-  std::span<BatchPart> parts;     // (rows)
+  std::span<KvCacheView> caches;   // (rows) one per part
+  std::span<RoutingStats*> stats;  // the same, of the layer at hand
+  std::span<MixerState> states;    // likewise
+  std::span<BatchPart> parts;      // (rows)
   DeviceBuffer memory;
   HostBuffer lists;
 };

@@ -2,6 +2,7 @@
 // Routing statistics count every token of the session's text once.
 
 #include "tests/run/tiny_run.h"
+#include "tests/support/router_text.h"
 
 namespace moe {
 namespace {
@@ -36,8 +37,75 @@ class RoutingCountTest : public testing::Test {
   std::unique_ptr<MemorySink> bytes_;
   Machine machine_;
   Box<Session> session_;
+  /// Evaluates pieces of 9, 1 and 4 tokens together, and returns the number of FFN operations.
+  int eval_together(std::initializer_list<Session*> sessions) {
+    static constexpr size_t kPieces[] = {9, 1, 4};
+    const std::vector<Session*> group = sessions;
+    int n_ops = 0;
+    machine_.hook().watch_ffn([&](const FfnOp&) { ++n_ops; });
+    const Status status = sessions_eval(group, text_.data(), kPieces, nullptr);
+    machine_.hook().watch_ffn({});
+    EXPECT_TRUE(status.ok()) << status.text();
+    return n_ops;
+  }
+  int n_layers() { return machine_.model().config().n_layers(); }
+  /// A session that has evaluated these tokens alone.
+  Box<Session> alone(size_t from, size_t n) {
+    Box<Session> session = machine_.session();
+    EXPECT_TRUE(session->count_routing(true).ok());
+    EXPECT_TRUE(session->eval(span(text_, from, n), LogitRows::kNone, nullptr).ok());
+    return session;
+  }
+  void expect_same_counts(const Session& found, const Session& expected) {
+    for (int layer = 0; layer < n_layers(); ++layer) {
+      const RoutingStats& a = *found.routing_stats(layer);
+      const RoutingStats& b = *expected.routing_stats(layer);
+      EXPECT_EQ(a.n_tokens, b.n_tokens);
+      EXPECT_EQ(a.n_dropped, b.n_dropped);
+      EXPECT_EQ(a.n_positive, b.n_positive);
+      EXPECT_EQ(a.n_activations, b.n_activations);
+      EXPECT_GT(a.n_activations, 0u);
+      if (b.tokens_per_expert == nullptr) continue;
+      EXPECT_TRUE(std::equal(a.tokens_per_expert, a.tokens_per_expert + 8, b.tokens_per_expert));
+      EXPECT_TRUE(std::equal(a.experts_per_token, a.experts_per_token + 9, b.experts_per_token));
+    }
+  }
+
   const Tokens text_ = random_tokens(40, 64);  // three chunks
 };
+
+// An expert that several texts need is read once, whether or not somebody counts.
+TEST_F(RoutingCountTest, SessionsThatCountAreComputedTogether) {
+  const Box<Session> silent = machine_.session();
+  const Box<Session> last = machine_.session();
+  ASSERT_TRUE(last->count_routing(true).ok());
+  EXPECT_EQ(eval_together({session_.get(), silent.get(), last.get()}), n_layers());
+  expect_same_counts(*session_, *alone(0, 9));
+  expect_same_counts(*last, *alone(10, 4));
+  EXPECT_EQ(silent->routing_stats(1), nullptr);
+}
+
+TEST_F(RoutingCountTest, SessionsWithTheSameRouterAreComputedTogether) {
+  const Box<Session> second = machine_.session();
+  const Box<Session> third = machine_.session();
+  for (Session* session : {session_.get(), second.get(), third.get()}) {
+    ASSERT_TRUE(set_router(*session, "topk:4").ok());
+  }
+  EXPECT_EQ(eval_together({session_.get(), second.get(), third.get()}), n_layers());
+  EXPECT_EQ(session_->routing_stats(1)->experts_per_token[4], 9u);
+  ASSERT_TRUE(set_router(*second, "topk:3").ok());
+  EXPECT_GT(eval_together({session_.get(), second.get(), third.get()}), n_layers());
+}
+
+// What one text may skip must not depend on which experts another one needs.
+TEST_F(RoutingCountTest, SessionsThatMaySkipExpertsAreComputedApart) {
+  const Box<Session> second = machine_.session();
+  const Box<Session> third = machine_.session();
+  for (Session* session : {session_.get(), second.get(), third.get()}) {
+    ASSERT_TRUE(set_router(*session, "resident=0.2").ok());
+  }
+  EXPECT_GT(eval_together({session_.get(), second.get(), third.get()}), n_layers());
+}
 
 TEST_F(RoutingCountTest, CancelledPassesAreLeftOut) {
   machine_.hook().arm(nullptr);
