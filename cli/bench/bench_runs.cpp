@@ -30,8 +30,8 @@ struct PromptTime {
   double of(double n) const { return n * (linear + n * square); }
 };
 
-std::vector<int32_t> random_tokens(int n, int32_t vocab_size) {
-  std::vector<int32_t> tokens(static_cast<size_t>(n));
+std::vector<int32_t> random_tokens(size_t n, int32_t vocab_size) {
+  std::vector<int32_t> tokens(n);
   uint32_t state = 1;
   for (int32_t& t : tokens) {
     state = state * 1664525u + 1013904223u;
@@ -52,7 +52,8 @@ class Runs {
   Runs(const BenchOptions& o, const moe_model* model, const std::vector<moe_session*>& sessions)
       : o_(o),
         sessions_(sessions),
-        tokens_(random_tokens(o.positions(), vocab_size(model))),
+        tokens_(
+            random_tokens(static_cast<size_t>(o.positions()) * sessions.size(), vocab_size(model))),
         used_(model, may_skip(o.model)) {}
 
   Timing measure(const Meters& meters) {
@@ -202,7 +203,11 @@ class Runs {
     rewind();
     if (o_.depth == 0) return;
     status_.show("filling the context with " + std::to_string(o_.depth) + " tokens" + turn);
-    for (moe_session* s : sessions_) eval(s, o_.depth);
+    std::vector<int32_t> tokens(static_cast<size_t>(o_.depth));
+    for (size_t s = 0; s < sessions_.size(); ++s) {
+      for (int i = 0; i < o_.depth; ++i) tokens[static_cast<size_t>(i)] = token(i, s);
+      eval(sessions_[s], tokens.data(), o_.depth);
+    }
   }
 
   void rewind() {
@@ -210,19 +215,26 @@ class Runs {
     for (moe_session* s : sessions_) check(moe_session_rewind(s, 0, &error), error);
   }
 
-  double eval(moe_session* session, int n) {
+  // Each session has a text of its own: those that have much in common select the same experts,
+  // even where their next tokens differ.
+  int32_t token(int position, size_t session) const {
+    const size_t n = tokens_.size() / sessions_.size();
+    return tokens_[session * n + static_cast<size_t>(position) % n];
+  }
+
+  double eval(moe_session* session, int n) { return eval(session, tokens_.data(), n); }
+
+  double eval(moe_session* session, const int32_t* tokens, int n) {
     moe_error error;
     const double start = now_seconds();
     set_current_session(session);
     stop_if_interrupted();
-    check(moe_session_eval(session, tokens_.data(), static_cast<size_t>(n), MOE_ROWS_NONE, nullptr,
-                           &error),
+    check(moe_session_eval(session, tokens, static_cast<size_t>(n), MOE_ROWS_NONE, nullptr, &error),
           error);
     return now_seconds() - start;
   }
 
-  // Decodes tokens `first` .. `first + n`. Each session has its own tokens, so that they select
-  // different experts.
+  // Decodes tokens `first` .. `first + n`.
   double decode(int first, int n) {
     std::vector<int32_t> row(sessions_.size());
     const double start = now_seconds();
@@ -230,7 +242,7 @@ class Runs {
       stop_if_interrupted();
       status_.update(what_, i, n);
       for (size_t s = 0; s < row.size(); ++s) {
-        row[s] = tokens_[(static_cast<size_t>(first + i) + 31 * s) % tokens_.size()];
+        row[s] = token(first + i, s);
       }
       if (counting_) used_.begin(sessions_);
       step(row);
