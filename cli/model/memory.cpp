@@ -73,20 +73,21 @@ uint64_t memory_cap(const ModelOptions& o) {
 }
 
 void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_sessions, uint64_t most) {
-  if (!o.memory.empty()) return;
-  const moe_session_params session = session_params(o);
   uint64_t budget = 0;
-  moe_error error;
-  check(moe_model_suggest_memory(model.get(), &session, n_sessions, &budget, &error), error);
-  const bool too_large = wanted_bytes(o, env, model.get(), n_sessions) > most;
+  if (o.memory.empty()) {
+    const moe_session_params session = session_params(o);
+    moe_error error;
+    check(moe_model_suggest_memory(model.get(), &session, n_sessions, &budget, &error), error);
+  }
+  const uint64_t needed = wanted_bytes(o, env, model.get(), n_sessions);
+  const bool too_large = needed > most;
   if (budget == 0 && !too_large) return;
   if (too_large) budget = std::max<uint64_t>(1, budget == 0 ? most : std::min(budget, most));
-  const uint64_t needed = memory_plan(o, model.get(), n_sessions).needed_bytes;
   ModelOptions with = o;
   with.memory = std::to_string(budget);
-  std::fprintf(stderr,
-               "moe: %s needed, more than is available; the cap is %s (--memory sets another)\n",
-               format_bytes(needed).c_str(), format_bytes(budget).c_str());
+  std::fprintf(stderr, "moe: %s needed, more than is available; the cap is %s%s\n",
+               format_bytes(needed).c_str(), format_bytes(budget).c_str(),
+               o.memory.empty() ? " (--memory sets another)" : "");
   model.reset();  // before the other is opened
   model = open_model(with, env);
 }
@@ -100,8 +101,8 @@ Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions) {
 uint64_t available_budget() { return machine_memory().budget_bytes; }
 
 std::optional<uint64_t> held_bytes() {
-  std::ifstream statm(
-      "/proc/self/statm");  // in pages: all, those in memory, of them those of files
+  // In pages: all, those in memory, and of these those of files.
+  std::ifstream statm("/proc/self/statm");
   uint64_t all = 0;
   uint64_t resident = 0;
   uint64_t shared = 0;

@@ -12,8 +12,8 @@ namespace moe_cli {
 /// has.
 uint64_t memory_cap(const ModelOptions& o);
 
-/// Without --memory, reopens a model that does not fit in the available memory under the cap that
-/// the library suggests, at most `most`, and reports it on stderr.
+/// Reopens a model that does not fit in the available memory under the cap that the library
+/// suggests, unless there is --memory, or that needs more than `most`, and reports it on stderr.
 void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_sessions = 1,
                 uint64_t most = UINT64_MAX);
 /// Opens a model for `n_sessions` sessions with these options.

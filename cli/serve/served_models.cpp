@@ -38,8 +38,10 @@ void check_exists(const std::string& path) {
                   "--model: " + path + ": " + (error ? error.message() : std::strerror(ENOENT)));
 }
 
-bool lacks_memory(const CallError& e) {
-  return e.code == MOE_ERR_MEMORY || e.code == MOE_ERR_BUDGET;
+// Whether a model may be opened when others are closed. A cap that is too small stays so.
+bool lacks_memory(const CallError& e, const ServeOptions& o, bool in_room) {
+  return e.code == MOE_ERR_MEMORY ||
+         (e.code == MOE_ERR_BUDGET && (o.model.memory.empty() || !in_room));
 }
 
 }  // namespace
@@ -228,21 +230,25 @@ void ServedModels::open(Lock& lock, Entry& entry) {
   std::string problem;
   int status = kUnavailable;
   Open made;
+  bool again = false;
+  bool in_room = true;
+  const auto make_room = [&](uint64_t wanted) {
+    Lock own(mutex_);
+    const Room room = this->make_room(own, wanted);
+    in_room = wanted <= room.bytes;
+    return room;
+  };
   for (;;) {
     if (!make_place(lock)) {
       problem = no_room;
       break;
     }
     lock.unlock();
-    bool again = false;
-    const auto make_room = [&](uint64_t wanted) {
-      Lock own(mutex_);
-      return this->make_room(own, wanted);
-    };
+    again = false;
     try {
       made = std::make_shared<ServedModel>(entry.options, env_, entry.name, taker_, make_room);
     } catch (const CallError& e) {
-      again = lacks_memory(e);
+      again = lacks_memory(e, entry.options, in_room);
       problem = e.what();
       if (!again) status = 500;
     } catch (const std::exception& e) {
@@ -263,7 +269,7 @@ void ServedModels::open(Lock& lock, Entry& entry) {
   }
   if (status == 500) {
     problem = "model '" + entry.name + "' cannot be opened; the server says why";
-  } else if (made == nullptr && !ending_ && n_open() > 0) {
+  } else if (again && !ending_ && n_open() > 0) {
     problem = no_room;
   }
   entry.open = made;

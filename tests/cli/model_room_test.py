@@ -63,7 +63,11 @@ class ModelRoom(Cli):
         server.wait_until_open_are("b")
 
     def test_the_memory_of_models_in_use_is_theirs(self):
-        server = self.serve(1.2, a=MODEL, b=MODEL)
+        for args in ((), ("--memory", str(self.needed))):
+            with self.subTest(args=args):
+                self.check_models_in_use(self.serve(1.2, *args, a=MODEL, b=MODEL))
+
+    def check_models_in_use(self, server):
         busy = server.connect()
         busy.sendall(request_text({**ENDLESS, "model": "a"}))
         server.wait_until_open_are("a")
@@ -77,6 +81,13 @@ class ModelRoom(Cli):
                 break
             time.sleep(0.05)
         server.wait_until_open_are("b")
+        server.kill()
+
+    def test_a_cap_that_is_too_small_closes_nobody(self):
+        server = self.serve(9, "--memory", "200K", a=MODEL, b=MODEL)
+        error, _ = server.refuses(500, {"prompt": "a", "model": "b"})
+        self.assertIn("cannot be opened", error["message"])
+        self.assertIn("--memory", server.text())
 
 
 if __name__ == "__main__":

@@ -50,8 +50,7 @@ void add_mimo_predictions(Decoder* d, const Checkpoint& checkpoint) {
   const std::string all = prefix + "*";
   if (!has_tensors(checkpoint, prefix)) return;
   if (n == 0 || !has_tensors(checkpoint, prefix + "0.")) {
-    d->keys.warn("the layer that predicts further tokens (" + all +
-                 ") is left out: " +
+    d->keys.warn("the layer that predicts further tokens (" + all + ") is left out: " +
                  (n == 0 ? "config.json says that there is none" : "the first one is missing"));
     d->ignore_tensors(all.c_str());
     return d->skip_layers(1);
