@@ -12,7 +12,7 @@ import time
 
 from models_test import Several
 from serve_test import ENDLESS, request_text
-from support import MODEL, Cli, machine_of, main
+from support import CHAT, MODEL, Cli, machine_of, main
 
 SHIM = sys.argv[5]
 SLOTS = 256  # of which the model's file says nothing
@@ -29,7 +29,8 @@ class ModelRoom(Cli):
         """On a machine that has `share` times what a model needs with its sessions, whatever the server has taken of it: its
         available memory stays the same."""
         machine = machine_of(self, SHIM, int(share * self.needed) * 16 // 15, 100 * self.needed)
-        return Several(self, "--slots", str(SLOTS), *args, env=machine, **models)
+        slots = () if "--slots" in args else ("--slots", str(SLOTS))
+        return Several(self, *slots, *args, env=machine, **models)
 
     def use(self, server, *names):
         for name in names:
@@ -84,10 +85,14 @@ class ModelRoom(Cli):
         server.kill()
 
     def test_a_cap_that_is_too_small_closes_nobody(self):
-        server = self.serve(9, "--memory", "200K", a=MODEL, b=MODEL)
+        small = self.path("small.moe")
+        self.ok("convert", CHAT, small, "--weights", "f32")
+        server = self.serve(9, "--slots", "1", "--memory", "2M", a=small, b=MODEL)
+        server.post("/v1/completions", {"prompt": "a", "model": "a", "max_tokens": 1})
         error, _ = server.refuses(500, {"prompt": "a", "model": "b"})
         self.assertIn("cannot be opened", error["message"])
-        self.assertIn("--memory", server.text())
+        self.assertIn("is too small", server.text())
+        server.wait_until_open_are("a")
 
 
 if __name__ == "__main__":
