@@ -150,12 +150,10 @@ uint64_t guess_bytes(const SessionState& state, uint64_t n_rows, uint64_t n_kept
          n_kept * static_cast<uint64_t>(config.d_model) * sizeof(float) + sizeof(uint64_t);
 }
 
-// Whether the layer that guesses has read the end of the text, or is going to. Older versions of
-// the library read what is saved without it.
+// Whether the layer that guesses has read the end of the text, or is going to.
 bool keeps_guesses(const SessionState& state) {
   const Predictions& own = state.predictions;
-  const bool some = own.any() && own.n_rows() + own.n_kept() > 0;
-  return some && own.end() == state.position();
+  return own.any() && state.position() > 0 && own.end() == state.position();
 }
 
 Saved describe(const SessionState& state, const ModelFileName& name, uint64_t n) {
@@ -321,21 +319,16 @@ class Loader {
   Checksum checksum_;
 };
 
-Status check_state(std::span<const float> values) {
-  for (const float v : values) {
-    if (!is_finite(v)) {
-      return Status::error(MOE_ERR_CORRUPT, "saved session: a state is not a finite number");
-    }
-  }
-  return {};
-}
-
 // Devices with mixers use host memory.
 Status load_state(SessionState& state, Loader& loader, size_t n) {
   if (!state.mixers.any() || n == 0) return {};
   const std::span<float> values = state.mixers.values(static_cast<int32_t>(n));
   MOE_TRY(loader.array(values.data(), values.size_bytes()));
-  MOE_TRY(check_state(values));
+  for (const float v : values) {
+    if (!is_finite(v)) {
+      return Status::error(MOE_ERR_CORRUPT, "saved session: a state is not a finite number");
+    }
+  }
   return {};
 }
 
@@ -430,7 +423,6 @@ Status load_guesses(SessionState& state, Loader& loader, KvMover& mover, uint64_
   mover.set_rows(state.predictions.n_rows());
   MOE_TRY(load_rows(state, loader, mover, config.n_main_layers(), config.n_layers()));
   MOE_TRY(loader.array(hidden.data(), hidden.size_bytes()));
-  MOE_TRY(check_state(hidden));
   return loader.finish();
 }
 

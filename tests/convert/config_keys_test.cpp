@@ -110,7 +110,7 @@ TEST(ConfigKeys, AListOfWrongLengthIsNamed) {
     for (const char* other :
          {"architectures", "eos_token_id", "mlp_only_layers", "short_factor", "long_factor",
           "layers_block_type", "mtp_layers_block_type", "keys_to_ignore_at_inference",
-          "full_attn_idxs", "num_experts", "lr"}) {
+          "full_attn_idxs", "num_experts", "lr", "moe_capacity"}) {
       if (key == other) return;
     }
     if (!member->is_array() || member->size() == 0) return;

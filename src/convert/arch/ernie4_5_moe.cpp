@@ -59,10 +59,23 @@ void add_experts(Decoder* d) {
   }
 }
 
+constexpr const char* kPredictionParts[] = {"block", "emb_norm", "hidden_norm", "linear_proj"};
+
+std::string prediction_part(const char* part, int32_t layer) {
+  return "model.mtp_" + std::string(part) + "." + std::to_string(layer) + ".";
+}
+
+bool has_prediction(const Checkpoint& checkpoint, int32_t layer) {
+  for (const char* part : kPredictionParts) {
+    if (has_tensors(checkpoint, prediction_part(part, layer))) return true;
+  }
+  return false;
+}
+
 // The layers that predict further tokens are outside the others, and dense. `like`: another dense
 // layer.
 void add_predictions(const LayerConfig& like, const Checkpoint& checkpoint, Decoder* d) {
-  const bool first = has_tensors(checkpoint, "model.mtp_block.0.");
+  const bool first = has_prediction(checkpoint, 0);
   if (first) {
     d->add_prediction(like, {.layer = "model.mtp_block.0.",
                              .names = kPrediction,
@@ -71,13 +84,10 @@ void add_predictions(const LayerConfig& like, const Checkpoint& checkpoint, Deco
                              .raw = true});
   }
   for (int32_t l = first ? 1 : 0; l < kMaxPredictions; ++l) {
-    bool there = false;
-    for (const char* part : {"block", "emb_norm", "hidden_norm", "linear_proj"}) {
-      const std::string start = "model.mtp_" + std::string(part) + "." + std::to_string(l) + ".";
-      there = there || has_tensors(checkpoint, start);
-      d->ignore_tensors((start + "*").c_str());
+    for (const char* part : kPredictionParts) {
+      d->ignore_tensors((prediction_part(part, l) + "*").c_str());
     }
-    if (there) d->skip_layers(1);
+    if (has_prediction(checkpoint, l)) d->skip_layers(1);
   }
 }
 
