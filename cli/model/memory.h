@@ -21,9 +21,10 @@ Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions = 1)
 
 /// The most that a cap may take of the memory available now; UINT64_MAX if that is unknown.
 uint64_t available_budget();
-/// What this process holds, without files that are mapped; none if the system does not say it.
+/// The memory that this process holds, without files that are mapped; none if the system does not
+/// say it.
 std::optional<uint64_t> held_bytes();
-/// What the model will hold of the machine's memory with `n_sessions` sessions, under its cap if it
+/// The machine's memory that the model will hold with `n_sessions` sessions, under its cap if it
 /// has one. A GPU's memory is another; mapped weights can be read again.
 uint64_t wanted_bytes(const ModelOptions& o, moe_env* env, const moe_model* model, int n_sessions);
 /// Before `n_sessions` sessions with these options are made: throws, naming the smallest cap, if

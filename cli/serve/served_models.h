@@ -31,7 +31,7 @@ class ServedModel {
               const MakeRoom& make_room = {});
   moe_service* service() const { return service_.get(); }
   const moe_model* model() const { return model_.get(); }
-  /// What it will hold when it has been used; at first it holds less.
+  /// The memory that it will hold when it has been used; at first it holds less.
   uint64_t wanted_bytes() const { return wanted_bytes_; }
 
  private:

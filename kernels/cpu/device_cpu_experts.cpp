@@ -212,7 +212,7 @@ void run_stack(FfnCall& call, const Segment* segments, int32_t n, bool combine) 
   if (s.live()) add_stacks(call, segments, n, combine);
 }
 
-// Of the rows' inner units, whose activations have been computed.
+// Counts the rows' inner units, whose activations have been computed.
 void count_activations(const FfnCall& call, const Segment& segment, int32_t sublayer) {
   const auto d_ff = static_cast<uint64_t>(segment.expert.ffn[sublayer].up.rows);
   for (int32_t r = 0; r < segment.n; ++r) {

@@ -97,7 +97,7 @@ TEST_F(RoutingCountTest, SessionsWithTheSameRouterAreComputedTogether) {
   EXPECT_GT(eval_together({session_.get(), second.get(), third.get()}), n_layers());
 }
 
-// What one text may skip must not depend on which experts another one needs.
+// A text skips experts whatever other texts need.
 TEST_F(RoutingCountTest, SessionsThatMaySkipExpertsAreComputedApart) {
   const Box<Session> second = machine_.session();
   const Box<Session> third = machine_.session();

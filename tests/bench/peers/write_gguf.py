@@ -2,17 +2,20 @@
 # SPDX-License-Identifier: MIT
 """Writes a GGUF file of a named shape with random weights.
 
-Usage: write_gguf.py SHAPE TYPE FILE [--ik]
+Usage: write_gguf.py SHAPE TYPE FILE [--ik] [--tokenizer]
 
 TYPE is that of the attention, FFN and expert matrices. With TQ2_0 and Q8_0, the embedding and the output head
 are Q8_0; Q4_0 and Q4_K_M mix types as llama-quantize does (the head in
-Q6_K). --ik writes the file for ik_llama.cpp, whose ternary type is IQ2_BN. Routers and norms are F32. The blocks are random bytes with a constant scale, drawn from a pool of a
+Q6_K). --ik writes the file for ik_llama.cpp, whose ternary type is IQ2_BN. --tokenizer adds one of as many tokens, which
+servers need: bytes, and pairs and fours of letters. Routers and norms are F32. The blocks are random bytes with a constant scale, drawn from a pool of a
 few megabytes, so memory use is small and nothing is quantised.
 """
 
 import argparse
+import itertools
 import math
 import os
+import string
 
 import gguf
 import numpy as np
@@ -116,10 +119,41 @@ def n_bytes(shape, kind):
     return math.prod(shape) // per_block * block_bytes
 
 
-def add_header(writer, shape):
+def byte_letters():
+    """The character that stands for each byte in a vocabulary of GPT-2's kind: itself, or one from 256 on if it is no visible one."""
+    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = iter(range(256, 512))
+    return [chr(byte if byte in visible else next(others)) for byte in range(256)]
+
+
+def add_tokenizer(writer, n):
+    """BPE: n tokens with the end of text, each merged from two before it."""
+    letters = string.ascii_lowercase
+    pairs = [a + b for a in letters for b in letters]
+    end = "<|endoftext|>"
+    left = n - 1 - 256 - len(pairs)
+    fours = itertools.islice(itertools.product(pairs, pairs), left)
+    merges = [*pairs, *fours]
+    tokens = [end, *byte_letters(), *("".join(merge) for merge in merges)]
+    if len(tokens) != n:
+        raise ValueError(f"there are {len(tokens)} tokens of these kinds, expected {n}")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([gguf.TokenType.CONTROL] + [gguf.TokenType.NORMAL] * (n - 1))
+    writer.add_token_merges([" ".join(merge) for merge in merges])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(0)
+    writer.add_add_bos_token(False)
+
+
+def add_header(writer, shape, has_tokenizer):
     writer.add_file_type(gguf.LlamaFileType.GUESSED)
     writer.add_vocab_size(shape.vocab)
-    writer.add_tokenizer_model("none")
+    if has_tokenizer:
+        add_tokenizer(writer, shape.vocab)
+    else:
+        writer.add_tokenizer_model("none")
     writer.add_context_length(4096)
     writer.add_embedding_length(shape.d_model)
     writer.add_block_count(shape.layers)
@@ -137,7 +171,7 @@ def add_header(writer, shape):
         writer.add_expert_feed_forward_length(shape.d_ff)  # `qwen3moe` would divide the length above by the experts used
 
 
-def write_gguf(shape_name, type_name, path, for_ik):
+def write_gguf(shape_name, type_name, path, for_ik=False, has_tokenizer=False):
     """Writes the file, under another name until it is complete."""
     shape = SHAPES[shape_name]
     if for_ik:
@@ -145,7 +179,7 @@ def write_gguf(shape_name, type_name, path, for_ik):
     source = Source()
     part = path + ".part"
     writer = gguf.GGUFWriter(part, shape.arch)
-    add_header(writer, shape)
+    add_header(writer, shape, has_tokenizer)
     tensors = {name: (size, quantisation(shape, type_name, name, kind))
                for name, (size, kind) in matrices(shape).items()}
     for name, (size, kind) in tensors.items():
@@ -169,8 +203,9 @@ def main():
     parser.add_argument("type", choices=TYPES)
     parser.add_argument("file")
     parser.add_argument("--ik", action="store_true", help="for ik_llama.cpp")
+    parser.add_argument("--tokenizer", action="store_true", help="with a tokenizer")
     o = parser.parse_args()
-    write_gguf(o.shape, o.type, o.file, o.ik)
+    write_gguf(o.shape, o.type, o.file, o.ik, o.tokenizer)
     print(f"{o.file}: {os.path.getsize(o.file) / 1e6:.1f} MB")
 
 
