@@ -88,7 +88,7 @@ def measure_theirs(o, path):
 
 
 def speed_of_machine(o):
-    """What a small model reaches right now: a prompt for the processors, decoding for the memory."""
+    """Time a small model: its prompt shows the processors' speed, its decoding that of the memory."""
     model = ["--synthetic", "edge-moe-768x12", "--weights", "ternary2"]
     return [bench(o, model, what, METER_REPETITIONS)[f"{kind}_tokens_per_s"]
             for what, kind in ((Measure(prompt=256), "prefill"), (Measure(), "decode"))]

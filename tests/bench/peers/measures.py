@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a race measures: prompts, and decode into an empty context, at a depth, and of several sessions together."""
+"""Names the rates that a race measures: of prompts, and of decode in an empty context, at a depth, and with several sessions."""
 
 from dataclasses import dataclass
 
