@@ -8,15 +8,15 @@
 
 A round starts each server in turn, the next round in the opposite order, and asks each
 
-- from --clients clients at once for --tokens tokens after a prompt of --prompt tokens, all as streams: tokens per second
-  of the whole, and while every text was being generated, which is what moe bench --sessions measures;
-- for the first token after a prompt of --short tokens that comes two seconds after one of --long tokens, and for moe how
-  many passes of the model that took;
+- from --clients clients at once for --tokens tokens after a prompt of --prompt tokens, all as streams: tokens per
+  second of the whole, and while every text was being generated, which is what moe bench --sessions measures;
+- for the first token after a prompt of --short tokens that comes two seconds after one of --long tokens, and for moe
+  how many passes of the model that took;
 - for nothing: the CPU time of 10 seconds.
 
-Prompts are random token ids, others in each round. --keep FILE keeps the rounds for the next call, whose medians are those
-of all, so that a machine need be quiet for one round at a time, and --what for a part of it. --start measures instead how long the server takes to
-listen, beside moe generate -n 1 with the same sessions. Run it on an idle machine, with Linux.
+Prompts are random token ids, others in each round. --keep FILE keeps the rounds for the next call, whose medians are
+those of all, so that a machine need be quiet for one round at a time, and --what for a part of it. --start measures
+instead how long the server takes to listen, beside moe generate -n 1. Run it on an idle machine, with Linux.
 """
 
 import argparse
@@ -102,8 +102,8 @@ class Moe(Server):
 
     def command(self):
         memory = ["--memory", self.o.memory] if self.o.memory else []
-        return [self.o.moe, "serve", self.o.model, "--port", str(self.port), "--slots", str(self.o.clients), "--threads", str(self.o.threads),
-                "--context", str(self.o.context), *memory]
+        return [self.o.moe, "serve", self.o.model, "--port", str(self.port), "--slots", str(self.o.clients),
+                "--threads", str(self.o.threads), "--context", str(self.o.context), *memory]
 
     def passes(self):
         found = dict(re.findall(r"^(moe_step\w+) ([\d.e+-]+)$", self.get("/metrics")[1], re.MULTILINE))
@@ -115,8 +115,8 @@ class Llama(Server):
     extra = {"cache_prompt": False}
 
     def command(self):
-        return [self.o.llama, "-m", self.o.gguf, "--port", str(self.port), "-np", str(self.o.clients), "-t", str(self.o.threads),
-                "-c", str(self.o.clients * self.o.context), *self.o.llama_options.split()]
+        return [self.o.llama, "-m", self.o.gguf, "--port", str(self.port), "-np", str(self.o.clients),
+                "-t", str(self.o.threads), "-c", str(self.o.clients * self.o.context), *self.o.llama_options.split()]
 
 
 def prompt(rng, n):
@@ -125,7 +125,8 @@ def prompt(rng, n):
 
 def events(server, ids, n, sampling):
     """The times of the tokens of a streamed text, and their number as the server counts them."""
-    body = {"prompt": ids, "max_tokens": n, "stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True, **sampling, **server.extra}
+    body = {"prompt": ids, "max_tokens": n, "stream": True, "stream_options": {"include_usage": True},
+            "ignore_eos": True, **sampling, **server.extra}
     connection = server.connect()
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     response = connection.getresponse()
@@ -222,30 +223,33 @@ def race(kind, o, number):
 
 def bench(o):
     """moe bench of the same file, with as many sessions and as long texts."""
-    out = subprocess.run([o.moe, "bench", o.model, "-p", "0", "-n", str(o.tokens), "-d", str(o.prompt), "--sessions", str(o.clients), "-r", "1",
-                          "--threads", str(o.threads), "--json"], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run([o.moe, "bench", o.model, "-p", "0", "-n", str(o.tokens), "-d", str(o.prompt), "-r", "1",
+                          "--json", "--sessions", str(o.clients), "--threads", str(o.threads)],
+                         capture_output=True, text=True, check=True).stdout
     return {"decode": json.loads(out)["decode_tokens_per_s"]}
 
 
 def measure_starts(o):
-    """Each round: the server until it listens, and the command until it has made its token. The sessions differ in number."""
+    """Each round: the server with its sessions until it listens, and the command until it has made its token."""
     found = {"serve": [], "generate": []}
     for _ in range(o.rounds):
         server = Moe(o)
         found["serve"].append(server.start_seconds)
         server.end()
         begin = time.monotonic()
-        subprocess.run([o.moe, "generate", o.model, "--tokens", "300", "-n", "1", "--context", str(o.context), "--threads", str(o.threads)],
-                       capture_output=True, check=True)
+        subprocess.run([o.moe, "generate", o.model, "--tokens", "300", "-n", "1", "--context", str(o.context),
+                        "--threads", str(o.threads)], capture_output=True, check=True)
         found["generate"].append(time.monotonic() - begin)
     for name, seconds in found.items():
-        print(f"{name}: {1e3 * statistics.median(seconds):.1f} ms ({1e3 * min(seconds):.1f} to {1e3 * max(seconds):.1f}), {o.rounds} times")
+        ms = [1e3 * f(seconds) for f in (statistics.median, min, max)]
+        print(f"{name}: {ms[0]:.1f} ms ({ms[1]:.1f} to {ms[2]:.1f}), {o.rounds} times")
 
 
 def show(rounds):
     names = list(dict.fromkeys(name for found in rounds for name in found))
     keys = list(dict.fromkeys(key for found in rounds for name in names for key in found.get(name, {})))
-    print(f"medians of {len(rounds)} rounds (lowest to highest)\n\n| | " + " | ".join(names) + " |\n" + "|---" * (len(names) + 1) + "|")
+    print(f"medians of {len(rounds)} rounds (lowest to highest)\n")
+    print("| | " + " | ".join(names) + " |\n" + "|---" * (len(names) + 1) + "|")
     for key in keys:
         row = []
         for name in names:

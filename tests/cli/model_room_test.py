@@ -26,8 +26,8 @@ class ModelRoom(Cli):
         self.assertGreater(self.needed, 50 * os.path.getsize(MODEL))
 
     def serve(self, share, *args, **models):
-        """On a machine that has `share` times what a model needs with its sessions, whatever the server has taken of it: its
-        available memory stays the same."""
+        """On a machine whose available memory is always `share` times what a model needs with its sessions, whatever
+        the server has taken of it."""
         machine = machine_of(self, SHIM, int(share * self.needed) * 16 // 15, 100 * self.needed)
         slots = () if "--slots" in args else ("--slots", str(SLOTS))
         return Several(self, *slots, *args, env=machine, **models)

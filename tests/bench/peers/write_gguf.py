@@ -5,10 +5,10 @@
 Usage: write_gguf.py SHAPE TYPE FILE [--ik] [--tokenizer]
 
 TYPE is that of the attention, FFN and expert matrices. With TQ2_0 and Q8_0, the embedding and the output head
-are Q8_0; Q4_0 and Q4_K_M mix types as llama-quantize does (the head in
-Q6_K). --ik writes the file for ik_llama.cpp, whose ternary type is IQ2_BN. --tokenizer adds one of as many tokens, which
-servers need: bytes, and pairs and fours of letters. Routers and norms are F32. The blocks are random bytes with a constant scale, drawn from a pool of a
-few megabytes, so memory use is small and nothing is quantised.
+are Q8_0; Q4_0 and Q4_K_M mix types as llama-quantize does (the head in Q6_K). --ik writes the file for
+ik_llama.cpp, whose ternary type is IQ2_BN. --tokenizer adds one of as many tokens, which servers need: bytes, and
+pairs and fours of letters. Routers and norms are F32. The blocks are random bytes with a constant scale, drawn from a
+pool of a few megabytes, so memory use is small and nothing is quantised.
 """
 
 import argparse
@@ -120,7 +120,7 @@ def n_bytes(shape, kind):
 
 
 def byte_letters():
-    """The character that stands for each byte in a vocabulary of GPT-2's kind: itself, or one from 256 on if it is no visible one."""
+    """The character for each byte in a vocabulary of GPT-2's kind: itself if it is visible, or one from 256 on."""
     visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = iter(range(256, 512))
     return [chr(byte if byte in visible else next(others)) for byte in range(256)]
