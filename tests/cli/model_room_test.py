@@ -8,10 +8,8 @@ Usage: model_room_test.py MOE MODEL CHECKPOINT CHAT LIBFAKE_MACHINE
 import json
 import os
 import sys
-import time
 
 from models_test import Several
-from serve_test import ENDLESS, request_text
 from support import CHAT, MODEL, Cli, machine_of, main
 
 SHIM = sys.argv[5]
@@ -66,23 +64,9 @@ class ModelRoom(Cli):
     def test_the_memory_of_models_in_use_is_theirs(self):
         for args in ((), ("--memory", str(self.needed))):
             with self.subTest(args=args):
-                self.check_models_in_use(self.serve(1.2, *args, a=MODEL, b=MODEL))
-
-    def check_models_in_use(self, server):
-        busy = server.connect()
-        busy.sendall(request_text({**ENDLESS, "model": "a"}))
-        server.wait_until_open_are("a")
-        error, headers = server.refuses(503, {"prompt": "a", "model": "b"})
-        self.assertEqual(headers["Retry-After"], "1")
-        self.assertIn("while others are in use", error["message"])
-        server.wait_until_open_are("a")
-        busy.close()
-        for _ in range(100):
-            if server.ask("POST", "/v1/completions", {"prompt": "The dog", "model": "b"})[0] == 200:
-                break
-            time.sleep(0.05)
-        server.wait_until_open_are("b")
-        server.kill()
+                server = self.serve(1.2, *args, a=MODEL, b=MODEL)
+                server.hold_back_b_while_a_is_in_use()
+                server.kill()
 
     def test_a_cap_that_is_too_small_closes_nobody(self):
         small = self.path("small.moe")

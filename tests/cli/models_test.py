@@ -31,6 +31,22 @@ class Several(Server):
             time.sleep(0.02)
         self.test.fail(self.is_open())
 
+    def hold_back_b_while_a_is_in_use(self, meanwhile=0):
+        """Model b is refused while a generates a text, and opened when that client has gone."""
+        with self.connect() as busy:
+            busy.sendall(request_text({**ENDLESS, "model": "a"}))
+            self.wait_until_open_are("a")
+            error, headers = self.refuses(503, {"prompt": "a", "model": "b"})
+            self.test.assertIn("while others are in use", error["message"])
+            self.test.assertEqual(headers["Retry-After"], "1")
+            time.sleep(meanwhile)
+            self.wait_until_open_are("a")
+        for _ in range(100):
+            if self.ask("POST", "/v1/completions", {"prompt": "The dog", "model": "b"})[0] == 200:
+                break
+            time.sleep(0.05)
+        self.wait_until_open_are("b")
+
 
 class Models(Cli):
     def alone(self, prompt, n=8):
@@ -141,20 +157,7 @@ class Models(Cli):
 
     def test_those_in_use_stay(self):
         server = Several(self, "--max-open", "1", "--close-seconds", "1", a=MODEL, b=MODEL)
-        busy = server.connect()
-        busy.sendall(request_text({**ENDLESS, "model": "a"}))
-        server.wait_until_open_are("a")
-        error, headers = server.refuses(503, {"prompt": "a", "model": "b"})
-        self.assertIn("while others are in use", error["message"])
-        self.assertEqual(headers["Retry-After"], "1")
-        time.sleep(1.5)
-        server.wait_until_open_are("a")
-        busy.close()
-        for _ in range(100):
-            if server.ask("POST", "/v1/completions", {"prompt": "The dog", "model": "b"})[0] == 200:
-                break
-            time.sleep(0.05)
-        server.wait_until_open_are("b")
+        server.hold_back_b_while_a_is_in_use(meanwhile=1.5)
 
     def test_many_clients_of_all(self):
         """They switch between models all the time, and some go away."""

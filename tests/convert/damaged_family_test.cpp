@@ -43,6 +43,14 @@ class DamagedFamily : public testing::Test {
     EXPECT_TRUE(target_.names().empty());
     return status.text();
   }
+  /// Converts with the layer that predicts further tokens, or without it.
+  Status convert_without(bool without, ConvertReport* report) {
+    test::write_checkpoint(source_, config_, tensors_);
+    MemorySink sink;
+    ConvertOptions options;
+    options.no_predictions = without;
+    return convert_to_sink(source_.path(), sink, options, report);
+  }
 
   test::TempFolder source_, target_;
   std::string config_;
@@ -223,13 +231,6 @@ TEST_F(DamagedFamily, TiedTensorsThatDiffer) {
 
 // A layer that predicts further tokens is checked like any other, and can be left out.
 TEST_F(DamagedFamily, PredictionLayers) {
-  const auto convert_without = [&](bool without, ConvertReport* report) {
-    test::write_checkpoint(source_, config_, tensors_);
-    MemorySink sink;
-    ConvertOptions options;
-    options.no_predictions = without;
-    return convert_to_sink(source_.path(), sink, options, report);
-  };
   ConvertReport report;
   load("kimi_k2");
   const test::RawTensors good = tensors_;
@@ -292,14 +293,6 @@ TEST_F(DamagedFamily, PredictionLayers) {
 
 // The same of layers that are outside the others. The first of several is kept.
 TEST_F(DamagedFamily, PredictionLayersApart) {
-  const auto convert_without = [&](bool without, ConvertReport* report) {
-    test::write_checkpoint(source_, config_, tensors_);
-    MemorySink sink;
-    ConvertOptions options;
-    options.no_predictions = without;
-    const Status status = convert_to_sink(source_.path(), sink, options, report);
-    EXPECT_TRUE(status.ok()) << status.text();
-  };
   const auto expect_needed = [&](std::initializer_list<const char*> names) {
     ConvertReport report;
     for (const std::string name : names) {
@@ -308,7 +301,7 @@ TEST_F(DamagedFamily, PredictionLayersApart) {
       EXPECT_EQ(error(MOE_ERR_NOT_FOUND),
                 "tensor " + name +
                     " is missing; --no-mtp (no_predictions) leaves out the layer that needs it");
-      convert_without(true, &report);
+      EXPECT_TRUE(convert_without(true, &report).ok());
       EXPECT_EQ(report.n_skipped_layers, 1);
       tensors_[name] = kept;
     }
@@ -323,9 +316,9 @@ TEST_F(DamagedFamily, PredictionLayersApart) {
                  "model.mtp_linear_proj.0.weight", "model.mtp_block.0.mlp.up_proj.weight"});
   tensors_["model.mtp_emb_norm.1.weight"] = tensors_.at("model.mtp_emb_norm.0.weight");
   tensors_["model.mtp_block.1.other.weight"] = test::f32_tensor({2}, {1, 1});
-  convert_without(false, &report);
+  EXPECT_TRUE(convert_without(false, &report).ok());
   EXPECT_EQ(report.n_skipped_layers, 1);
-  convert_without(true, &report);
+  EXPECT_TRUE(convert_without(true, &report).ok());
   EXPECT_EQ(report.n_skipped_layers, 2);
   load("mimo_mtp");
   expect_needed(
@@ -333,15 +326,26 @@ TEST_F(DamagedFamily, PredictionLayersApart) {
        "model.mtp_layers.0.input_proj.weight", "model.mtp_layers.0.self_attn.k_proj.bias"});
   const std::string config = config_;
   config_ = test::patched(R"({"num_nextn_predict_layers": 0})", config.c_str());
-  convert_without(false, &report);
+  EXPECT_TRUE(convert_without(false, &report).ok());
   EXPECT_EQ(report.n_skipped_layers, 1);
   EXPECT_EQ(report.warnings.size(), 1u);
   config_ = test::patched(R"({"attention_bias": false})", config.c_str());
   EXPECT_NE(error(MOE_ERR_UNSUPPORTED).find("attention_bias: false"), std::string::npos);
   config_ = test::patched(R"({"num_nextn_predict_layers": 2})", config.c_str());
+  EXPECT_TRUE(convert_without(false, &report).ok());
+  EXPECT_EQ(report.n_skipped_layers, 0);
   tensors_["model.mtp_layers.1.other.weight"] = test::f32_tensor({2}, {1, 1});
-  convert_without(false, &report);
+  EXPECT_TRUE(convert_without(false, &report).ok());
   EXPECT_EQ(report.n_skipped_layers, 1);
+  for (const char* family : {"mimo_mtp", "ernie4_5_moe_mtp"}) {  // with a second layer alone
+    load(family);
+    std::erase_if(tensors_, [](const auto& t) { return t.first.find("mtp_") != t.first.npos; });
+    const bool mimo = family == std::string("mimo_mtp");
+    const char* const name = mimo ? "model.mtp_layers.1.a.weight" : "model.mtp_block.1.a.weight";
+    tensors_[name] = test::f32_tensor({2}, {1, 1});
+    EXPECT_TRUE(convert_without(false, &report).ok());
+    EXPECT_EQ(report.n_skipped_layers, 1);
+  }
 }
 
 TEST_F(DamagedFamily, UnsupportedSettings) {

@@ -203,6 +203,29 @@ TEST_P(PredictionTest, ARepeatedCallKeepsTheRows) {
   }
 }
 
+// A generation in steps that fails follows the text no longer.
+TEST_P(PredictionTest, AFailedStepFollowsNoLonger) {
+  Machine machine(*bytes_);
+  const Box<Session> session = machine.session();
+  const Predictions& own = SessionCall::state_of(*session).predictions;
+  const Tokens text = random_tokens(20, machine.vocab_size());
+  ASSERT_TRUE(session->eval(span(text), LogitRows::kNone, nullptr).ok());
+  GenerateOptions options;
+  options.max_tokens = 20;
+  options.ignore_eos = true;
+  options.max_draft = 4;
+  auto made = SteppedGeneration::create(*session, nullptr, options, {}, system_allocator());
+  ASSERT_TRUE(made.ok()) << made.status().text();
+  int32_t token = 0;
+  Finish finish;
+  ASSERT_TRUE(made.value()->next(&token, &finish).ok());
+  EXPECT_TRUE(own.follows);
+  machine.hook().watch_ffn([&](const FfnOp&) { session->cancel(); });
+  EXPECT_EQ(made.value()->advance(&token, &finish).code(), MOE_ERR_CANCELLED);
+  machine.hook().watch_ffn(nullptr);
+  EXPECT_FALSE(own.follows);
+}
+
 // The positions of the layer count from where it began.
 TEST_P(PredictionTest, BeginsAnywhere) {
   Machine machine(*bytes_);

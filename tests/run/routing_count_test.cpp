@@ -49,6 +49,11 @@ class RoutingCountTest : public testing::Test {
     return n_ops;
   }
   int n_layers() { return machine_.model().config().n_layers(); }
+  Box<Session> with_router(const char* router) {
+    Box<Session> session = machine_.session();
+    EXPECT_TRUE(set_router(*session, router).ok());
+    return session;
+  }
   /// A session that has evaluated these tokens alone.
   Box<Session> alone(size_t from, size_t n) {
     Box<Session> session = machine_.session();
@@ -86,11 +91,8 @@ TEST_F(RoutingCountTest, SessionsThatCountAreComputedTogether) {
 }
 
 TEST_F(RoutingCountTest, SessionsWithTheSameRouterAreComputedTogether) {
-  const Box<Session> second = machine_.session();
-  const Box<Session> third = machine_.session();
-  for (Session* session : {session_.get(), second.get(), third.get()}) {
-    ASSERT_TRUE(set_router(*session, "topk:4").ok());
-  }
+  const Box<Session> second = with_router("topk:4"), third = with_router("topk:4");
+  ASSERT_TRUE(set_router(*session_, "topk:4").ok());
   EXPECT_EQ(eval_together({session_.get(), second.get(), third.get()}), n_layers());
   EXPECT_EQ(session_->routing_stats(1)->experts_per_token[4], 9u);
   ASSERT_TRUE(set_router(*second, "topk:3").ok());
@@ -99,11 +101,8 @@ TEST_F(RoutingCountTest, SessionsWithTheSameRouterAreComputedTogether) {
 
 // A text skips experts whatever other texts need.
 TEST_F(RoutingCountTest, SessionsThatMaySkipExpertsAreComputedApart) {
-  const Box<Session> second = machine_.session();
-  const Box<Session> third = machine_.session();
-  for (Session* session : {session_.get(), second.get(), third.get()}) {
-    ASSERT_TRUE(set_router(*session, "resident=0.2").ok());
-  }
+  const Box<Session> second = with_router("resident=0.2"), third = with_router("resident=0.2");
+  ASSERT_TRUE(set_router(*session_, "resident=0.2").ok());
   EXPECT_GT(eval_together({session_.get(), second.get(), third.get()}), n_layers());
 }
 
