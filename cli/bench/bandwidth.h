@@ -26,8 +26,9 @@ class BandwidthMeter {
   ~BandwidthMeter();
 
   /// The median of several passes over a buffer larger than the caches (a quarter of the free
-  /// memory, from 64 to 512 MiB, and as said above; halved while a process limit refuses it), with
-  /// four or eight streams per thread, whichever is faster. Throws CallError.
+  /// memory, from 64 to 512 MiB, and as said above; halved while a process limit refuses it), in
+  /// the fastest of three ways: two streams per thread, or four or eight with hints ahead of them.
+  /// Throws CallError.
   double measure();
   /// From now on measure() returns what it returned last, which must have been called, and the
   /// child process is gone: under a memory cap there is no room beside the model.

@@ -139,9 +139,6 @@ struct CpuKernels {
   int32_t (*mix)(const MixerArgs& args);
   /// The mixer's finish(), after all units; does nothing if it has none.
   void (*finish_mixed)(const MixerArgs& args, int32_t row);
-
-  /// Reads `bytes` (a multiple of 64) with linear()'s access pattern; for measuring bandwidth.
-  uint32_t (*read_bytes)(const uint8_t* data, size_t bytes);
 };
 
 }  // namespace moe

@@ -126,7 +126,10 @@ void add_integer(const CpuKernels* k, FormatId format, ActPrecision act) {
   add_case(k, {format, act, 1024, 2048, 1, Level::kMemory});
   add_case(k, {format, act, 2560, 6912, 1, Level::kMemory});
   add_case(k, {format, act, 2048, 768, 1, Level::kMemory});
-  add_case(k, {format, act, 1024, 2048, 8, Level::kMemory});
+  // An expert's rows when several texts are decoded together.
+  for (const int32_t n : {2, 3, 4, 5, 8}) {
+    add_case(k, {format, act, 1024, 2048, n, Level::kMemory});
+  }
   add_case(k, {format, act, 1024, 2048, 1, Level::kL3});
   add_case(k, {format, act, 2048, 768, 1, Level::kL3});
   for (const int32_t n : {1, 2, 4, 8, 16, 32, 128, 512}) {

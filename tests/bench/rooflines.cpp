@@ -163,6 +163,7 @@ void add_read_rooflines() {
   // Prefetch instructions gain nothing in the nearest cache and only cost time.
   read("4_streams", widest_read<4, false>(), Level::kCache);
   for (const Level level : {Level::kL3, Level::kMemory}) {
+    read("2_streams", widest_read<2, false>(), level);
     read("4_streams", widest_read<4, true>(), level);
     read("8_streams", widest_read<8, true>(), level);
   }

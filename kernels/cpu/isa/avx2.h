@@ -26,6 +26,7 @@ struct Avx2 {
   static constexpr int kTiles = 1;
   static constexpr int kStreams = 4;
   static constexpr int kSums = 4;
+  static constexpr int kLightDots = 1;
   static constexpr bool kDigitsInPlace = false;
   static constexpr bool kMatrix = false;
 

@@ -44,6 +44,7 @@ struct Isa {
   static constexpr int kStreams = 4;
   static constexpr int kTernaryStreams = 4;
   static constexpr int kSums = 16;
+  static constexpr int kLightDots = 2;
   static constexpr int kInPlace = 4;
   static constexpr bool kDigitsInPlace = true;
   static constexpr bool kMatrix = false;

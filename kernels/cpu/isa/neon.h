@@ -36,6 +36,7 @@ struct Neon {
   static constexpr int kStreams = 4;
   static constexpr int kTernaryStreams = 2;
   static constexpr int kSums = 4;
+  static constexpr int kLightDots = 0;
   static constexpr int kInPlace = 2;
   static constexpr bool kDigitsInPlace = false;
   static constexpr int kSmallBlocks = 0;

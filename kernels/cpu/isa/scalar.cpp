@@ -33,6 +33,7 @@ struct Isa {
   static constexpr int kStreams = 1;
   static constexpr int kTernaryStreams = 1;
   static constexpr int kSums = 4;
+  static constexpr int kLightDots = 0;
   static constexpr int kInPlace = 1;
   static constexpr bool kDigitsInPlace = false;
   static constexpr bool kMatrix = false;
