@@ -24,6 +24,7 @@ uint64_t mix(uint64_t z) {
 
 constexpr float kMostTemperature = 1e6f;
 constexpr float kMostBias = 1e30f;
+constexpr size_t kFewTokens = 1024;  // so few best tokens are found without the others' weights
 
 Status validate_bias(std::span<const LogitBias> bias, int32_t vocab_size) {
   for (const LogitBias& b : bias) {
@@ -172,6 +173,25 @@ size_t Sampler::gather(std::span<const float> logits, float best, size_t n_wante
   return n;
 }
 
+// Collects the k best tokens, and what draws need of them: few logits are better than the k-th best
+// of those before them.
+void Sampler::gather_best(const SamplingConfig& config, std::span<const float> logits, float best,
+                          size_t k) {
+  Candidate* const heap = candidates_.data();  // the worst in front
+  for (size_t i = 0; i < k; ++i) heap[i] = {logits[i], static_cast<int32_t>(i)};
+  std::make_heap(heap, heap + k, better);
+  for (size_t i = k; i < logits.size(); ++i) {
+    if (logits[i] <= heap[0].logit) continue;  // of equals the first one stays
+    std::pop_heap(heap, heap + k, better);
+    heap[k - 1] = {logits[i], static_cast<int32_t>(i)};
+    std::push_heap(heap, heap + k, better);
+  }
+  for (size_t i = 0; i < k; ++i) {
+    probabilities({&heap[i].logit, 1}, best, config.temperature,
+                  &p_[static_cast<size_t>(heap[i].token)]);
+  }
+}
+
 // Number of candidates, best first, that reach the target together.
 size_t Sampler::count_top_p(double target, size_t n, size_t n_sorted) {
   uint64_t sum = 0;
@@ -249,8 +269,12 @@ int32_t Sampler::draw_among(const SamplingConfig& config, size_t n, uint64_t tot
 int32_t Sampler::draw_token(const SamplingConfig& config, std::span<const float> logits,
                             size_t best, double uniform) {
   if (config.temperature == 0) return static_cast<int32_t>(best);
-  probabilities(logits, logits[best], config.temperature, p_.data());
   const size_t k = top_k(config);
+  if (k > 0 && k <= kFewTokens) {
+    gather_best(config, logits, logits[best], k);
+    return draw_among(config, k, 0, uniform);
+  }
+  probabilities(logits, logits[best], config.temperature, p_.data());
   if (k == 0 && config.top_p == 1) {
     return draw(p_, logits.size(), least_p(config), uniform, [](size_t i) { return i; });
   }

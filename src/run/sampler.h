@@ -88,6 +88,8 @@ class Sampler {
   Status draw_in_span(const SamplingConfig& config, const SampleReport& report,
                       const LogitReader& row, double uniform, int32_t* out);
   size_t gather(std::span<const float> logits, float best, size_t n_wanted, double wanted);
+  void gather_best(const SamplingConfig& config, std::span<const float> logits, float best,
+                   size_t k);
   void sort_best(size_t begin, size_t end, size_t n);
   size_t count_top_p(double target, size_t n, size_t n_sorted);
   size_t top_k(const SamplingConfig& config) const;

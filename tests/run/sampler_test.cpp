@@ -182,6 +182,46 @@ TEST_F(SamplerTest, TopKEqualsAPlainImplementationOnManyTokens) {
   }
 }
 
+// The best k tokens in their order, as kernels/sample.h defines the draw.
+int32_t plain_top_k(const std::vector<float>& logits, size_t k, float temperature, double uniform) {
+  std::vector<size_t> order(logits.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+  const auto weight = [&](size_t i) {
+    return token_weight(exp_float((logits[order[i]] - logits[order[0]]) / temperature),
+                        weight_units(static_cast<int32_t>(logits.size())));
+  };
+  uint64_t total = 0;
+  for (size_t i = 0; i < k; ++i) total += weight(i);
+  const auto target = static_cast<uint64_t>(uniform * static_cast<double>(total));
+  size_t i = 0;
+  for (uint64_t sum = weight(0); i + 1 < k && sum <= target; sum += weight(++i)) {
+  }
+  return static_cast<int32_t>(order[i]);
+}
+
+// Few best tokens are found in another way than many.
+TEST_F(SamplerTest, TopKDrawsTheTokenOfItsDefinition) {
+  std::mt19937 rng(11);
+  std::normal_distribution<float> normal(0, 3);
+  for (const int how : {0, 1, 2, 3}) {  // random with ties, descending, ascending, all equal
+    std::vector<float> logits(3001);
+    for (float& l : logits) l = how == 3 ? 0.5f : std::round(normal(rng) * 8) / 8;
+    if (how == 1) std::sort(logits.rbegin(), logits.rend());
+    if (how == 2) std::sort(logits.begin(), logits.end());
+    use(logits);
+    config_.temperature = 2;
+    for (const size_t k : {1, 2, 40, 1023, 1024, 1025, 3000}) {
+      config_.top_k = static_cast<int32_t>(k);
+      for (uint64_t i = 0; i < 50; ++i) {
+        const double uniform = uniform_draw(config_.seed, i);
+        ASSERT_EQ(sample(i), plain_top_k(logits, k, 2, uniform)) << how << ' ' << k << ' ' << i;
+      }
+    }
+  }
+}
+
 TEST(LogitsTest, LargestIndexIsTheFirstOfEquals) {
   std::mt19937 rng(3);
   for (size_t n = 1; n < 70; ++n) {
