@@ -18,29 +18,6 @@ MOE_INLINE void unpack_lanes(const uint8_t* __restrict s, int g, CodebookGroup* 
   }
 }
 
-// Calls f.operator()<kKind>() for a codebook format.
-template <class F>
-void with_codebook(FormatId format, const F& f) {
-  switch (format) {
-    case FormatId::kIq2Xxs:
-      return f.template operator()<Codebook::kIq2Xxs>();
-    case FormatId::kIq2Xs:
-      return f.template operator()<Codebook::kIq2Xs>();
-    case FormatId::kIq2S:
-      return f.template operator()<Codebook::kIq2S>();
-    case FormatId::kIq3Xxs:
-      return f.template operator()<Codebook::kIq3Xxs>();
-    case FormatId::kIq3S:
-      return f.template operator()<Codebook::kIq3S>();
-    case FormatId::kIq1S:
-      return f.template operator()<Codebook::kIq1S>();
-    case FormatId::kIq1M:
-      return f.template operator()<Codebook::kIq1M>();
-    default:
-      return;
-  }
-}
-
 }  // namespace
 
 template <Codebook kKind>

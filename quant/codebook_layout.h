@@ -81,95 +81,149 @@ constexpr CodebookKind codebook_kind(Codebook kind) {
   return {};
 }
 
-/// Reads a segment that has the blocks of kRows rows: with 16 that of a tile, with 1 a block of a
-/// file. The only definition of what its bits mean.
-template <Codebook kKind, int kRows = kTileRows>
-struct CodebookSegment {
-  /// The codes of eight inputs, l = 0 .. 3 of the 32 from 32 g on, as a lane.
-  MOE_INLINE uint32_t lane(const uint8_t* s, int row, int g, int l) {
+/// What the bits of a segment mean: the only definition. Rows reads elements of its fields, for one
+/// row or for several at once, as values with the operators of integers.
+template <Codebook kKind, class Rows>
+struct CodebookBits {
+  using Value = typename Rows::Value;
+
+  /// Inputs of an entry of the codebook: half a lane in the formats of three bits.
+  static constexpr int kEntryInputs =
+      kKind == Codebook::kIq3Xxs || kKind == Codebook::kIq3S ? kLaneInputs / 2 : kLaneInputs;
+  static constexpr int kEntries = kLaneInputs / kEntryInputs;
+
+  /// Which entry of the codebook the e-th part of eight inputs is, l = 0 .. 3 of the 32 from 32 g
+  /// on.
+  MOE_INLINE Value index(const Rows& s, int g, int l, int e) {
     const int i = 4 * g + l;
-    if constexpr (kKind == Codebook::kIq2Xxs) {
-      const uint32_t index = word(s, 2, 2 * g, row) >> 8 * l & 255;
-      return iq2_xxs_lane(index) | even_signs_lane(word(s, 2, 2 * g + 1, row) >> 7 * l & 127);
-    }
-    if constexpr (kKind == Codebook::kIq2Xs) {
-      const uint32_t code = half_word(s, 2, i, row);
-      return iq2_xs_lane(code & 511) | even_signs_lane(code >> 9);
-    }
+    if constexpr (kKind == Codebook::kIq2Xxs) return Rows::word(s, 2, 2 * g) >> 8 * l & 255;
+    if constexpr (kKind == Codebook::kIq2Xs) return Rows::half_word(s, 2, i) & 511;
     if constexpr (kKind == Codebook::kIq2S) {
-      const uint32_t upper = byte(s, 66, g, row) >> 2 * l & 3;
-      return iq2_s_lane(byte(s, 2, i, row) | upper << 8) | signs_lane(byte(s, 34, i, row));
+      return Rows::byte(s, 2, i) | (Rows::byte(s, 66, g) << (8 - 2 * l) & 0x300);
     }
-    if constexpr (kKind == Codebook::kIq3Xxs) {
-      return iq3_xxs_lane(byte(s, 2, 2 * i, row)) | iq3_xxs_lane(byte(s, 2, 2 * i + 1, row)) << 4 |
-             even_signs_lane(word(s, 66, g, row) >> 7 * l & 127);
-    }
+    if constexpr (kKind == Codebook::kIq3Xxs) return Rows::byte(s, 2, 2 * i + e);
     if constexpr (kKind == Codebook::kIq3S) {
-      const uint32_t ninth = byte(s, 66, g, row) >> 2 * l;
-      return iq3_s_lane(byte(s, 2, 2 * i, row) | (ninth & 1) << 8) |
-             iq3_s_lane(byte(s, 2, 2 * i + 1, row) | (ninth & 2) << 7) << 4 |
-             signs_lane(byte(s, 74, i, row));
+      return Rows::byte(s, 2, 2 * i + e) | (Rows::byte(s, 66, g) << (8 - 2 * l - e) & 0x100);
     }
     if constexpr (kKind == Codebook::kIq1S) {
-      const uint32_t upper = half_word(s, 34, g, row);
-      return iq1_lane(byte(s, 2, i, row) | (upper >> 3 * l & 7) << 8) | shift(upper >> 15);
+      return Rows::byte(s, 2, i) | (Rows::half_word(s, 34, g) << 8 >> 3 * l & 0x700);
     }
-    const uint32_t upper = byte(s, 32, 2 * g + l / 2, row) >> l % 2 * 4;
-    return iq1_lane(byte(s, 0, i, row) | (upper & 7) << 8) | shift(upper >> 3 & 1);
+    return Rows::byte(s, 0, i) | (Rows::byte(s, 32, 2 * g + l / 2) << (8 - l % 2 * 4) & 0x700);
   }
 
-  /// 2 s + 1 for inputs [16 g, 16 g + 16).
-  MOE_INLINE int factor(const uint8_t* s, int row, int g) {
-    return static_cast<int>(2 * factor_bits(s, row, g) + 1);
+  /// The fourth bits of the codes of these inputs, as a lane.
+  MOE_INLINE Value fourth_bits(const Rows& s, int g, int l) {
+    const int i = 4 * g + l;
+    if constexpr (kKind == Codebook::kIq2Xxs) {
+      return lane_of_even_signs(Rows::word(s, 2, 2 * g + 1) >> 7 * l & 127);
+    }
+    if constexpr (kKind == Codebook::kIq2Xs) {
+      return lane_of_even_signs(Rows::half_word(s, 2, i) >> 9);
+    }
+    if constexpr (kKind == Codebook::kIq2S) return lane_of_signs(Rows::byte(s, 34, i));
+    if constexpr (kKind == Codebook::kIq3Xxs) {
+      return lane_of_even_signs(Rows::word(s, 66, g) >> 7 * l & 127);
+    }
+    if constexpr (kKind == Codebook::kIq3S) return lane_of_signs(Rows::byte(s, 74, i));
+    if constexpr (kKind == Codebook::kIq1S) return lane_of_shift(Rows::half_word(s, 34, g) >> 15);
+    return lane_of_shift(Rows::byte(s, 32, 2 * g + l / 2) >> (l % 2 * 4 + 3) & 1);
+  }
+
+  /// s of the scale of inputs [16 g, 16 g + 16).
+  MOE_INLINE Value factor_bits(const Rows& s, int g) {
+    if constexpr (kKind == Codebook::kIq2Xxs) return Rows::word(s, 2, g / 2 * 2 + 1) >> 28;
+    if constexpr (kKind == Codebook::kIq2Xs) return Rows::byte(s, 66, g / 2) >> g % 2 * 4 & 15;
+    if constexpr (kKind == Codebook::kIq2S) return Rows::byte(s, 74, g / 2) >> g % 2 * 4 & 15;
+    if constexpr (kKind == Codebook::kIq3Xxs) return Rows::word(s, 66, g / 2) >> 28;
+    if constexpr (kKind == Codebook::kIq3S) return Rows::byte(s, 106, g / 4) >> g / 2 % 2 * 4 & 15;
+    if constexpr (kKind == Codebook::kIq1S) return Rows::half_word(s, 34, g / 2) >> 12 & 7;
+    return Rows::half_word(s, 48, g / 4) >> g % 4 * 3 & 7;
   }
 
   /// The f16 of all inputs, as bits.
+  MOE_INLINE Value half(const Rows& s) {
+    if constexpr (kKind != Codebook::kIq1M) return Rows::half_word(s, 0, 0);
+    return Rows::half_word(s, 48, 0) >> 12 | (Rows::half_word(s, 48, 1) >> 8 & 0xF0) |
+           (Rows::half_word(s, 48, 2) >> 4 & 0xF00) | (Rows::half_word(s, 48, 3) & 0xF000);
+  }
+};
+
+/// Element i of the field at byte `at` of a row's block, in a segment that has those of kRows rows.
+template <int kRows>
+struct CodebookRow {
+  using Value = uint32_t;
+
+  const uint8_t* segment;
+  int row;
+
+  MOE_INLINE uint32_t byte(const CodebookRow& of, int at, int i) {
+    return of.segment[kRows * (at + i) + of.row];
+  }
+  MOE_INLINE uint32_t half_word(const CodebookRow& of, int at, int i) {
+    uint16_t v;
+    __builtin_memcpy(&v, of.segment + kRows * (at + 2 * i) + 2 * of.row, sizeof v);
+    return v;
+  }
+  MOE_INLINE uint32_t word(const CodebookRow& of, int at, int i) {
+    uint32_t v;
+    __builtin_memcpy(&v, of.segment + kRows * (at + 4 * i) + 4 * of.row, sizeof v);
+    return v;
+  }
+};
+
+/// Reads a segment that has the blocks of kRows rows: with 16 that of a tile, with 1 a block of a
+/// file.
+template <Codebook kKind, int kRows = kTileRows>
+struct CodebookSegment {
+  using Row = CodebookRow<kRows>;
+  using Bits = CodebookBits<kKind, Row>;
+
+  /// The codes of eight inputs, l = 0 .. 3 of the 32 from 32 g on, as a lane.
+  MOE_INLINE uint32_t lane(const uint8_t* s, int row, int g, int l) {
+    const Row of = {s, row};
+    uint32_t codes = entry(Bits::index(of, g, l, 0));
+    if constexpr (Bits::kEntries == 2) codes |= entry(Bits::index(of, g, l, 1)) << 4;
+    return codes | Bits::fourth_bits(of, g, l);
+  }
+  /// 2 s + 1 for inputs [16 g, 16 g + 16).
+  MOE_INLINE int factor(const uint8_t* s, int row, int g) {
+    return static_cast<int>(2 * Bits::factor_bits(Row{s, row}, g) + 1);
+  }
+  /// The f16 of all inputs, as bits.
   MOE_INLINE uint16_t half(const uint8_t* s, int row) {
-    if constexpr (kKind != Codebook::kIq1M) {
-      return static_cast<uint16_t>(half_word(s, 0, 0, row));
-    }
-    return static_cast<uint16_t>(
-        half_word(s, 48, 0, row) >> 12 | (half_word(s, 48, 1, row) >> 8 & 0xF0u) |
-        (half_word(s, 48, 2, row) >> 4 & 0xF00u) | (half_word(s, 48, 3, row) & 0xF000u));
+    return static_cast<uint16_t>(Bits::half(Row{s, row}));
   }
 
  private:
-  // Element i of the field at byte `at` of a block.
-  MOE_INLINE uint32_t byte(const uint8_t* s, int at, int i, int row) {
-    return s[kRows * (at + i) + row];
-  }
-  MOE_INLINE uint32_t half_word(const uint8_t* s, int at, int i, int row) {
-    uint16_t v;
-    __builtin_memcpy(&v, s + kRows * (at + 2 * i) + 2 * row, sizeof v);
-    return v;
-  }
-  MOE_INLINE uint32_t word(const uint8_t* s, int at, int i, int row) {
-    uint32_t v;
-    __builtin_memcpy(&v, s + kRows * (at + 4 * i) + 4 * row, sizeof v);
-    return v;
-  }
-  MOE_INLINE uint32_t shift(uint32_t negative) { return negative * 0x88888888u; }
-
-  MOE_INLINE uint32_t factor_bits(const uint8_t* s, int row, int g) {
-    switch (kKind) {
-      case Codebook::kIq2Xxs:
-        return word(s, 2, g / 2 * 2 + 1, row) >> 28;
-      case Codebook::kIq2Xs:
-        return byte(s, 66, g / 2, row) >> g % 2 * 4 & 15;
-      case Codebook::kIq2S:
-        return byte(s, 74, g / 2, row) >> g % 2 * 4 & 15;
-      case Codebook::kIq3Xxs:
-        return word(s, 66, g / 2, row) >> 28;
-      case Codebook::kIq3S:
-        return byte(s, 106, g / 4, row) >> g / 2 % 2 * 4 & 15;
-      case Codebook::kIq1S:
-        return half_word(s, 34, g / 2, row) >> 12 & 7;
-      case Codebook::kIq1M:
-        return half_word(s, 48, g / 4, row) >> g % 4 * 3 & 7;
-    }
-    return 0;
+  MOE_INLINE uint32_t entry(uint32_t index) {
+    if constexpr (kKind == Codebook::kIq2Xxs) return iq2_xxs_lane(index);
+    if constexpr (kKind == Codebook::kIq2Xs) return iq2_xs_lane(index);
+    if constexpr (kKind == Codebook::kIq2S) return iq2_s_lane(index);
+    if constexpr (kKind == Codebook::kIq3Xxs) return iq3_xxs_lane(index);
+    if constexpr (kKind == Codebook::kIq3S) return iq3_s_lane(index);
+    return iq1_lane(index);
   }
 };
+
+/// The entries of a codebook, lanes or their lower halves, in memory of the host.
+constexpr const uint32_t* codebook_lanes(Codebook kind) {
+  switch (kind) {
+    case Codebook::kIq2Xxs:
+      return kIq2XxsTable.lanes;
+    case Codebook::kIq2Xs:
+      return kIq2XsTable.lanes;
+    case Codebook::kIq2S:
+      return kIq2STable.lanes;
+    case Codebook::kIq3Xxs:
+      return kIq3XxsTable.lanes;
+    case Codebook::kIq3S:
+      return kIq3STable.lanes;
+    case Codebook::kIq1S:
+    case Codebook::kIq1M:
+      return kIq1Table.lanes;
+  }
+  return nullptr;
+}
 
 /// The code of input j of the eight of a lane.
 MOE_INLINE int code_in_lane(uint32_t lane, int j) {
@@ -208,5 +262,28 @@ struct CodebookLayout {
   }
   MOE_INLINE float minimum(const uint8_t*, int, int32_t) { return 0.0f; }
 };
+
+/// Calls f.operator()<kKind>() for a codebook format.
+template <class F>
+MOE_INLINE void with_codebook(FormatId format, const F& f) {
+  switch (format) {
+    case FormatId::kIq2Xxs:
+      return f.template operator()<Codebook::kIq2Xxs>();
+    case FormatId::kIq2Xs:
+      return f.template operator()<Codebook::kIq2Xs>();
+    case FormatId::kIq2S:
+      return f.template operator()<Codebook::kIq2S>();
+    case FormatId::kIq3Xxs:
+      return f.template operator()<Codebook::kIq3Xxs>();
+    case FormatId::kIq3S:
+      return f.template operator()<Codebook::kIq3S>();
+    case FormatId::kIq1S:
+      return f.template operator()<Codebook::kIq1S>();
+    case FormatId::kIq1M:
+      return f.template operator()<Codebook::kIq1M>();
+    default:
+      return;
+  }
+}
 
 }  // namespace moe

@@ -44,26 +44,25 @@ constexpr CodebookTable<N> lanes_of_four(const uint16_t (&entries)[N]) {
   return out;
 }
 
-/// The fourth bits of eight codes, set where a bit of the index is: the sign.
-constexpr uint32_t lane_of_signs(uint32_t signs) {
-  uint32_t lane = 0;
-  for (int j = 0; j < 8; ++j) lane |= (signs >> j & 1) << (lane_shift(j) + 3);
-  return lane;
+// The fourth bits of eight codes. They are computed, because kernels do that for many rows at once.
+
+/// Set where a bit of `signs` is. The terms meet only where the mask has no bit.
+template <class Value>
+MOE_INLINE constexpr Value lane_of_signs(Value signs) {
+  const Value two = signs | signs << 7;
+  return (two | two << 14) << 3 & 0x88888888u;
 }
-constexpr CodebookTable<256> make_signs() {
-  CodebookTable<256> out = {};
-  for (uint32_t i = 0; i < 256; ++i) out.lanes[i] = lane_of_signs(i);
-  return out;
+/// The same for seven signs and an eighth, which makes their number even: the sum of the seven is
+/// above all carries, and its lowest bit in the lane's highest.
+template <class Value>
+MOE_INLINE constexpr Value lane_of_even_signs(Value seven) {
+  const Value lane = seven * 0x01020408u & 0x88888888u;
+  return lane | (lane * 0x11111111u & 0x80000000u);
 }
-/// Seven signs; the eighth makes their number even.
-constexpr CodebookTable<128> make_even_signs() {
-  CodebookTable<128> out = {};
-  for (uint32_t i = 0; i < 128; ++i) {
-    uint32_t odd = 0;
-    for (int j = 0; j < 7; ++j) odd ^= i >> j & 1;
-    out.lanes[i] = lane_of_signs(i | odd << 7);
-  }
-  return out;
+/// All of them for a bit that is 1, none for 0.
+template <class Value>
+MOE_INLINE constexpr Value lane_of_shift(Value bit) {
+  return bit * 0x88888888u;
 }
 
 // A table that host and device read, each its own copy.
@@ -89,8 +88,6 @@ MOE_CODEBOOK_TABLE(iq2_s_lane, Iq2S, 1024, lanes_of_eight(kIq2SEntries))
 MOE_CODEBOOK_TABLE(iq3_xxs_lane, Iq3Xxs, 256, lanes_of_four(kIq3XxsEntries))
 MOE_CODEBOOK_TABLE(iq3_s_lane, Iq3S, 512, lanes_of_four(kIq3SEntries))
 MOE_CODEBOOK_TABLE(iq1_lane, Iq1, 2048, lanes_of_eight(kIq1Entries))
-MOE_CODEBOOK_TABLE(signs_lane, Signs, 256, make_signs())
-MOE_CODEBOOK_TABLE(even_signs_lane, EvenSigns, 128, make_even_signs())
 
 #undef MOE_CODEBOOK_TABLE
 #undef MOE_CODEBOOK_READ

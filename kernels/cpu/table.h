@@ -12,7 +12,7 @@
 #include "kernels/mixers/all.h"
 #include "kernels/mixers/info.h"
 #include "quant/activation.h"
-#include "quant/codebook_group.h"
+#include "quant/codebook_layout.h"
 #include "quant/few_bits_layout.h"
 #include "quant/format.h"
 #include "quant/four_bit_layout.h"

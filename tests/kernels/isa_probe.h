@@ -43,6 +43,18 @@ void MOE_PROBE_NAME(const ProbeIn& in, ProbeOut& out) {
   int i_row = 0;
   const auto put = [&](Isa::F v) MOE_PROBE_INLINE { Isa::store(out.f[f_row++], v); };
   const auto put_i = [&](Isa::I v) MOE_PROBE_INLINE { Isa::store(out.i[i_row++], v); };
+  const int n_bits = in.bytes[0] & 31;
+  uint32_t table[16];
+  uint32_t index[16];
+  for (int n = 0; n < 16; ++n) {
+    table[n] = static_cast<uint32_t>(in.j[n]);
+    index[n] = static_cast<uint32_t>(in.bytes[n] & 15);
+  }
+  put_i(Isa::load_u8(in.int8));
+  put_i(Isa::load_u16(in.int8));
+  put_i(Isa::look_up(table, index));
+  put_i(Isa::shl(i, n_bits));
+  put_i(Isa::shr(i, n_bits));
   put(Isa::add(a, b));
   put(Isa::sub(a, b));
   put(Isa::mul(a, b));

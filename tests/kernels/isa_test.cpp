@@ -124,6 +124,12 @@ TEST(Isa, ScalarIsPlainArithmetic) {
       EXPECT_TRUE(same(out.f[7][n], a > b ? a : b));
       EXPECT_TRUE(same(out.f[10][n], a < b ? a : c));
       EXPECT_TRUE(same(out.f[out.n_f - 1][n], in.a[n ^ 1]));
+      EXPECT_EQ(out.i[0][n], in.int8[n]);
+      EXPECT_EQ(out.i[1][n], in.int8[2 * n] + 256 * in.int8[2 * n + 1]);
+      EXPECT_EQ(out.i[2][n], in.j[in.bytes[n] & 15]);
+      const auto bits = static_cast<uint32_t>(in.i[n]);
+      EXPECT_EQ(static_cast<uint32_t>(out.i[3][n]), bits << (in.bytes[0] & 31));
+      EXPECT_EQ(static_cast<uint32_t>(out.i[4][n]), bits >> (in.bytes[0] & 31));
     }
     float tree[16];
     std::memcpy(tree, in.a, sizeof tree);

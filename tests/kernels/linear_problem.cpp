@@ -39,6 +39,9 @@ LinearProblem::LinearProblem(const LinearShape& shape, std::mt19937& rng)
   for (float& s : scales_) s = std::exp2(normal(rng)) / 64;
   x_.resize(static_cast<size_t>(shape.n) * cols);
   for (float& v : x_) v = normal(rng) * std::exp2(normal(rng));
+  for (size_t i = 0; shape.largest_inputs && i < x_.size(); ++i) {
+    x_[i] = i < cols || (i >= 2 * cols && x_[i] > 0) ? 1.0f : -1.0f;
+  }
   bias_.resize(rows);
   for (float& v : bias_) v = normal(rng);
   y_.resize(static_cast<size_t>(shape.n) * rows);

@@ -22,6 +22,7 @@ struct LinearShape {
   bool bias = false;
   bool accumulate = false;
   float scale_y = 1;
+  bool largest_inputs = false;  // codes are 127, in the second row -127, in the others either
 };
 
 /// 64-byte aligned memory of an exact size, so that a sanitizer detects reads past its end.

@@ -301,8 +301,7 @@ void expect_extreme(const Kind& k, int weight_code, int code, int32_t cols, int3
 
 TEST(Linear, LargestSumsDoNotWrapOrSaturate) {
   for (const Kind& k : all_kinds()) {
-    // The codes of only_blocks() cannot be chosen; they are multiplied by the kernels of nl4, which
-    // has larger ones.
+    // The codes of only_blocks() cannot be chosen.
     if (k.act == ActPrecision::kF32 || format_info(k.format).only_blocks()) continue;
     for (const int sign : {-1, 1}) {
       const int weight_code = extreme_weight_code(format_info(k.format), sign);
@@ -317,6 +316,20 @@ TEST(Linear, LargestSumsDoNotWrapOrSaturate) {
           }
         }
       }
+    }
+  }
+}
+
+// Some blocks have their largest values side by side.
+TEST(Linear, LargestInputsOfRandomBlocks) {
+  std::mt19937 rng(22);
+  for (const Kind& k : all_kinds()) {
+    if (k.act == ActPrecision::kF32 || !format_info(k.format).only_blocks()) continue;
+    for (const int32_t n : {1, 2, 3, 9}) {
+      LinearShape s = shape_of(k, 40, 1000, n);
+      s.largest_inputs = true;
+      expect_definition(s, rng);
+      if (HasFatalFailure()) return;
     }
   }
 }

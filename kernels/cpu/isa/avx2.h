@@ -4,6 +4,7 @@
 // these instructions.
 #include <immintrin.h>
 
+#include "kernels/cpu/isa/look_up.h"
 #include "kernels/cpu/table.h"
 
 namespace moe {
@@ -81,6 +82,19 @@ struct Avx2 {
   MOE_INLINE void store_i8_n(int8_t* p, I x, int n) {
     const __m128i r = narrow_i8(x);
     __builtin_memcpy(p, &r, static_cast<size_t>(n));
+  }
+  MOE_INLINE I load_u8(const uint8_t* p) {
+    const __m128i* q = reinterpret_cast<const __m128i*>(p + 8);
+    return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))),
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64(q))};
+  }
+  MOE_INLINE I load_u16(const uint8_t* p) {
+    const __m128i* q = reinterpret_cast<const __m128i*>(p);
+    return {_mm256_cvtepu16_epi32(_mm_loadu_si128(q)),
+            _mm256_cvtepu16_epi32(_mm_loadu_si128(q + 1))};
+  }
+  MOE_INLINE I look_up(const uint32_t* table, const uint32_t* index) {
+    return {look_up_eight(table, index), look_up_eight(table, index + 8)};
   }
   MOE_INLINE F load_f16(const uint16_t* p) {
     const __m128i* q = reinterpret_cast<const __m128i*>(p);
@@ -184,6 +198,8 @@ struct Avx2 {
   MOE_INLINE I bit_xor(I x, I y) {
     return {_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)};
   }
+  MOE_INLINE I shl(I x, int n) { return {_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)}; }
+  MOE_INLINE I shr(I x, int n) { return {_mm256_srli_epi32(x.a, n), _mm256_srli_epi32(x.b, n)}; }
   template <int n>
   MOE_INLINE I shl(I x) {
     return {_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};

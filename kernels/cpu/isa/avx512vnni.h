@@ -4,6 +4,7 @@
 // compiled with these instructions.
 #include <immintrin.h>
 
+#include "kernels/cpu/isa/look_up.h"
 #include "kernels/cpu/table.h"
 
 namespace moe {
@@ -73,6 +74,16 @@ struct Isa {
   }
   MOE_INLINE void store_i8_n(int8_t* p, I a, int n) {
     _mm_mask_storeu_epi8(p, tail_mask(n), _mm512_cvtepi32_epi8(a.v));
+  }
+  MOE_INLINE I load_u8(const uint8_t* p) {
+    return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+  }
+  MOE_INLINE I load_u16(const uint8_t* p) {
+    return {_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  }
+  MOE_INLINE I look_up(const uint32_t* table, const uint32_t* index) {
+    return {_mm512_inserti64x4(_mm512_castsi256_si512(look_up_eight(table, index)),
+                               look_up_eight(table, index + 8), 1)};
   }
   MOE_INLINE F load_f16(const uint16_t* p) {
     return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
@@ -148,6 +159,9 @@ struct Isa {
   MOE_INLINE I bit_and(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
   MOE_INLINE I bit_or(I a, I b) { return {_mm512_or_si512(a.v, b.v)}; }
   MOE_INLINE I bit_xor(I a, I b) { return {_mm512_xor_si512(a.v, b.v)}; }
+  // Not _mm512_slli_epi32: without optimisation gcc wants a literal there.
+  MOE_INLINE I shl(I a, int n) { return {(__m512i)((__v16su)a.v << n)}; }
+  MOE_INLINE I shr(I a, int n) { return {(__m512i)((__v16su)a.v >> n)}; }
   template <int n>
   MOE_INLINE I shl(I a) {
     return {_mm512_slli_epi32(a.v, n)};

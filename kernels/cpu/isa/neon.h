@@ -84,6 +84,24 @@ struct Neon {
     store_i8(part, a);
     for (int i = 0; i < n; ++i) p[i] = part[i];
   }
+  MOE_INLINE I widen_u16(uint16x8_t low, uint16x8_t high) {
+    return {{vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(low))),
+             vreinterpretq_s32_u32(vmovl_high_u16(low)),
+             vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(high))),
+             vreinterpretq_s32_u32(vmovl_high_u16(high))}};
+  }
+  MOE_INLINE I load_u8(const uint8_t* p) {
+    const uint8x16_t x = vld1q_u8(p);
+    return widen_u16(vmovl_u8(vget_low_u8(x)), vmovl_high_u8(x));
+  }
+  MOE_INLINE I load_u16(const uint8_t* p) {
+    return widen_u16(vreinterpretq_u16_u8(vld1q_u8(p)), vreinterpretq_u16_u8(vld1q_u8(p + 16)));
+  }
+  MOE_INLINE I look_up(const uint32_t* table, const uint32_t* index) {
+    uint32_t entries[16];
+    for (int i = 0; i < 16; ++i) entries[i] = table[index[i]];
+    MOE_MAP(I, vreinterpretq_s32_u32(vld1q_u32(entries + 4 * q)));
+  }
   MOE_INLINE F load_f16(const uint16_t* p) {
     MOE_MAP(F, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * q))));
   }
@@ -160,6 +178,10 @@ struct Neon {
   MOE_INLINE I bit_and(I a, I b) { MOE_MAP(I, vandq_s32(a.v[q], b.v[q])); }
   MOE_INLINE I bit_or(I a, I b) { MOE_MAP(I, vorrq_s32(a.v[q], b.v[q])); }
   MOE_INLINE I bit_xor(I a, I b) { MOE_MAP(I, veorq_s32(a.v[q], b.v[q])); }
+  MOE_INLINE I shl(I a, int n) { MOE_MAP(I, vshlq_s32(a.v[q], vdupq_n_s32(n))); }
+  MOE_INLINE I shr(I a, int n) {
+    MOE_MAP(I, vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a.v[q]), vdupq_n_s32(-n))));
+  }
   template <int n>
   MOE_INLINE I shl(I a) {
     MOE_MAP(I, vshlq_n_s32(a.v[q], n));

@@ -53,6 +53,15 @@ struct Isa {
   MOE_INLINE I load(const int32_t* p) { MOE_MAP(I, p[i]); }
   MOE_INLINE I load_n(const int32_t* p, int n) { MOE_MAP(I, i < n ? p[i] : 0); }
   MOE_INLINE void store(int32_t* p, I a) { MOE_LANES p[i] = a.v[i]; }
+  MOE_INLINE I load_u8(const uint8_t* p) { MOE_MAP(I, p[i]); }
+  MOE_INLINE I load_u16(const uint8_t* p) {
+    uint16_t v[16];
+    __builtin_memcpy(v, p, sizeof v);
+    MOE_MAP(I, v[i]);
+  }
+  MOE_INLINE I look_up(const uint32_t* table, const uint32_t* index) {
+    MOE_MAP(I, i32(table[index[i]]));
+  }
   MOE_INLINE I load_i8(const int8_t* p) { MOE_MAP(I, p[i]); }
   MOE_INLINE I load_i8_n(const int8_t* p, int n) { MOE_MAP(I, i < n ? p[i] : 0); }
   MOE_INLINE void store_i8(int8_t* p, I a) { MOE_LANES p[i] = static_cast<int8_t>(a.v[i]); }
@@ -121,6 +130,8 @@ struct Isa {
   MOE_INLINE I bit_and(I a, I b) { MOE_MAP(I, a.v[i] & b.v[i]); }
   MOE_INLINE I bit_or(I a, I b) { MOE_MAP(I, a.v[i] | b.v[i]); }
   MOE_INLINE I bit_xor(I a, I b) { MOE_MAP(I, a.v[i] ^ b.v[i]); }
+  MOE_INLINE I shl(I a, int n) { MOE_MAP(I, i32(u32(a.v[i]) << n)); }
+  MOE_INLINE I shr(I a, int n) { MOE_MAP(I, i32(u32(a.v[i]) >> n)); }
   template <int n>
   MOE_INLINE I shl(I a) {
     MOE_MAP(I, i32(u32(a.v[i]) << n));
