@@ -100,6 +100,17 @@ struct AttentionTile {
   float cap = 0;         // > 0: score = cap * tanh(score / cap)
 };
 
+/// 256 inputs of a tile of a codebook format, unpacked.
+struct CodebookCodes {
+  static constexpr int kLanes = kCodebookInputs / kLaneInputs;
+  static constexpr int kGroupLanes = kTileGroup / kLaneInputs;
+  static constexpr int kPartInputs = kTileGroup / 2;  // the fewest that share a scale
+  static constexpr int kParts = kCodebookInputs / kPartInputs;
+
+  alignas(64) uint32_t lanes[kLanes][kTileRows];  // blocks as four-bit formats have them
+  alignas(64) float scales[kParts][kTileRows];
+};
+
 struct CpuKernels {
   const char* name;
 
@@ -108,6 +119,9 @@ struct CpuKernels {
   /// Processes one range of tiles, including those of the paired product; ranges are independent. A
   /// row's result depends only on that row.
   void (*linear)(const LinearArgs& args);
+  /// Unpacks a segment of a codebook format for linear(), also for that of a table which differs
+  /// only in products; null where linear() does not need it.
+  void (*unpack_codebook)(FormatId format, const uint8_t* segment, CodebookCodes* out);
 
   /// y = norm(x) over n values; y may be x.
   void (*norm_row)(const Norm& norm, const float* x, int n, float* y);

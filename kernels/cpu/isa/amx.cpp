@@ -7,8 +7,6 @@
 
 namespace moe {
 
-extern const CpuKernels kernels_avx512vnni;
-
 namespace {
 
 // Each file requires those above it.

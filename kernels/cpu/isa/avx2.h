@@ -8,6 +8,9 @@
 #include "kernels/cpu/table.h"
 
 namespace moe {
+
+extern const CpuKernels kernels_avx2;
+
 namespace {
 
 /// Everything except products of codes, which the derived tables define.
@@ -30,6 +33,8 @@ struct Avx2 {
   static constexpr int kLightDots = 1;
   static constexpr bool kDigitsInPlace = false;
   static constexpr bool kMatrix = false;
+
+  MOE_INLINE const CpuKernels& shared() { return kernels_avx2; }
 
   // Memory.
   MOE_INLINE __m256i tail_mask(int n) {

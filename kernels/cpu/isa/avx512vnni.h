@@ -8,6 +8,9 @@
 #include "kernels/cpu/table.h"
 
 namespace moe {
+
+extern const CpuKernels kernels_avx512vnni;
+
 namespace {
 
 struct RestTable {
@@ -51,6 +54,8 @@ struct Isa {
   static constexpr bool kMatrix = false;
   static constexpr int kSmallBlocks = 0;
   static constexpr int kInt8Offset = 128;
+
+  MOE_INLINE const CpuKernels& shared() { return kernels_avx512vnni; }
 
   // Memory.
   MOE_INLINE __mmask16 tail_mask(int n) { return static_cast<__mmask16>((1u << n) - 1u); }

@@ -7,8 +7,6 @@
 
 namespace moe {
 
-extern const CpuKernels kernels_avx2;
-
 namespace {
 
 struct Isa : Avx2 {

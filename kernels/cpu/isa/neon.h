@@ -7,6 +7,9 @@
 #include "kernels/cpu/table.h"
 
 namespace moe {
+
+extern const CpuKernels kernels_neon_dotprod;
+
 namespace {
 
 #define MOE_QUADS for (int q = 0; q < 4; ++q)
@@ -41,6 +44,8 @@ struct Neon {
   static constexpr bool kDigitsInPlace = false;
   static constexpr int kSmallBlocks = 0;
   static constexpr int kInt8Offset = 0;
+
+  MOE_INLINE const CpuKernels& shared() { return kernels_neon_dotprod; }
 
   // Memory.
   MOE_INLINE F load(const float* p) { MOE_MAP(F, vld1q_f32(p + 4 * q)); }

@@ -7,8 +7,6 @@
 
 namespace moe {
 
-extern const CpuKernels kernels_neon_dotprod;
-
 namespace {
 
 struct Isa : Neon {

@@ -3,6 +3,9 @@
 #include "kernels/cpu/table.h"
 
 namespace moe {
+
+extern const CpuKernels kernels_scalar;
+
 namespace {
 
 #define MOE_LANES for (int i = 0; i < 16; ++i)
@@ -42,6 +45,8 @@ struct Isa {
 
   MOE_INLINE uint32_t u32(int32_t a) { return static_cast<uint32_t>(a); }
   MOE_INLINE int32_t i32(uint32_t a) { return static_cast<int32_t>(a); }
+
+  MOE_INLINE const CpuKernels& shared() { return kernels_scalar; }
 
   // Memory.
   MOE_INLINE F load(const float* p) { MOE_MAP(F, p[i]); }
