@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "quant/block_scan.h"
-#include "quant/codebook_group.h"
 #include "quant/weight_group.h"
 
 namespace moe {
@@ -85,14 +84,16 @@ int64_t CodebookFormat<kKind>::find_invalid(const uint8_t* tile, size_t bytes) {
 
 template <Codebook kKind>
 void CodebookFormat<kKind>::read_tile(const uint8_t* tile, int32_t begin, int32_t n, float* out) {
-  CodebookGroup group;
+  uint32_t lanes[kTileRows];
   for (int32_t col = begin; col < begin + n; ++col) {
-    const int32_t i = col % kTileGroup;
-    if (col == begin || i == 0) unpack_codebook<kKind>(tile, col - i, &group);
-    const uint8_t* codes = group.codes + i / kLaneInputs * kBlockBytes + i % 4;
-    const int shift = i % kLaneInputs / 4 * 4;
+    const int j = col % kLaneInputs;
+    const int lane = col % kCodebookInputs / kLaneInputs;
     for (int row = 0; row < kTileRows; ++row) {
-      *out++ = Layout::value(codes[4 * row] >> shift & 15);
+      if (col == begin || j == 0) {
+        const uint8_t* const segment = Layout::segment_of(tile, col);
+        lanes[row] = Layout::Segment::lane(segment, row, lane / 4, lane % 4);
+      }
+      *out++ = Layout::value(code_in_lane(lanes[row], j));
     }
   }
 }

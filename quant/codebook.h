@@ -4,7 +4,6 @@
 // of a codebook; 16 or 32 inputs of a row share a small odd factor of an f16 that 256 inputs share.
 // Weights are not quantised to them: they come from files that have them.
 
-#include "quant/codebook_group.h"
 #include "quant/codebook_layout.h"
 #include "quant/weight_format.h"
 
@@ -13,10 +12,6 @@ namespace moe {
 size_t codebook_tile_bytes(const CodebookKind& kind, int64_t cols);
 void codebook_pack_blocks(const CodebookKind& kind, const uint8_t* blocks, int64_t ld, int n_rows,
                           int32_t cols, uint8_t* tile);
-
-/// Unpacks a group of one format, as in quant/codebook_group.h.
-template <Codebook kKind>
-void unpack_codebook(const uint8_t* tile, int32_t begin, CodebookGroup* out);
 
 template <Codebook kKind>
 struct CodebookFormat : CodebookLayout<kKind> {

@@ -81,8 +81,8 @@ constexpr CodebookKind codebook_kind(Codebook kind) {
   return {};
 }
 
-/// What the bits of a segment mean: the only definition. Rows reads elements of its fields, for one
-/// row or for several at once, as values with the operators of integers.
+/// This is the only definition of a segment's bits. Rows reads elements of its fields, for one row
+/// or for several at once, as values with the operators of integers.
 template <Codebook kKind, class Rows>
 struct CodebookBits {
   using Value = typename Rows::Value;
@@ -92,8 +92,8 @@ struct CodebookBits {
       kKind == Codebook::kIq3Xxs || kKind == Codebook::kIq3S ? kLaneInputs / 2 : kLaneInputs;
   static constexpr int kEntries = kLaneInputs / kEntryInputs;
 
-  /// Which entry of the codebook the e-th part of eight inputs is, l = 0 .. 3 of the 32 from 32 g
-  /// on.
+  /// The number of an entry of the codebook: that of the e-th part of eight inputs, l = 0 .. 3 of
+  /// the 32 from 32 g on.
   MOE_INLINE Value index(const Rows& s, int g, int l, int e) {
     const int i = 4 * g + l;
     if constexpr (kKind == Codebook::kIq2Xxs) return Rows::word(s, 2, 2 * g) >> 8 * l & 255;

@@ -274,7 +274,7 @@ class Additions(unittest.TestCase):
 
     def test_block_type(self):
         sources = [f"formats/import/{n}.cpp" for n in ("source_tensor", "gguf_blocks", "gguf_k_blocks", "gguf_codebooks")]
-        sources += ["quant/codebook.cpp", "quant/codebook_group.cpp"]
+        sources += ["quant/codebook.cpp"]
         out = self.tree.run(self.tree.compile(BLOCKS_TEST, *sources))
         self.assertRegex(out, r"^1.5 -1 0 F16, .*Q8_1")
 
