@@ -106,4 +106,23 @@ template struct CodebookFormat<Codebook::kIq3S>;
 template struct CodebookFormat<Codebook::kIq1S>;
 template struct CodebookFormat<Codebook::kIq1M>;
 
+const uint32_t* codebook_lanes(Codebook kind) {
+  switch (kind) {
+    case Codebook::kIq2Xxs:
+      return kIq2XxsTable.lanes;
+    case Codebook::kIq2Xs:
+      return kIq2XsTable.lanes;
+    case Codebook::kIq2S:
+      return kIq2STable.lanes;
+    case Codebook::kIq3Xxs:
+      return kIq3XxsTable.lanes;
+    case Codebook::kIq3S:
+      return kIq3STable.lanes;
+    case Codebook::kIq1S:
+    case Codebook::kIq1M:
+      return kIq1Table.lanes;
+  }
+  return nullptr;
+}
+
 }  // namespace moe

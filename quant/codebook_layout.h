@@ -205,25 +205,9 @@ struct CodebookSegment {
   }
 };
 
-/// The entries of a codebook, lanes or their lower halves, in memory of the host.
-constexpr const uint32_t* codebook_lanes(Codebook kind) {
-  switch (kind) {
-    case Codebook::kIq2Xxs:
-      return kIq2XxsTable.lanes;
-    case Codebook::kIq2Xs:
-      return kIq2XsTable.lanes;
-    case Codebook::kIq2S:
-      return kIq2STable.lanes;
-    case Codebook::kIq3Xxs:
-      return kIq3XxsTable.lanes;
-    case Codebook::kIq3S:
-      return kIq3STable.lanes;
-    case Codebook::kIq1S:
-    case Codebook::kIq1M:
-      return kIq1Table.lanes;
-  }
-  return nullptr;
-}
+/// The entries of a codebook, lanes or their lower halves, in memory of the host. One object file
+/// has them: not each of kernels/cpu/isa.
+const uint32_t* codebook_lanes(Codebook kind);
 
 /// The code of input j of the eight of a lane.
 MOE_INLINE int code_in_lane(uint32_t lane, int j) {
