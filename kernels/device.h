@@ -292,7 +292,7 @@ struct StreamShape {
 /// Everything that a step's operations and arguments depend on, except tokens and positions. Steps
 /// with equal keys are the same operations on the same memory; an empty key equals none.
 struct StepKey {
-  static constexpr int32_t kWords = 100;
+  static constexpr int32_t kWords = 132;
   uint64_t words[kWords] = {};
   int32_t n = 0;
   /// At most kWords calls.

@@ -62,10 +62,7 @@ void cpu_mix(const CpuRuntime& rt, CpuStream& s, const MixerOp& op) {
     const int32_t n = rows_of_session(op, first);
     const int32_t bad = mix_session(rt, op, first, n);
     if (bad != kMixerFinite) {
-      s.latch(Status::error(MOE_ERR_NON_FINITE,
-                            "layer %d: the state of %s is not finite after the token at position "
-                            "%d",
-                            op.layer, mixer_info(op.config).name, op.rows[first + bad].position));
+      s.latch(mixer_not_finite(op.config.kind, op.layer, op.rows[first + bad].position));
     }
     first += n;
   }

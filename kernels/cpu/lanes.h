@@ -8,7 +8,10 @@
 
 // MOE_NO_PRE: gcc's elimination of partial redundancies keeps values for the next iteration, which
 // moves sums to memory in loops that have no register left.
-#if defined(__clang__)
+#if defined(__CUDACC__)
+#define MOE_UNROLL
+#define MOE_NO_PRE
+#elif defined(__clang__)
 #define MOE_UNROLL _Pragma("clang loop unroll(full)")
 #define MOE_NO_PRE
 #else
@@ -38,16 +41,18 @@ struct LanesOf {
   MOE_INLINE I to_exponent(I a) { return Isa::template shl<23>(a); }
 };
 
-/// function<L>(v) on lanes of type L. Without vector instructions it is computed lane by lane, with
-/// the same bits and a sixteenth of the code.
+/// function(L{}, v) on lanes of type L, or on the one lane of a GPU's thread. Without vector
+/// instructions it is computed lane by lane, with the same bits and a sixteenth of the code.
 template <class Isa, class Function>
 MOE_INLINE typename Isa::F by_lanes_of(typename Isa::F v, const Function& function) {
-  if constexpr (Isa::kMaxTokens > 1) {
-    return function.template operator()<LanesOf<Isa>>(v);
+  if constexpr (sizeof v == sizeof(float)) {
+    return function(ScalarLanes{}, v);
+  } else if constexpr (Isa::kMaxTokens > 1) {
+    return function(LanesOf<Isa>{}, v);
   } else {
     float lane[16];
     Isa::store(lane, v);
-    for (float& x : lane) x = function.template operator()<ScalarLanes>(x);
+    for (float& x : lane) x = function(ScalarLanes{}, x);
     return Isa::load(lane);
   }
 }
@@ -68,7 +73,7 @@ MOE_INLINE void store_lanes(float* p, typename Isa::F v, int i, int n) {
 
 /// The sum of squares of a row: 16 striped lanes, then the fixed tree.
 template <class Isa>
-inline float squares_of(const float* x, int n) {
+MOE_HD_CALL float squares_of(const float* x, int n) {
   typename Isa::F sum = Isa::zero();
   for (int i = 0; i < n; i += 16) {
     const typename Isa::F v = load_lanes<Isa>(x, i, n);

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/attention/kv_layout.h"
 #include "kernels/cuda/device_cuda_impl.h"
+#include "kernels/mixers/table.h"
 #include "src/base/format.h"
 
 namespace moe::cuda {
@@ -183,6 +184,8 @@ Status CudaDevice::open_parts(CudaStream& s) {
       static_cast<size_t>(attention_arrived_ints(s.shape.max_rows, s.shape.max_heads));
   MOE_TRY(cuda_status(cudaMemsetAsync(s.scratch.arrived, 0, arrived * sizeof(int32_t), s.stream),
                       "clearing counters"));
+  MOE_TRY(cuda_status(cudaMemsetAsync(s.scratch.mixer_bad, 0, sizeof(int32_t), s.stream),
+                      "clearing counters"));
   MOE_TRY(open_arena(memory_, arena_bytes(s.shape), &s.arena));
   MOE_TRY(cuda_status(cudaMallocHost(&s.host, host_bytes(s.shape)), "pinned host memory"));
   lay_out_host(s);
@@ -227,6 +230,10 @@ Status CudaDevice::sync(Stream& stream) {
   CudaStream& s = own(stream);
   s.enter();
   wait(s);
+  if (MixerFault& bad = s.words->mixer; bad.found != 0) {  // before a router's fault, if both are
+    s.latch(mixer_not_finite(static_cast<MixerKind>(bad.kind), bad.layer, bad.position));
+    bad = {};
+  }
   if (s.words->fault != 0) {
     s.latch(Status::error(MOE_ERR_NON_FINITE, "router: a score of token %d is NaN or infinite",
                           s.words->fault - 1));

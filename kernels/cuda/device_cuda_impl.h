@@ -61,6 +61,8 @@ class CudaDevice final : public Device, public ExpertMemory {
   void linear(Stream& s, const LinearOp& op) override;
   void attention(Stream& s, const AttentionOp& op) override;
   void ffn(Stream& s, const FfnOp& op) override;
+  bool can_mix(MixerKind) const override { return true; }
+  void mix(Stream& s, const MixerOp& op) override;
   bool can_sample() const override { return true; }
   void sample(Stream& s, const SampleOp& op) override;
   SampleReport sampled(Stream& s, int32_t row) override;

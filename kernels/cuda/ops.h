@@ -156,6 +156,35 @@ int64_t attention_arrived_ints(int32_t max_rows, int32_t n_heads);
 /// QK norm, RoPE, storing K and V, attention. The result does not depend on max_position.
 cudaError_t attend(cudaStream_t stream, const DeviceAttentionOp& op);
 
+/// A mixer's state that is not finite, for the host.
+struct MixerFault {
+  int32_t found;  // 0: none
+  int32_t layer;
+  int32_t kind;  // MixerKind
+  int32_t position;
+};
+
+/// Consecutive rows of one session, and where its state is.
+struct MixedText {
+  int32_t first;
+  int32_t n_rows;
+  MixerState state;
+};
+
+/// A MixerOp with `rows` and `vectors` on the device, without its states.
+struct DeviceMixOp {
+  MixerOp op;
+  const MixedText* texts = nullptr;
+  int32_t n_texts = 0;
+  int32_t* bad = nullptr;                 // 0 before mix_texts() and after finish_mixed()
+  MixerFault* fault = nullptr;            // the step's first fault, if no router has failed
+  const int32_t* router_fault = nullptr;  // DeviceRouteOp::fault
+};
+/// The rows of `texts`. Bit-identical to the CPU.
+cudaError_t mix_texts(cudaStream_t stream, const DeviceMixOp& op);
+/// Completes all rows of op.op, of whichever texts, and sets the fault.
+cudaError_t finish_mixed(cudaStream_t stream, const DeviceMixOp& op);
+
 /// Routing on the device; arrays of `out` as in struct Routing, all set except scores.
 struct DeviceRouteOp {
   RouterConfig config;

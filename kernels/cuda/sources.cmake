@@ -7,6 +7,7 @@ set(cuda_host_sources
   device_cuda.cpp
   device_cuda_sample.cpp
   device_cuda_linear.cpp
+  device_cuda_mixer.cpp
   device_cuda_ffn.cpp
   experts/expert_copies.cpp
   experts/expert_order.cpp
@@ -45,6 +46,7 @@ set(cuda_kernel_sources
   matmul/matmul_library.cu
   matmul/matmul_many.cu
   matmul/matmul_many_groups.cu
+  mix.cu
   routing/merge.cu
   routing/move_pairs.cu
   prepare.cu

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/memory.h"
+#include "kernels/cuda/ops.h"
 #include "kernels/device.h"
 #include "src/base/array.h"
 
@@ -26,6 +27,7 @@ void close_arena(StepArena* arena);
 /// Words written by kernels and read by the host after a wait.
 struct HostWords {
   int32_t fault;  // 1 + token whose router scores are not finite
+  MixerFault mixer;
 };
 
 /// One captured step.

@@ -96,6 +96,7 @@ void take_rows(Carver& c, const StreamShape& shape, const Sizes& z, Scratch& m) 
   c.take(&m.stack_in, z.pairs, d);
   c.take(&m.partial, attention_partial_floats(shape.max_rows, shape.max_heads, shape.max_head_dim));
   c.take(&m.arrived, attention_arrived_ints(shape.max_rows, shape.max_heads));
+  c.take(&m.mixer_bad, 1);
 }
 
 void take_routing(Carver& c, const StreamShape& shape, const Sizes& z, Scratch& m) {

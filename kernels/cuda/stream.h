@@ -26,6 +26,7 @@ struct Scratch {
   float* stack_in = nullptr;   // (pairs, d_model): X-MoE's normed input
   float* partial = nullptr;    // attention
   int32_t* arrived = nullptr;  // attention: zeros
+  int32_t* mixer_bad = nullptr;  // (1) DeviceMixOp::bad
 
   float* scores = nullptr;  // (tokens, max_experts)
   float* cosine = nullptr;  // (tokens, max_d_e)

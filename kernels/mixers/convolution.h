@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "kernels/activation.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/mixers/groups.h"
 
 namespace moe {
 
@@ -43,33 +43,48 @@ struct Convolution {
     return activations::silu<ScalarLanes>(sum, 1.0f);
   }
 
-  /// Channels [channel, channel + n) of token t.
+  /// Channels [channel, channel + n) of token t, shared by the groups.
   template <class Isa>
-  void run(int64_t t, int64_t channel, int n, float* out) const {
+  MOE_HD_CALL void run(int64_t t, int64_t channel, int n, float* out) const {
     using F = typename Isa::F;
     const float* inputs[kMaxTaps];
     for (int64_t j = 0; j < n_taps; ++j) {
       const float* x = input(t - n_taps + 1 + j);
       inputs[j] = x != nullptr ? x + channel : nullptr;
     }
-    for (int i = 0; i < n; i += 16) {
+    for (int i = first_column<Isa>(); i < n; i += column_step<Isa>()) {
       F sum = bias != nullptr ? load_lanes<Isa>(bias + channel, i, n) : Isa::zero();
       for (int64_t j = 0; j < n_taps; ++j) {
         const F x = inputs[j] != nullptr ? load_lanes<Isa>(inputs[j], i, n) : Isa::zero();
         sum = Isa::fma(load_lanes<Isa>(weight + j * n_channels + channel, i, n), x, sum);
       }
       const F y = by_lanes_of<Isa>(
-          sum, []<class L>(typename L::F v) { return activations::silu<L>(v, L::splat(1.0f)); });
+          sum, []<class L>(L, typename L::F v) { return activations::silu<L>(v, L::splat(1.0f)); });
       store_lanes<Isa>(out, y, i, n);
     }
   }
 
-  /// Channels [channel, channel + n) of the state after n_rows tokens; `to` is as `from`.
-  MOE_HD void keep(int64_t n_rows, int64_t channel, int n, float* to) const {
+  /// Channels [channel, channel + n) of the state after n_rows tokens, shared by the groups; `to`
+  /// is as `from`.
+  template <class Isa>
+  MOE_HD_CALL void keep(int64_t n_rows, int64_t channel, int n, float* to) const {
     for (int64_t j = 0; j + 1 < n_taps; ++j) {
       const float* x = input(n_rows - n_taps + 1 + j);
       float* kept = to + j * ld_state + channel;
-      for (int i = 0; i < n; ++i) kept[i] = x != nullptr ? x[channel + i] : 0.0f;
+      for (int i = first_column<Isa>(); i < n; i += column_step<Isa>()) {
+        store_lanes<Isa>(kept, x != nullptr ? load_lanes<Isa>(x + channel, i, n) : Isa::zero(), i,
+                         n);
+      }
+    }
+  }
+
+  /// The definition of the state of all channels.
+  void define_state(int64_t n_rows, float* to) const {
+    for (int64_t j = 0; j + 1 < n_taps; ++j) {
+      const float* x = input(n_rows - n_taps + 1 + j);
+      for (int64_t c = 0; c < n_channels; ++c) {
+        to[j * ld_state + c] = x != nullptr ? x[c] : 0.0f;
+      }
     }
   }
 };

@@ -71,7 +71,7 @@ class DeltaRule {
   const float* z_up = nullptr;  // Z: (rank, values)
 
   /// Units [begin, end) of MixerArgs are value heads.
-  int32_t run(const MixerArgs& args) const {
+  MOE_HD_CALL int32_t run(const MixerArgs& args) const {
     int32_t bad = kMixerFinite;
     for (int64_t h = args.begin; h < args.end;) {
       const int64_t group_end = (key_head(h) + 1) * group();
@@ -93,10 +93,10 @@ class DeltaRule {
     Convolution q, k, v;
   };
 
-  int64_t group() const { return sizes.value_heads / sizes.key_heads; }
-  int64_t key_head(int64_t h) const { return h / group(); }
+  MOE_HD int64_t group() const { return sizes.value_heads / sizes.key_heads; }
+  MOE_HD int64_t key_head(int64_t h) const { return h / group(); }
 
-  Convolutions convolutions(const MixerArgs& args) const {
+  MOE_HD_CALL Convolutions convolutions(const MixerArgs& args) const {
     const auto part = [&](const float* weight, int32_t width, int64_t at) {
       Convolution c;
       c.n_taps = sizes.n_taps;
@@ -114,8 +114,9 @@ class DeltaRule {
   }
 
   // Value heads of one key head, which share its queries and keys.
-  int32_t run_heads(const MixerArgs& args, int64_t begin, int64_t end) const {
-    Block block;
+  MOE_HD_CALL int32_t run_heads(const MixerArgs& args, int64_t begin, int64_t end) const {
+    OfUnit<Isa, Block> memory;
+    Block& block = memory.get();
     const Convolutions c = convolutions(args);
     int32_t bad = kMixerFinite;
     for (int32_t first = 0; first < args.n_rows; first += kBlock) {
@@ -127,28 +128,35 @@ class DeltaRule {
                                 block.value + i * sizes.value_dim);
         }
         gates(args, h, first, n, block);
+        wait_for_groups<Isa>();
         recur(args, h, first, n, block);
+        wait_for_groups<Isa>();
         const int32_t row = finish(args, h, first, n, block);
         bad = row < bad ? row : bad;
+        if (kKimi) wait_for_groups<Isa>();  // finish() uses the memory of values
       }
     }
     for (int64_t h = begin; h < end; ++h) keep(c, args, h);
     return bad;
   }
 
-  void prepare_keys(const Convolutions& c, int64_t head, int32_t first, int32_t n,
-                    Block& block) const {
+  MOE_HD_CALL void prepare_keys(const Convolutions& c, int64_t head, int32_t first, int32_t n,
+                                Block& block) const {
     const int32_t d = sizes.key_dim;
     const float root = 1.0f / __builtin_sqrtf(static_cast<float>(d));
     for (int32_t i = 0; i < n; ++i) {
       c.q.template run<Isa>(first + i, head * d, d, block.query + i * d);
       c.k.template run<Isa>(first + i, head * d, d, block.key + i * d);
+    }
+    wait_for_groups<Isa>();
+    for (int32_t i = group_of<Isa>(); i < n; i += group_count<Isa>()) {
       scale_to_unit<Isa>(block.query + i * d, d, kUnitEps, root);
       scale_to_unit<Isa>(block.key + i * d, d, kUnitEps, 1.0f);
     }
   }
 
-  void recur(const MixerArgs& args, int64_t h, int32_t first, int32_t n, const Block& block) const {
+  MOE_HD_CALL void recur(const MixerArgs& args, int64_t h, int32_t first, int32_t n,
+                         const Block& block) const {
     Recurrence r = block.recurrence(args, first, n, sizes.key_dim, sizes.value_dim,
                                     sizes.history() + h * sizes.matrix(), h * sizes.value_dim);
     r.delta = true;
@@ -157,26 +165,33 @@ class DeltaRule {
   }
 
   // Numbers of a head are computed for all tokens of the block at once.
-  void gates(const MixerArgs& args, int64_t h, int32_t first, int32_t n, Block& block) const {
+  MOE_HD_CALL void gates(const MixerArgs& args, int64_t h, int32_t first, int32_t n,
+                         Block& block) const {
     const F speed = Isa::set1(exp_float(a_log[h]));
     float x[16] = {};
     for (int32_t i = 0; i < n; ++i) x[i] = args.in[(first + i) * args.ld_in + b + h];
-    const F open = by_lanes_of<Isa>(Isa::load(x),
-                                    []<class L>(typename L::F w) { return sigmoid_lanes<L>(w); });
-    Isa::store(block.rate, Isa::mul(Isa::set1(beta_scale), open));
-    if constexpr (kKimi) return decays_of_keys(args, h, first, n, speed, block);
-    for (int32_t i = 0; i < n; ++i) x[i] = args.in[(first + i) * args.ld_in + a + h];
-    const F step = by_lanes_of<Isa>(Isa::add(Isa::load(x), Isa::set1(dt_bias[h])),
-                                    []<class L>(typename L::F w) { return softplus_lanes<L>(w); });
-    Isa::store(block.decay, decay_of<Isa>(step, speed));
+    const F open = by_lanes_of<Isa>(
+        Isa::load(x), []<class L>(L, typename L::F w) { return sigmoid_lanes<L>(w); });
+    const bool stores = group_of<Isa>() == 0;
+    if (stores) Isa::store(block.rate, Isa::mul(Isa::set1(beta_scale), open));
+    if constexpr (kKimi) {
+      decays_of_keys(args, h, first, n, speed, block);
+    } else {
+      for (int32_t i = 0; i < n; ++i) x[i] = args.in[(first + i) * args.ld_in + a + h];
+      const F step =
+          by_lanes_of<Isa>(Isa::add(Isa::load(x), Isa::set1(dt_bias[h])),
+                           []<class L>(L, typename L::F w) { return softplus_lanes<L>(w); });
+      if (stores) Isa::store(block.decay, decay_of<Isa>(step, speed));
+    }
   }
 
   // y (n, width): the products of `up`'s columns [column, column + width) with the `rank` inputs
   // from column `at` on, of n tokens.
-  void multiply_up(const MixerArgs& args, const float* up, int64_t ld_up, int64_t column, int width,
-                   int64_t at, int32_t first, int32_t n, float* y) const {
+  MOE_HD_CALL void multiply_up(const MixerArgs& args, const float* up, int64_t ld_up,
+                               int64_t column, int width, int64_t at, int32_t first, int32_t n,
+                               float* y) const {
     const float* const in = args.in + first * args.ld_in + at;
-    for (int c = 0; c < width; c += 16) {
+    for (int c = first_column<Isa>(); c < width; c += column_step<Isa>()) {
       F sums[kBlock];
       for (int32_t i = 0; i < n; ++i) sums[i] = Isa::zero();
       for (int64_t j = 0; j < rank; ++j) {
@@ -189,40 +204,44 @@ class DeltaRule {
     }
   }
 
-  void decays_of_keys(const MixerArgs& args, int64_t h, int32_t first, int32_t n, F speed,
-                      Block& block) const {
+  MOE_HD_CALL void decays_of_keys(const MixerArgs& args, int64_t h, int32_t first, int32_t n,
+                                  F speed, Block& block) const {
     const int32_t d = sizes.key_dim;
     if (rank > 0) multiply_up(args, a_up, sizes.keys(), h * d, d, a, first, n, block.decay);
     for (int32_t i = 0; i < n; ++i) {
       const float* const in =
           rank > 0 ? block.decay + i * d : args.in + (first + i) * args.ld_in + a + h * d;
-      for (int c = 0; c < d; c += 16) {
+      for (int c = first_column<Isa>(); c < d; c += column_step<Isa>()) {
         const F x = Isa::add(load_lanes<Isa>(in, c, d), load_lanes<Isa>(dt_bias + h * d, c, d));
         store_lanes<Isa>(block.decay + i * d, decay_of_key(x, speed), c, d);
       }
     }
   }
 
-  F decay_of_key(F x, F speed) const {
+  MOE_HD_CALL F decay_of_key(F x, F speed) const {
     if (decay_bound < 0) {
-      const F open = by_lanes_of<Isa>(Isa::mul(speed, x),
-                                      []<class L>(typename L::F w) { return sigmoid_lanes<L>(w); });
+      const F open = by_lanes_of<Isa>(
+          Isa::mul(speed, x), []<class L>(L, typename L::F w) { return sigmoid_lanes<L>(w); });
       return decay_of<Isa>(open, Isa::set1(0 - decay_bound));
     }
     const F step =
-        by_lanes_of<Isa>(x, []<class L>(typename L::F w) { return softplus_lanes<L>(w); });
+        by_lanes_of<Isa>(x, []<class L>(L, typename L::F w) { return softplus_lanes<L>(w); });
     return decay_of<Isa>(step, speed);
   }
 
   // Gates the outputs of the block. Returns the first row with one that is not finite: then the
   // state is not either.
-  int32_t finish(const MixerArgs& args, int64_t h, int32_t first, int32_t n, Block& block) const {
+  MOE_HD_CALL int32_t finish(const MixerArgs& args, int64_t h, int32_t first, int32_t n,
+                             Block& block) const {
     int32_t bad = kMixerFinite;
     const int32_t d = sizes.value_dim;
     // The values have served.
     const bool up = kKimi && rank > 0;
-    if (up) multiply_up(args, z_up, sizes.values(), h * d, d, z, first, n, block.value);
-    for (int32_t i = n - 1; i >= 0; --i) {
+    if (up) {
+      multiply_up(args, z_up, sizes.values(), h * d, d, z, first, n, block.value);
+      wait_for_groups<Isa>();
+    }
+    for (int32_t i = n - 1 - group_of<Isa>(); i >= 0; i -= group_count<Isa>()) {
       const int64_t row = first + i;
       float* out = args.out + row * args.ld_out + h * d;
       if (!all_finite<Isa>(out, d)) bad = first + i;
@@ -233,13 +252,14 @@ class DeltaRule {
   }
 
   // A key head's channels belong to the first of its value heads.
-  void keep(const Convolutions& c, const MixerArgs& args, int64_t h) const {
+  MOE_HD_CALL void keep(const Convolutions& c, const MixerArgs& args, int64_t h) const {
     const int32_t keys = sizes.keys();
-    c.v.keep(args.n_rows, h * sizes.value_dim, sizes.value_dim, args.to + int64_t{2} * keys);
+    c.v.template keep<Isa>(args.n_rows, h * sizes.value_dim, sizes.value_dim,
+                           args.to + int64_t{2} * keys);
     if (h % group() != 0) return;
     const int64_t first = key_head(h) * sizes.key_dim;
-    c.q.keep(args.n_rows, first, sizes.key_dim, args.to);
-    c.k.keep(args.n_rows, first, sizes.key_dim, args.to + keys);
+    c.q.template keep<Isa>(args.n_rows, first, sizes.key_dim, args.to);
+    c.k.template keep<Isa>(args.n_rows, first, sizes.key_dim, args.to + keys);
   }
 };
 

@@ -69,7 +69,7 @@ struct GatedDeltaMixer {
   };
 
   template <class Isa>
-  static int32_t run(const MixerArgs& args) {
+  static MOE_HD_CALL int32_t run(const MixerArgs& args) {
     DeltaRule<Isa> rule;
     rule.sizes = sizes(args.config);
     rule.eps = args.config.params[kEps];

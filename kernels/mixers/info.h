@@ -5,19 +5,22 @@
 //
 //   static constexpr MixerInfo info;
 //   template <class Isa>
-//   static int32_t run(const MixerArgs&);
+//   static MOE_HD_CALL int32_t run(const MixerArgs&);
 //   template <class Isa>
-//   static void finish(const MixerArgs&, int32_t row);  // optional
+//   static MOE_HD_CALL void finish(const MixerArgs&, int32_t row);  // optional
 //
 // A layer's mixer is x = x + W_out run(W_in norm(x)), in place of attention or beside it, where
 // W_in and W_out are ordinary matrices in any weight format. run() goes through the tokens of a
 // text in order and keeps what later tokens need in the state, which is f32. Its sums have one
 // order, so that results do not depend on how a text is split into calls. finish() completes a row
-// of the output when all units are done.
+// of the output when all units are done. Both also run on GPUs: groups.h says how threads share
+// them.
 //
 // Plain C headers only: the files of kernels/cpu/isa include this.
 
 #include <stdint.h>
+
+#include "kernels/math.h"
 
 namespace moe {
 
@@ -35,9 +38,7 @@ struct MixerConfig {
   MixerKind kind = {};
   float params[kMaxMixerParams] = {};
 
-  constexpr __attribute__((always_inline)) int32_t count(int i) const {
-    return static_cast<int32_t>(params[i]);
-  }
+  constexpr MOE_HD int32_t count(int i) const { return static_cast<int32_t>(params[i]); }
 };
 
 /// A parameter by its name in files and configurations. Ranges are inclusive.
@@ -78,6 +79,7 @@ struct MixerInfo {
   // run() is split into units, each with its own part of the state and of the output.
   MixerSize units = nullptr;
   MixerSize work = nullptr;  // multiply-adds of a unit for one token
+  bool narrow = false;       // a unit is one group's (groups.h): several are run together
   bool finishes = false;     // the mixer has finish(), see above
   // Says what is wrong with parameters that are each in range; returns null if nothing is.
   const char* (*wrong)(const MixerConfig&) = nullptr;

@@ -32,15 +32,17 @@ struct KimiDeltaMixer {
     return {c.count(kHeads), c.count(kHeads), c.count(kKeyDim), c.count(kValueDim),
             c.count(kLength)};
   }
-  static constexpr int64_t keys(const MixerConfig& c, int32_t) { return sizes(c).keys(); }
-  static constexpr int64_t values(const MixerConfig& c, int32_t) { return sizes(c).values(); }
+  static constexpr MOE_HD int64_t keys(const MixerConfig& c, int32_t) { return sizes(c).keys(); }
+  static constexpr MOE_HD int64_t values(const MixerConfig& c, int32_t) {
+    return sizes(c).values();
+  }
   static constexpr int64_t heads(const MixerConfig& c, int32_t) { return c.count(kHeads); }
-  static constexpr int64_t rank(const MixerConfig& c, int32_t) { return c.count(kRank); }
+  static constexpr MOE_HD int64_t rank(const MixerConfig& c, int32_t) { return c.count(kRank); }
   // Outputs of the input matrices of a and z, which are the gates themselves if there is no rank.
   static constexpr int64_t a_in(const MixerConfig& c, int32_t d) {
     return rank(c, d) > 0 ? rank(c, d) : keys(c, d);
   }
-  static constexpr int64_t z_in(const MixerConfig& c, int32_t d) {
+  static constexpr MOE_HD int64_t z_in(const MixerConfig& c, int32_t d) {
     return rank(c, d) > 0 ? rank(c, d) : values(c, d);
   }
   // Convolutions are (length, channels), that of the oldest token first.
@@ -97,7 +99,7 @@ struct KimiDeltaMixer {
   };
 
   template <class Isa>
-  static int32_t run(const MixerArgs& args) {
+  static MOE_HD_CALL int32_t run(const MixerArgs& args) {
     DeltaRule<Isa, true> rule;
     rule.sizes = sizes(args.config);
     rule.eps = args.config.params[kEps];

@@ -20,8 +20,8 @@ struct LightningMixer {
   enum Param { kHeads, kHeadDim, kEps };
   enum Weight { kQ, kK, kV, kZ, kALog, kNorm, kOut };
 
-  static constexpr int64_t heads(const MixerConfig& c, int32_t) { return c.count(kHeads); }
-  static constexpr int64_t inner(const MixerConfig& c, int32_t d) {
+  static constexpr MOE_HD int64_t heads(const MixerConfig& c, int32_t) { return c.count(kHeads); }
+  static constexpr MOE_HD int64_t inner(const MixerConfig& c, int32_t d) {
     return heads(c, d) * c.count(kHeadDim);
   }
 
@@ -54,13 +54,14 @@ struct LightningMixer {
 
   /// Units are heads.
   template <class Isa>
-  static int32_t run(const MixerArgs& args) {
-    RecurrentBlock block;
+  static MOE_HD_CALL int32_t run(const MixerArgs& args) {
+    OfUnit<Isa, RecurrentBlock> memory;
+    RecurrentBlock& block = memory.get();
     const int32_t d = args.config.count(kHeadDim);
     int32_t bad = kMixerFinite;
     for (int64_t h = args.begin; h < args.end; ++h) {
       const float decay = exp_float(0 - exp_float(args.vectors[kALog][h]));
-      for (int32_t i = 0; i < RecurrentBlock::kTokens; ++i) {
+      for (int32_t i = group_of<Isa>(); i < RecurrentBlock::kTokens; i += group_count<Isa>()) {
         block.decay[i] = decay;
         block.rate[i] = 1;
       }
@@ -69,8 +70,10 @@ struct LightningMixer {
         const int32_t n = left < RecurrentBlock::kTokens ? left : RecurrentBlock::kTokens;
         prepare<Isa>(args, h, first, n, block);
         const Recurrence r = block.recurrence(args, first, n, d, d, h * d * d, h * d);
+        wait_for_groups<Isa>();
         run_recurrence<Isa, false>(r);
-        for (int32_t i = 0; i < n && first + i < bad; ++i) {
+        wait_for_groups<Isa>();
+        for (int32_t i = group_of<Isa>(); i < n && first + i < bad; i += group_count<Isa>()) {
           if (!all_finite<Isa>(r.out + i * r.ld_out, d)) bad = first + i;
         }
       }
@@ -80,18 +83,18 @@ struct LightningMixer {
 
   /// Norms and gates the outputs of row r, which all heads share.
   template <class Isa>
-  static void finish(const MixerArgs& args, int32_t r) {
+  static MOE_HD_CALL void finish(const MixerArgs& args, int32_t r) {
     const auto n = static_cast<int>(inner(args.config, args.d_model));
     const float* const z = args.in + r * args.ld_in + int64_t{3} * n;
-    gated_norm<Isa, true>(args.out + r * args.ld_out, args.vectors[kNorm], z, n,
-                          args.config.params[kEps]);
+    gated_norm<Isa, true, RowOf::kAll>(args.out + r * args.ld_out, args.vectors[kNorm], z, n,
+                                       args.config.params[kEps]);
   }
 
  private:
   // Queries, keys and values of the block's tokens.
   template <class Isa>
-  static void prepare(const MixerArgs& args, int64_t h, int32_t first, int32_t n,
-                      RecurrentBlock& block) {
+  static MOE_HD_CALL void prepare(const MixerArgs& args, int64_t h, int32_t first, int32_t n,
+                                  RecurrentBlock& block) {
     const int32_t d = args.config.count(kHeadDim);
     const int64_t width = inner(args.config, args.d_model);
     for (int32_t i = 0; i < n; ++i) {

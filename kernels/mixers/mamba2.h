@@ -101,7 +101,7 @@ struct Mamba2Mixer {
 
   /// Units are heads.
   template <class Isa>
-  static int32_t run(const MixerArgs& args) {
+  static MOE_HD_CALL int32_t run(const MixerArgs& args) {
     const Mamba2Sizes s = sizes(args.config);
     const int64_t group = s.heads / s.groups;
     int32_t bad = kMixerFinite;
@@ -117,7 +117,7 @@ struct Mamba2Mixer {
 
   /// Gates and, if there is a norm, norms the outputs of row r, which all heads share.
   template <class Isa>
-  static void finish(const MixerArgs& args, int32_t r) {
+  static MOE_HD_CALL void finish(const MixerArgs& args, int32_t r) {
     const Mamba2Sizes s = sizes(args.config);
     if (args.vectors[kNorm] == nullptr) {
       return gate_alone<Isa>(args.out + r * args.ld_out, args.in + r * args.ld_in,
@@ -151,9 +151,10 @@ struct Mamba2Mixer {
 
   // Heads of one group, which share B and C.
   template <class Isa>
-  static int32_t run_heads(const MixerArgs& args, const Mamba2Sizes& s, int64_t begin,
-                           int64_t end) {
-    Block block;
+  static MOE_HD_CALL int32_t run_heads(const MixerArgs& args, const Mamba2Sizes& s, int64_t begin,
+                                       int64_t end) {
+    OfUnit<Isa, Block> memory;
+    Block& block = memory.get();
     const Convolution c = convolution(args, s);
     const int64_t b = s.inner() + begin / (s.heads / s.groups) * s.state_dim;
     const int64_t group_width = int64_t{s.groups} * s.state_dim;
@@ -173,15 +174,14 @@ struct Mamba2Mixer {
         bad = row < bad ? row : bad;
       }
     }
-    for (int64_t h = begin; h < end; ++h) keep(c, args, s, h);
+    for (int64_t h = begin; h < end; ++h) keep<Isa>(c, args, s, h);
     return bad;
   }
 
   // Steps and decays of all tokens of the block at once.
   template <class Isa>
-  static void gates(const MixerArgs& args, const Mamba2Sizes& s, int64_t h, int32_t first,
-                    int32_t n, Block& block) {
-    using L = LanesOf<Isa>;
+  static MOE_HD_CALL void gates(const MixerArgs& args, const Mamba2Sizes& s, int64_t h,
+                                int32_t first, int32_t n, Block& block) {
     using F = typename Isa::F;
     float x[16] = {};
     for (int32_t i = 0; i < n; ++i) {
@@ -191,36 +191,40 @@ struct Mamba2Mixer {
     const F high = Isa::set1(args.config.params[kDtHigh]);
     const F bias = Isa::set1(args.vectors[kDtBias][h]);
     F step = by_lanes_of<Isa>(Isa::add(Isa::load(x), bias),
-                              []<class M>(typename M::F w) { return softplus_lanes<M>(w); });
-    step = L::select_lt(step, low, low, step);
-    step = L::select_lt(high, step, high, step);
+                              []<class M>(M, typename M::F w) { return softplus_lanes<M>(w); });
+    step = Isa::select(Isa::lt(step, low), low, step);
+    step = Isa::select(Isa::lt(high, step), high, step);
     const F speed = Isa::set1(exp_float(args.vectors[kALog][h]));
+    if (group_of<Isa>() != 0) return;
     Isa::store(block.rate, step);
     Isa::store(block.decay, decay_of<Isa>(step, speed));
   }
 
   template <class Isa>
-  static int32_t recur(const MixerArgs& args, const Mamba2Sizes& s, int64_t h, int32_t first,
-                       int32_t n, const Block& block) {
+  static MOE_HD_CALL int32_t recur(const MixerArgs& args, const Mamba2Sizes& s, int64_t h,
+                                   int32_t first, int32_t n, const Block& block) {
     Recurrence r = block.recurrence(args, first, n, s.state_dim, s.head_dim,
                                     s.history() + h * s.matrix(), h * s.head_dim);
     r.skip = args.vectors[kD] + h;
+    wait_for_groups<Isa>();
     run_recurrence<Isa, false>(r);
-    for (int32_t i = 0; i < n; ++i) {
+    wait_for_groups<Isa>();
+    for (int32_t i = group_of<Isa>(); i < n; i += group_count<Isa>()) {
       if (!all_finite<Isa>(r.out + i * r.ld_out, s.head_dim)) return first + i;
     }
     return kMixerFinite;
   }
 
   // A group's channels belong to its first head.
-  static MOE_HD void keep(const Convolution& c, const MixerArgs& args, const Mamba2Sizes& s,
-                          int64_t h) {
-    c.keep(args.n_rows, h * s.head_dim, s.head_dim, args.to);
+  template <class Isa>
+  static MOE_HD_CALL void keep(const Convolution& c, const MixerArgs& args, const Mamba2Sizes& s,
+                               int64_t h) {
+    c.keep<Isa>(args.n_rows, h * s.head_dim, s.head_dim, args.to);
     const int64_t group = s.heads / s.groups;
     if (h % group != 0) return;
     const int64_t b = s.inner() + h / group * s.state_dim;
-    c.keep(args.n_rows, b, s.state_dim, args.to);
-    c.keep(args.n_rows, b + int64_t{s.groups} * s.state_dim, s.state_dim, args.to);
+    c.keep<Isa>(args.n_rows, b, s.state_dim, args.to);
+    c.keep<Isa>(args.n_rows, b + int64_t{s.groups} * s.state_dim, s.state_dim, args.to);
   }
 };
 

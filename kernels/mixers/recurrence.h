@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/cpu/lanes.h"
+#include "kernels/mixers/groups.h"
 
 namespace moe {
 
@@ -72,10 +72,10 @@ inline void define_recurrence(const Recurrence& r) {
 template <class Isa, bool kDelta, bool kByKey, int V>
 class RecurrentColumns {
  public:
-  RecurrentColumns(const Recurrence& r, int64_t column, int lanes)
+  MOE_HD RecurrentColumns(const Recurrence& r, int64_t column, int lanes)
       : r_(r), column_(column), lanes_(lanes) {}
 
-  void run() {
+  MOE_HD_CALL void run() {
     begin();
     for (int64_t t = 0; t < r_.n_rows; ++t) {
       F value[kSize];
@@ -174,16 +174,17 @@ class RecurrentColumns {
   F known_[kSize];
 };
 
-/// Follows the definition, for r.delta == kDelta and r.decay_by_key == kByKey.
+/// Follows the definition, for r.delta == kDelta and r.decay_by_key == kByKey. The groups share the
+/// columns.
 template <class Isa, bool kDelta, bool kByKey = false>
-void run_recurrence(const Recurrence& r) {
-  // As many sums as fit into registers.
+MOE_HD_CALL void run_recurrence(const Recurrence& r) {
+  // As many sums as fit into registers; a thread that is a lane has columns enough beside its own.
   constexpr int kVectors = Isa::kSums >= 16 ? 4 : Isa::kMaxTokens > 1 ? 2 : 1;
-  int32_t c = 0;
+  int32_t c = first_column<Isa>();
   for (; kVectors > 1 && c + 16 * kVectors <= r.n_values; c += 16 * kVectors) {
     RecurrentColumns<Isa, kDelta, kByKey, kVectors>(r, c, 16).run();
   }
-  for (; c < r.n_values; c += 16) {
+  for (; c < r.n_values; c += column_step<Isa>()) {
     const int lanes = r.n_values - c < 16 ? r.n_values - c : 16;
     RecurrentColumns<Isa, kDelta, kByKey, 1>(r, c, lanes).run();
   }

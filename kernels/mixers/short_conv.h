@@ -8,6 +8,7 @@
 //
 // Before the text s is 0. The state is the last L - 1 of s, the oldest first.
 
+#include "kernels/mixers/groups.h"
 #include "kernels/mixers/info.h"
 
 namespace moe {
@@ -17,7 +18,7 @@ struct ShortConvMixer {
   static constexpr int kChannels = 16;  // of a unit: as many as an Isa has lanes
   enum Weight { kIn, kInBias, kConv, kConvBias, kOut, kOutBias };
 
-  static constexpr int32_t length(const MixerConfig& c) { return c.count(0); }
+  static constexpr MOE_HD int32_t length(const MixerConfig& c) { return c.count(0); }
   static constexpr int64_t channels(const MixerConfig&, int32_t d) { return d; }
 
   static constexpr MixerInfo info = {
@@ -36,12 +37,13 @@ struct ShortConvMixer {
       .state = [](const MixerConfig& c, int32_t d) { return int64_t{d} * (length(c) - 1); },
       .units = [](const MixerConfig&, int32_t d) { return int64_t{d + kChannels - 1} / kChannels; },
       .work = [](const MixerConfig& c, int32_t) { return int64_t{kChannels} * (length(c) + 2); },
+      .narrow = true,
   };
 
   template <class Isa>
-  static int32_t run(const MixerArgs& a) {
+  static MOE_HD_CALL int32_t run(const MixerArgs& a) {
     int32_t bad = kMixerFinite;
-    for (int64_t u = a.begin; u < a.end; ++u) {
+    for (int64_t u = a.begin + group_of<Isa>(); u < a.end; u += group_count<Isa>()) {
       const int32_t row = unit<Isa>(a, u * kChannels);
       bad = row < bad ? row : bad;
     }
@@ -51,7 +53,7 @@ struct ShortConvMixer {
  private:
   // Channels [c, c + 16), as far as there are so many.
   template <class Isa>
-  static int32_t unit(const MixerArgs& a, int64_t c) {
+  static MOE_HD_CALL int32_t unit(const MixerArgs& a, int64_t c) {
     using F = typename Isa::F;
     const int32_t n_taps = length(a.config);
     const int64_t d = a.d_model;
@@ -90,7 +92,7 @@ struct ShortConvMixer {
     return Isa::count(Isa::eq(finite, finite)) == kChannels ? kMixerFinite : first_bad(a, c, n);
   }
 
-  static int32_t first_bad(const MixerArgs& a, int64_t c, int n) {
+  static MOE_HD_CALL int32_t first_bad(const MixerArgs& a, int64_t c, int n) {
     for (int32_t r = 0; r < a.n_rows; ++r) {
       const float* const in = a.in + r * a.ld_in + c;
       for (int i = 0; i < n; ++i) {

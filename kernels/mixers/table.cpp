@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Finds mixers by name, checks their parameters, and adds up their widths.
+// Finds mixers by name, checks their parameters, adds up their widths, and words their fault.
 #include "kernels/mixers/table.h"
 
 namespace moe {
@@ -40,6 +40,12 @@ Status validate_mixer(const MixerConfig& config) {
   const char* const wrong = info.wrong != nullptr ? info.wrong(config) : nullptr;
   if (wrong != nullptr) return Status::error(MOE_ERR_ARGUMENT, "%s: %s", info.name, wrong);
   return {};
+}
+
+Status mixer_not_finite(MixerKind kind, int32_t layer, int32_t position) {
+  return Status::error(MOE_ERR_NON_FINITE,
+                       "layer %d: the state of %s is not finite after the token at position %d",
+                       layer, mixer_info(kind).name, position);
 }
 
 MixerWidths mixer_widths(const MixerConfig& config, int32_t d_model) {

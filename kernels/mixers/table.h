@@ -42,6 +42,9 @@ MixerConfig default_mixer(const MixerInfo& info);
 /// found 65").
 Status validate_mixer(const MixerConfig& config);
 
+/// The fault of a layer whose state is NaN or infinite after a token.
+Status mixer_not_finite(MixerKind kind, int32_t layer, int32_t position);
+
 /// Columns of MixerArgs::in and of MixerArgs::out.
 struct MixerWidths {
   int64_t in = 0;

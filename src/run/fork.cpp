@@ -98,7 +98,9 @@ Status copy_text(const SessionState& from, size_t n, SessionState& to) {
       MOE_TRY(rows.copy(to.predictions.n_rows(), config.n_main_layers(), config.n_layers()));
     }
   }
-  to.mixers.copy_from(from.mixers, static_cast<int32_t>(n));
+  StateMover mover(from.device, from.model.allocator());
+  MOE_TRY(mover.init(MixerStates::size(config)));
+  MOE_TRY(to.mixers.copy_from(from.mixers, static_cast<int32_t>(n), mover));
   to.tokens.append(from.tokens.span().first(n));
   return n == from.tokens.size() ? copy_logits(from, to) : Status();
 }
@@ -163,7 +165,7 @@ Status copy_session(Session& source, int32_t n, Session& target) {
 uint64_t saving_bytes(Device& device, const ModelConfig& config, KvType kv) {
   if (!check_keeps(config).ok()) return 0;
   BoundedList<HeadPlace> places;
-  return KvMover::bytes(device, config, kv) +
+  return KvMover::bytes(device, config, kv) + StateMover::bytes(device, MixerStates::size(config)) +
          measured([&](Carver& c) { lay_out_places(c, config, &places); });
 }
 

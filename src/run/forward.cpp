@@ -43,12 +43,13 @@ uint64_t bits_of(float high, float low) {
 // kMaxSampleRows sessions.
 StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
   StepKey key;
-  static_assert(1 + 3 * std::max(kLogitRows, kDeviceLogitRows) <= StepKey::kWords);
+  static_assert(1 + 4 * std::max(kLogitRows, kDeviceLogitRows) <= StepKey::kWords);
   if (!decode || !lead.model.experts_stay()) return key;
   key.add(batch.parts.size());
   for (const BatchPart& part : batch.parts) {
     if (part.session->routers.counters.on()) return {};
     key.add(part.session->routers.number());
+    if (part.session->mixers.any()) key.add(part.session->mixers.places());
     const SampleSpec& spec = part.session->logits.spec;
     key.add(bits_of(spec.temperature, spec.min_p));
     key.add(bits_of(spec.share, 0) | static_cast<uint32_t>(spec.n_candidates));

@@ -3,7 +3,6 @@
 #include "src/run/mixer_states.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace moe {
 namespace {
@@ -21,6 +20,28 @@ int32_t n_states(const ModelConfig& config) {
 }
 
 }  // namespace
+
+Status StateMover::init(int64_t n) {
+  return memory_.init("moving states of mixers",
+                      [&](Carver& c) { c.take(&piece_, room(device_, n)); });
+}
+
+uint64_t StateMover::bytes(const Device& device, int64_t n) {
+  std::span<float> piece;
+  return measured([&](Carver& c) { c.take(&piece, room(device, n)); });
+}
+
+Status StateMover::copy(std::span<float> from, std::span<float> to) {
+  return read(from, [&](std::span<const float> numbers) -> Status {
+    if (in_place()) {
+      std::copy(numbers.begin(), numbers.end(), to.begin());
+    } else {
+      MOE_TRY(device_.upload(to.data(), numbers.data(), numbers.size_bytes()));
+    }
+    to = to.subspan(numbers.size());
+    return {};
+  });
+}
 
 int64_t KeptMixerStates::size(const ModelConfig& config) {
   int64_t n = 0;
@@ -130,15 +151,18 @@ void KeptMixerStates::clear() {
   for (Slot& slot : slots_) slot = {};
 }
 
-void KeptMixerStates::copy_from(const KeptMixerStates& other, int32_t position) {
+Status KeptMixerStates::copy_from(const KeptMixerStates& other, int32_t position,
+                                  StateMover& mover) {
   clear();
   for (size_t s = 0; s < slots_.size(); ++s) {
     if (other.slots_[s].position < 0 || other.slots_[s].position > position) continue;
     slots_[s] = other.slots_[s];
-    if (size_ == 0) continue;
     const auto index = static_cast<int32_t>(s);
-    std::memcpy(at(index), other.at(index), static_cast<size_t>(size_) * sizeof(float));
+    const Status status = mover.copy(other.numbers(index), numbers(index));
+    if (!status.ok()) clear();
+    MOE_TRY(status);
   }
+  return {};
 }
 
 std::span<float> KeptMixerStates::values(int32_t position) {
@@ -147,7 +171,7 @@ std::span<float> KeptMixerStates::values(int32_t position) {
     slot = 0;
     slots_[0] = {position, true};
   }
-  return {at(slot), static_cast<size_t>(size_)};
+  return numbers(slot);
 }
 
 }  // namespace moe

@@ -319,23 +319,37 @@ class Loader {
   Checksum checksum_;
 };
 
-// Devices with mixers use host memory.
 Status load_state(SessionState& state, Loader& loader, size_t n) {
   if (!state.mixers.any() || n == 0) return {};
   const std::span<float> values = state.mixers.values(static_cast<int32_t>(n));
-  MOE_TRY(loader.array(values.data(), values.size_bytes()));
-  for (const float v : values) {
-    if (!is_finite(v)) {
-      return Status::error(MOE_ERR_CORRUPT, "saved session: a state is not a finite number");
+  StateMover mover(state.device, state.model.allocator());
+  MOE_TRY(mover.init(static_cast<int64_t>(values.size())));
+  const auto fill = [&](std::span<float> numbers) -> Status {
+    MOE_TRY(loader.next(numbers.data(), numbers.size_bytes()));
+    for (const float v : numbers) {
+      if (!is_finite(v)) {
+        return Status::error(MOE_ERR_CORRUPT, "saved session: a state is not a finite number");
+      }
     }
-  }
+    return {};
+  };
+  loader.begin();
+  MOE_TRY(mover.write(values, fill));
+  loader.end();
   return {};
 }
 
 Status save_state(SessionState& state, Writer& writer, size_t n) {
   if (!state.mixers.any() || n == 0) return {};
   const std::span<float> values = state.mixers.values(static_cast<int32_t>(n));
-  return writer.array(values.data(), values.size_bytes());
+  StateMover mover(state.device, state.model.allocator());
+  MOE_TRY(mover.init(static_cast<int64_t>(values.size())));
+  writer.begin();
+  MOE_TRY(mover.read(values, [&](std::span<const float> numbers) {
+    return writer.add(numbers.data(), numbers.size_bytes());
+  }));
+  writer.end();
+  return {};
 }
 
 // Keys and values of the layers from `first` to `end`.

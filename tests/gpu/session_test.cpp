@@ -23,7 +23,7 @@ TEST_P(GpuSession, GivesTheLogitsOfTheCpu) {
   Machine cpu(*bytes_);
   GpuMachine gpu(*bytes_);
   const ModelConfig& config = cpu.model().config();
-  bool refused = config.has_mixers() || config.layer_input.width > 0 || config.rotation.block > 0;
+  bool refused = config.layer_input.width > 0 || config.rotation.block > 0;
   for (const LayerConfig& layer : config.layers) {
     refused = refused || extra_of(layer) != nullptr;
   }

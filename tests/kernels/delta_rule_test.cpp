@@ -155,7 +155,7 @@ struct Delta {
                                  convolution(k_conv, keys, keys, from),
                                  convolution(v_conv, sizes.values(), 2 * keys, from)};
     for (int i = 0; i < 3; ++i) {
-      parts[i].keep(of.n_rows, 0, parts[i].n_channels, out.after.data() + i * keys);
+      parts[i].define_state(of.n_rows, out.after.data() + i * keys);
     }
     for (int64_t h = 0; h < of.value_heads; ++h) {
       define_head(parts, h, from, out.y.data(), out.after.data());

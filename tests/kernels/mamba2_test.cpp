@@ -84,7 +84,7 @@ struct Mamba {
     c.ld_in = width;
     c.from = from;
     c.ld_state = sizes.channels();
-    c.keep(of.n_rows, 0, c.n_channels, out.after.data());
+    c.define_state(of.n_rows, out.after.data());
     for (int64_t h = 0; h < of.heads; ++h) define_head(c, h, from, out.y.data(), out.after.data());
     const int64_t n = sizes.inner() / of.groups;
     for (int64_t g = 0; g < of.n_rows * of.groups; ++g) {
