@@ -25,7 +25,6 @@ namespace {
 constexpr int kPasses = 6;  // with each way of reading
 constexpr int kWays = 3;
 constexpr size_t kUnit = 64 * 8;
-constexpr size_t kOddUnits = 5;
 constexpr size_t kLeastBuffer = size_t{16} << 20;
 
 struct Unmap {
@@ -57,8 +56,9 @@ uint64_t read_share(const uint8_t* share, size_t bytes, const std::function<void
 
 double measure(int threads, Pages pages, size_t buffer) {
   const auto n_threads = static_cast<size_t>(threads);
-  // Streams that are a power of two apart would compete for the same places in the caches.
-  const size_t share = (buffer / n_threads / kUnit - kOddUnits) * kUnit;
+  // An odd number of units: streams that are a large power of two apart would compete for the same
+  // places in the caches.
+  const size_t share = ((buffer / n_threads / kUnit - 2) | 1) * kUnit;
   const size_t all = share * n_threads;
   const std::unique_ptr<uint8_t, Unmap> data(map_pages(all + kReadAhead, pages),
                                              Unmap{all + kReadAhead});

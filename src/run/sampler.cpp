@@ -173,8 +173,8 @@ size_t Sampler::gather(std::span<const float> logits, float best, size_t n_wante
   return n;
 }
 
-// Collects the k best tokens, and what draws need of them: few logits are better than the k-th best
-// of those before them.
+// Collects the k best tokens, and what draws need of them. In no particular order few logits are
+// better than the k-th best of those before them.
 void Sampler::gather_best(const SamplingConfig& config, std::span<const float> logits, float best,
                           size_t k) {
   Candidate* const heap = candidates_.data();  // the worst in front

@@ -211,12 +211,13 @@ TEST_F(SamplerTest, TopKDrawsTheTokenOfItsDefinition) {
     if (how == 1) std::sort(logits.rbegin(), logits.rend());
     if (how == 2) std::sort(logits.begin(), logits.end());
     use(logits);
-    config_.temperature = 2;
     for (const size_t k : {1, 2, 40, 1023, 1024, 1025, 3000}) {
       config_.top_k = static_cast<int32_t>(k);
       for (uint64_t i = 0; i < 50; ++i) {
+        config_.temperature = i % 10 == 0 ? 1e-4f : 2;
         const double uniform = uniform_draw(config_.seed, i);
-        ASSERT_EQ(sample(i), plain_top_k(logits, k, 2, uniform)) << how << ' ' << k << ' ' << i;
+        const int32_t token = plain_top_k(logits, k, config_.temperature, uniform);
+        ASSERT_EQ(sample(i), token) << how << ' ' << k << ' ' << i;
       }
     }
   }

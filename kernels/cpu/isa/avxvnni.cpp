@@ -12,6 +12,7 @@ namespace {
 struct Isa : Avx2 {
   using S = I;
   static constexpr int kTernaryStreams = 4;
+  static constexpr int kLightDots = 0;  // not measured
   static constexpr int kInPlace = 4;
   static constexpr int kSmallBlocks = 0;
   static constexpr int kInt8Offset = 128;
