@@ -10,7 +10,8 @@ import sys
 import lint
 
 LIBRARY = ("src/", "quant/", "kernels/", "formats/", "include/")
-DEFINITION = re.compile(r"^namespace ([\w:]*) ?\{|^(?:struct|class|union|enum class|enum) (\w+)[^;()]*\{", re.M)
+# A specialisation (NAME<...>) is not another type of the name.
+DEFINITION = re.compile(r"^namespace ([\w:]*) ?\{|^(?:struct|class|union|enum class|enum) (\w+)\b(?!<)[^;()]*\{", re.M)
 
 
 def main():
